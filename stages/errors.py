@@ -1,0 +1,51 @@
+"""Errors that a user can mend, one class for each exit code of the contract.
+
+A message says what is wrong, where, and what to do, in one or two sentences.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class MemlmError(Exception):
+    """An expected failure: shown without a traceback, ends the process with `exit_code`."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(MemlmError, ValueError):
+    """Bad usage or configuration; nothing was started."""
+
+    exit_code = 2
+
+
+class DataError(MemlmError, ValueError):
+    """Missing or bad input data; names the file and the place in it."""
+
+    exit_code = 3
+
+
+class ArtifactError(MemlmError):
+    """An artifact is missing, corrupt, of the wrong kind, of other bytes or of an incompatible version."""
+
+    exit_code = 4
+
+
+class ResourceError(MemlmError):
+    """Out of disk, memory or GPU memory; what is done is kept."""
+
+    exit_code = 5
+
+
+class BusyError(MemlmError):
+    """Another process holds the artifact."""
+
+    exit_code = 75
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suffix for a message about an unknown name: the nearest known one, else the list of them."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

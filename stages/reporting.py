@@ -1,0 +1,26 @@
+"""What a stage tells while it works; the command line decides how it looks."""
+
+from typing import Protocol
+
+
+class Reporter(Protocol):
+    """Receives a stage's words and progress; called often, so it throttles by itself."""
+
+    def info(self, message: str) -> None:
+        """One line that a user wants to read."""
+
+    def warning(self, message: str) -> None:
+        """One line that a user ought to read."""
+
+    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
+        """`done` of `total` `unit`s are finished; `figures` are shown beside them (loss=…, tokens_per_second=…)."""
+
+
+class Silent:
+    """A reporter that says nothing, for libraries and tests."""
+
+    def info(self, message: str) -> None: ...
+
+    def warning(self, message: str) -> None: ...
+
+    def progress(self, done: int, total: int, unit: str, **figures: float) -> None: ...
