@@ -1,0 +1,55 @@
+"""Which window scores which token: one rule for validation, datastores, queries and evaluation.
+
+Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Window w reads inputs
+wS … wS+L-1 (the last is shorter); a token is scored once, in the first window that holds it.
+"""
+
+from dataclasses import dataclass
+
+from stages.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Window:
+    """Reads inputs [start, stop) and scores tokens [scored_from, stop)."""
+
+    start: int
+    stop: int
+    scored_from: int
+
+
+def windows(
+    total: int, context: int, stride: int, start: int = 0, stop: int | None = None
+) -> list[Window]:
+    """The windows of a split of `total` tokens that score a token in [start, stop), in order.
+
+    Windows are those of the whole split whatever the range, so a token has the same inputs before
+    it in every range that holds it; after the first window these are at least context - stride.
+
+    Args:
+        total: tokens of the split.
+        context: inputs a window reads, L.
+        stride: inputs between the starts of two windows, S; 1 <= S <= L.
+        start, stop: the range of tokens to score; by default the whole split.
+    Raises: UsageError if the stride is not in 1 … context, or the range not inside the split.
+    """
+    stop = total if stop is None else stop
+    if not 1 <= stride <= context:
+        raise UsageError(f"The stride is {stride}; it must be from 1 to the context, {context}.")
+    if not 0 <= start <= stop <= total:
+        raise UsageError(f"Tokens {start} to {stop} are not inside a split of {total}.")
+    if start == stop:
+        return []
+    first, last = (_scoring_window(token, context, stride) for token in (start, stop - 1))
+    return [_window(w, total, context, stride) for w in range(first, last + 1)]
+
+
+def _scoring_window(token: int, context: int, stride: int) -> int:
+    """Number of the first window that holds a token."""
+    return max(0, -(-(token - context + 1) // stride))
+
+
+def _window(number: int, total: int, context: int, stride: int) -> Window:
+    start = number * stride
+    scored_from = 0 if number == 0 else start + context - stride
+    return Window(start, min(start + context, total), scored_from)

@@ -1,0 +1,37 @@
+"""A language model small enough to know by heart: it represents a context by what it saw."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class FakeEncoding:
+    hidden: Tensor
+    ffn_input: Tensor
+    state: None = None
+
+
+class FakeModel(nn.Module):
+    """hidden = (last input, inputs seen, their sum); ffn_input = -hidden; scores = hidden W."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.calls: list[tuple[int, int]] = []
+        generator = torch.Generator().manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)
+
+    def encode(self, tokens: Tensor, state: None = None) -> FakeEncoding:
+        self.calls.append((tokens.shape[0], tokens.shape[1]))
+        seen = torch.arange(1, tokens.shape[1] + 1).expand_as(tokens)
+        hidden = torch.stack((tokens, seen, tokens.cumsum(1)), dim=-1).float()
+        return FakeEncoding(hidden, -hidden)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return (hidden @ self.weight).log_softmax(-1)
+
+    def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        scores = hidden @ self.weight
+        log_z = scores.logsumexp(-1)
+        return scores.gather(1, targets[:, None])[:, 0] - log_z, log_z
