@@ -1,0 +1,68 @@
+"""Stored keys, read by whole Zarr shards."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+
+class StoredKeys:
+    """Keys [rows, dim] of a datastore; a part of a shard costs as much to read as all of it.
+
+    Args:
+        array: a Zarr array (or anything with `shape`, `dtype`, `chunks` and slicing) of which
+            `shards`, else `chunks`, gives the rows a shard.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.rows, self.dim = (int(n) for n in array.shape)
+        self.dtype = np.dtype(array.dtype)
+        shape = getattr(array, "shards", None) or array.chunks
+        self.rows_per_shard = int(shape[0])
+
+    @property
+    def shards(self) -> int:
+        """Number of shards; the last may be shorter."""
+        return -(-self.rows // self.rows_per_shard)
+
+    def bounds(self, shard: int) -> tuple[int, int]:
+        """First row of a shard and the row after its last."""
+        start = shard * self.rows_per_shard
+        return start, min(start + self.rows_per_shard, self.rows)
+
+    def read(self, shard: int) -> np.ndarray:
+        """One whole shard, [rows_per_shard or fewer, dim] in the stored dtype."""
+        start, stop = self.bounds(shard)
+        return np.asarray(self.array[start:stop])
+
+    def each(self, shards: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
+        """(first row, keys) shard by shard; the next one is read while the caller works."""
+        wanted = iter(range(self.shards) if shards is None else shards)
+        with ThreadPoolExecutor(1) as pool:
+            pending = [(s, pool.submit(self.read, s)) for s in _first(wanted)]
+            while pending:
+                shard, future = pending.pop()
+                block = future.result()
+                pending = [(s, pool.submit(self.read, s)) for s in _first(wanted)]
+                yield self.bounds(shard)[0], block
+
+    def rows_between(self, start: int, stop: int) -> np.ndarray:
+        """Rows start .. stop - 1, [stop - start, dim] in the stored dtype."""
+        return np.asarray(self.array[start:stop])
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Given rows, in the order given, [len(rows), dim] float32; each shard is read once."""
+        out = np.empty((len(rows), self.dim), np.float32)
+        owner = np.asarray(rows) // self.rows_per_shard
+        order = np.argsort(owner, kind="stable")
+        wanted, starts = np.unique(owner[order], return_index=True)
+        groups = np.split(order, starts[1:])
+        for (first, block), group in zip(self.each(wanted.tolist()), groups, strict=True):
+            out[group] = block[rows[group] - first]
+        return out
+
+
+def _first(shards: Iterator[int]) -> list[int]:
+    return [shard for shard, _ in zip(shards, range(1), strict=False)]
