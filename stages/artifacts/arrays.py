@@ -1,0 +1,98 @@
+"""Zarr arrays of rows, written one whole shard at a time and readable by any Zarr library."""
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
+
+from stages.artifacts.durable import write_atomically
+
+TARGET_SHARD_BYTES = 16 * 2**20
+"""Output of one shard: large enough to be written and read at the disk's speed, small enough to be held in memory."""
+
+
+def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
+    """How many rows of a given size make a shard of about 16 MB, rounded to a multiple."""
+    return max(1, TARGET_SHARD_BYTES // row_bytes // multiple_of) * multiple_of
+
+
+class ShardedArray:
+    """An array [rows, ...] on disk: uncompressed Zarr v3, each shard a file that holds `rows_per_shard` whole rows.
+
+    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is told
+    by the draft's progress log, never by the array.
+    """
+
+    def __init__(self, root: Path, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
+        self.root = root
+        self.name = name
+        self.rows_per_shard = min(rows_per_shard, max(1, shape[0]))
+        self._shape = tuple(shape)
+        self._dtype = np.dtype(dtype)
+        self.metadata_files = self._write_metadata()
+        self.array: zarr.Array[Any] = zarr.open_array(
+            root / name, mode="r+", config={"write_empty_chunks": True}
+        )
+
+    @property
+    def shards(self) -> int:
+        """How many shards make the whole array."""
+        return ceil(self._shape[0] / self.rows_per_shard)
+
+    def rows(self, shard: int) -> slice:
+        """The rows of a shard."""
+        start = shard * self.rows_per_shard
+        return slice(start, min(start + self.rows_per_shard, self._shape[0]))
+
+    def write(self, shard: int, block: np.ndarray) -> Path:
+        """Write one whole shard and return its file, relative to the root.
+
+        Raises: ValueError if `block` is not exactly the shard's rows in the array's dtype.
+        """
+        rows = self.rows(shard)
+        expected = (rows.stop - rows.start, *self._shape[1:])
+        if block.shape != expected or block.dtype != self._dtype:
+            raise ValueError(
+                f"{self.name}: shard {shard} is {expected} {self._dtype}, not {block.shape} {block.dtype}"
+            )
+        self.array[rows] = block
+        return self.shard_file(shard)
+
+    def shard_file(self, shard: int) -> Path:
+        """File of a shard, relative to the root."""
+        return Path(self.name, "c", str(shard), *["0"] * (len(self._shape) - 1))
+
+    def _write_metadata(self) -> list[Path]:
+        """Write the `zarr.json` of the array and of each group above it; the same settings give the same bytes."""
+        *groups, _ = Path(self.name).parts
+        written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
+        shard = (self.rows_per_shard, *self._shape[1:])
+        written[Path(self.name, "zarr.json")] = _array_metadata(self._shape, shard, self._dtype)
+        for relative, content in written.items():
+            write_atomically(self.root / relative, content)
+        return list(written)
+
+
+def _group_metadata() -> bytes:
+    store = MemoryStore()
+    zarr.create_group(store, zarr_format=3)
+    return _metadata(store)
+
+
+def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    store = MemoryStore()
+    zarr.create_array(
+        store, shape=shape, chunks=shard, shards=shard, dtype=dtype, compressors=None, fill_value=0, zarr_format=3
+    )
+    return _metadata(store)
+
+
+def _metadata(store: MemoryStore) -> bytes:
+    buffer = sync(store.get("zarr.json", zarr.core.buffer.default_buffer_prototype()))
+    assert buffer is not None
+    return buffer.to_bytes()

@@ -1,0 +1,101 @@
+"""A finished artifact: read-only, checked when it is opened, and traceable to all that it was made from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.manifest import InputRecord, Manifest
+from stages.errors import ArtifactError
+
+if TYPE_CHECKING:
+    import zarr
+
+    from stages.artifacts.store import Store
+
+
+class Artifact:
+    """One folder `kind/id` of a store. Obtained from `Store.get`, which has checked its files."""
+
+    def __init__(self, store: Store, path: Path, manifest: Manifest) -> None:
+        self.store = store
+        self.path = path
+        self.manifest = manifest
+
+    def __repr__(self) -> str:
+        return f"Artifact({self.reference})"
+
+    @property
+    def kind(self) -> str:
+        return self.manifest.kind
+
+    @property
+    def id(self) -> str:
+        return self.manifest.id
+
+    @property
+    def reference(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings that it was made with, all resolved."""
+        return self.manifest.config
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What its stage measured."""
+        return self.manifest.metrics
+
+    @cached_property
+    def digest(self) -> str:
+        """What artifacts made from this one record of its bytes."""
+        return self.manifest.digest
+
+    @property
+    def record(self) -> InputRecord:
+        """How this artifact stands in the manifests of those made from it."""
+        return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
+
+    def input(self, role: str) -> Artifact:
+        """The artifact that this one was made from in the given role.
+
+        Raises: ArtifactError if it is gone, damaged, or has other bytes than those that were read.
+        """
+        if role not in self.manifest.inputs:
+            roles = ", ".join(self.manifest.inputs) or "none"
+            raise ArtifactError(f"{self.reference} was made from no {role!r} (it has: {roles}).")
+        record = self.manifest.inputs[role]
+        found = self.store.find_input(self, role, record)
+        if found.digest != record.digest:
+            raise ArtifactError(
+                f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
+                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
+            )
+        return found
+
+    def find(self, role: str) -> Artifact:
+        """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from."""
+        if role in self.manifest.inputs:
+            return self.input(role)
+        for direct in self.manifest.inputs:
+            try:
+                return self.input(direct).find(role)
+            except LookupError:
+                continue
+        raise LookupError(f"Nothing that {self.reference} was made from has the role {role!r}.")
+
+    def file(self, relative: str | Path) -> Path:
+        """Path of a file of this artifact. Raises ArtifactError if its manifest does not list it."""
+        if str(relative) not in self.manifest.files:
+            raise ArtifactError(f"{self.reference} has no file {relative}.")
+        return self.path / relative
+
+    def zarr(self, name: str) -> zarr.Group:
+        """A Zarr group of this artifact (`tokens.zarr`), for reading."""
+        import zarr
+
+        self.file(f"{name}/zarr.json")
+        return zarr.open_group(self.path / name, mode="r")

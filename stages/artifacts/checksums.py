@@ -1,0 +1,47 @@
+"""Digests: of files, of tables of files, and of the work that an id names."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
+"""Files that hold rates and times beside results, so that their bytes differ between equal runs; see `is_log`."""
+
+
+class FileEntry(TypedDict):
+    """One row of a manifest's `files`: size in bytes, and BLAKE2b (512 bits, hexadecimal) of the content."""
+
+    bytes: int
+    blake2b: str
+
+
+def is_log(relative: str) -> bool:
+    """Whether a file tells how the work went rather than what came out; such files are in no digest."""
+    return relative.startswith("logs/") or relative in LOG_FILES
+
+
+def file_entry(path: Path) -> FileEntry:
+    """Size and digest of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "blake2b")
+        return {"bytes": file.tell(), "blake2b": digest.hexdigest()}
+
+
+def canonical_json(value: Any) -> str:
+    """JSON in one spelling: sorted names, no white space, no nan."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def table_digest(files: Mapping[str, FileEntry]) -> str:
+    """Digest that reaches every byte of an artifact but its logs, through the table of its files."""
+    table = {path: entry for path, entry in files.items() if not is_log(path)}
+    return hashlib.blake2b(canonical_json(table).encode()).hexdigest()
+
+
+def work_id(work: Mapping[str, Any]) -> str:
+    """Twelve hexadecimal digits that name a piece of work: what is made, how it is set, and from what."""
+    return hashlib.blake2b(canonical_json(work).encode()).hexdigest()[:12]

@@ -1,0 +1,210 @@
+"""Work in progress: a folder that grows by committed units of work and becomes an artifact by one rename."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.arrays import ShardedArray
+from stages.artifacts.checksums import FileEntry, file_entry
+from stages.artifacts.durable import fsync, fsync_folders, write_atomically
+from stages.artifacts.manifest import MANIFEST, Manifest
+from stages.artifacts.progress import ProgressLog, Unit
+from stages.errors import ResourceError
+
+WORK = "work.json"
+PROGRESS = "progress.jsonl"
+SCRATCH = "scratch"
+
+
+@dataclass
+class _Pending:
+    """What the unit of work under way has written or will write."""
+
+    files: list[Path] = field(default_factory=list)
+    blocks: list[tuple[ShardedArray, int, np.ndarray]] = field(default_factory=list)
+
+
+class Draft:
+    """The partial folder of an artifact that is being made; opened by `make`, under the artifact's lock.
+
+    A unit of work adds files and array blocks and is then committed under a key: written, hashed, forced onto the
+    disk and logged, in a background thread, while the next unit is computed. At most one commit is under way.
+    """
+
+    def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
+        """Open the draft of some work, or begin it anew if the folder holds other work.
+
+        Args:
+            path: the partial folder; made if it is not there.
+            work: what is made, down to the digests of its inputs.
+        """
+        self.path = path
+        self.scratch = path / SCRATCH
+        self.expected_bytes = 0
+        self.resumed = self._holds(work)
+        if not self.resumed:
+            shutil.rmtree(path, ignore_errors=True)
+            write_atomically(path / WORK, json.dumps(work, indent=2, sort_keys=True))
+        self.scratch.mkdir(exist_ok=True)
+        self._log = ProgressLog(path / PROGRESS)
+        self._log.load(path)
+        self._pending = _Pending()
+        self._metadata: set[Path] = set()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._commit: Future[None] | None = None
+        self._clock = time.monotonic()
+
+    def _holds(self, work: Mapping[str, Any]) -> bool:
+        try:
+            return json.loads((self.path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
+        except (OSError, ValueError):
+            return False
+
+    # What a unit of work writes
+
+    def add(self, relative: str | Path) -> Path:
+        """Announce a file of the unit under way; returns where to write it. Below `scratch` it is never published."""
+        self._pending.files.append(Path(relative))
+        path = self.path / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def array(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> "DraftArray":
+        """A sharded Zarr array (`datastore.zarr/keys`), made or, when resuming, opened."""
+        sharded = ShardedArray(self.path, name, shape, dtype, rows_per_shard)
+        self._metadata.update(sharded.metadata_files)
+        return DraftArray(self, sharded)
+
+    def queue(self, array: ShardedArray, shard: int, block: np.ndarray) -> None:
+        """Let the unit under way write one shard of an array when it is committed."""
+        self._pending.blocks.append((array, shard, block))
+
+    # Committing
+
+    def commit(self, key: str, record: Mapping[str, Any] | None = None) -> None:
+        """Make all that was added since the last commit durable, as unit `key`; returns before it is."""
+        self.flush()
+        pending, self._pending = self._pending, _Pending()
+        now = time.monotonic()
+        seconds, self._clock = now - self._clock, now
+        self._commit = self._writer.submit(self._write, key, dict(record or {}), pending, seconds)
+
+    def flush(self) -> None:
+        """Wait until everything committed is durable. Raises what went wrong with it."""
+        if self._commit is not None:
+            commit, self._commit = self._commit, None
+            commit.result()
+
+    def _write(self, key: str, record: dict[str, Any], pending: _Pending, seconds: float) -> None:
+        files = [*pending.files, *(array.write(shard, block) for array, shard, block in pending.blocks)]
+        self._log.append(Unit(key, self._settle(files), record, seconds))
+
+    def _settle(self, files: Sequence[Path]) -> dict[str, FileEntry]:
+        for file in files:
+            fsync(self.path / file)
+        fsync_folders(self.path, [self.path / file for file in files])
+        return {file.as_posix(): file_entry(self.path / file) for file in files}
+
+    def done(self, key: str) -> bool:
+        """Whether a unit of work is committed."""
+        return key in self._log.units
+
+    def record(self, key: str) -> dict[str, Any]:
+        """What a stage noted when it committed a unit."""
+        if not self.done(key):
+            self.flush()
+        return dict(self._log.units[key].record)
+
+    # Room on the disk
+
+    def expect(self, total_bytes: int) -> None:
+        """Say how large the artifact will be. Raises ResourceError if the disk has no room for what is missing."""
+        self.expected_bytes = total_bytes
+        free = shutil.disk_usage(self.path).free
+        if self.missing_bytes > free:
+            raise ResourceError(self.shortage())
+
+    @property
+    def missing_bytes(self) -> int:
+        """What is still to be written, as far as the stage told."""
+        done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
+        return max(0, self.expected_bytes - done)
+
+    def shortage(self) -> str:
+        """The message for a disk without room."""
+        free = shutil.disk_usage(self.path).free
+        needed = f"{self.missing_bytes / 1e6:,.1f} MB more are needed, " if self.missing_bytes else ""
+        return (
+            f"The disk of {self.path.parent.parent} is full: {needed}{free / 1e6:,.1f} MB are free. "
+            "What is done is kept; make room and run the same command again."
+        )
+
+    # The end
+
+    def close(self) -> None:
+        """Finish the commit under way and stop; the draft stays as it is, to be resumed."""
+        try:
+            self.flush()
+        finally:
+            self._writer.shutdown()
+
+    def finish_files(self) -> dict[str, FileEntry]:
+        """Commit what is left and give the table of all files that the artifact will have."""
+        self.commit("finish")
+        self.flush()
+        files = {path: entry for unit in self._log.units.values() for path, entry in unit.files.items()}
+        files |= self._settle(sorted(self._metadata))
+        return {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
+
+    @property
+    def seconds(self) -> float:
+        """Working time of all committed units, earlier attempts included."""
+        return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
+
+
+def publish(draft: Path, manifest: Manifest, final: Path) -> None:
+    """Turn a draft whose files are all durable into an artifact, complete and durable under its final name.
+
+    Once the manifest is written nothing else of the draft is needed: an interrupted publication is finished by
+    calling this again.
+    """
+    write_atomically(draft / MANIFEST, manifest.dumps())
+    _remove_strangers(draft, keep={draft / file for file in (*manifest.files, MANIFEST)})
+    fsync_folders(draft, [draft / file for file in manifest.files])
+    draft.rename(final)
+    fsync(final.parent)
+
+
+def _remove_strangers(folder: Path, keep: set[Path]) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path not in keep:
+            path.unlink()
+
+
+class DraftArray:
+    """A sharded array of a draft; its blocks are written when the unit that queued them is committed."""
+
+    def __init__(self, draft: Draft, sharded: ShardedArray) -> None:
+        self._draft = draft
+        self._sharded = sharded
+        self.rows_per_shard = sharded.rows_per_shard
+        self.shards = sharded.shards
+        self.array = sharded.array
+
+    def rows(self, shard: int) -> slice:
+        """The rows of a shard."""
+        return self._sharded.rows(shard)
+
+    def write(self, shard: int, block: np.ndarray) -> None:
+        """Queue one whole shard; `block` must not be changed afterwards."""
+        self._draft.queue(self._sharded, shard, block)

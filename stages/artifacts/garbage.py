@@ -1,0 +1,75 @@
+"""What in a store serves nobody: drafts that were given up, and artifacts that no name and no report leads to."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.lock import is_held
+from stages.artifacts.store import Store
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A folder that can go, why, and how many bytes that frees."""
+
+    path: Path
+    why: str
+    bytes: int
+    artifact: Artifact | None = None
+
+
+def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
+    """What garbage collection would remove.
+
+    Args:
+        store: where to look.
+        unnamed: also artifacts that neither a name nor a report leads to, directly or through what was made from them.
+    """
+    found = list(_drafts(store))
+    if unnamed:
+        reached = _reached(store)
+        found += [
+            Garbage(a.path, "no name and no report leads to it", a.manifest.bytes, a)
+            for a in store.artifacts()
+            if a.reference not in reached
+        ]
+    return found
+
+
+def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
+    """Remove what `find_garbage` found."""
+    for item in garbage:
+        if item.artifact is not None:
+            store.remove(item.artifact)
+        else:
+            shutil.rmtree(item.path)
+
+
+def _drafts(store: Store) -> Iterator[Garbage]:
+    for kind in KINDS:
+        for path in sorted(store.root.glob(f"{kind}/.*-partial")):
+            id = path.name.removeprefix(".").removesuffix("-partial")
+            if not is_held(store.lock_file(kind, id)):
+                yield Garbage(path, "interrupted and not finished", _size(path))
+        for path in sorted(store.root.glob(f"{kind}/.*-removed")):
+            yield Garbage(path, "left over from an interrupted removal", _size(path))
+
+
+def _reached(store: Store) -> set[str]:
+    artifacts = {a.reference: a for a in store.artifacts()}
+    roots = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
+    roots |= {reference for reference, a in artifacts.items() if a.kind == "report"}
+    reached: set[str] = set()
+    while roots:
+        reference = roots.pop()
+        if reference in artifacts and reference not in reached:
+            reached.add(reference)
+            roots |= {f"{i.kind}/{i.id}" for i in artifacts[reference].manifest.inputs.values()}
+    return reached
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

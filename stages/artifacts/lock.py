@@ -1,0 +1,74 @@
+"""One maker at a time: a lock that the system frees when its holder dies, and a note of who that is."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from stages.artifacts.durable import write_atomically
+from stages.errors import BusyError
+from stages.reporting import Reporter
+
+
+@contextmanager
+def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Iterator[None]:
+    """Hold the lock of an artifact that is being made.
+
+    Args:
+        lock_file: where the lock lies; its folder is made.
+        what: reference of the artifact, for messages.
+        wait: whether to wait for another holder.
+        reporter: hears for whom we wait.
+    Raises: BusyError if another process holds the lock and `wait` is false.
+    """
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = _read_holder(lock_file)
+        if not wait:
+            raise BusyError(f"{what} is being made by {holder}; run again when that ends, or without --no-wait.") from None
+        reporter.info(f"waiting for {holder}, which is making {what}")
+        lock.acquire(poll_interval=0.2)
+    try:
+        _write_holder(lock_file)
+        yield
+    finally:
+        _holder_file(lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def is_held(lock_file: Path) -> bool:
+    """Whether a process holds the lock at this moment."""
+    if not lock_file.exists():
+        return False
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def _holder_file(lock_file: Path) -> Path:
+    return lock_file.with_suffix(".holder")
+
+
+def _write_holder(lock_file: Path) -> None:
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv[1:3])}
+    write_atomically(_holder_file(lock_file), json.dumps(holder))
+
+
+def _read_holder(lock_file: Path) -> str:
+    try:
+        holder = json.loads(_holder_file(lock_file).read_text())
+        return f"process {holder['pid']} on {holder['host']} (memlm {holder['command']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,168 @@
+"""Making an artifact: its identity, the lock, the draft, the manifest. The only place that knows all of it."""
+
+import errno
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.checksums import work_id
+from stages.artifacts.draft import Draft, publish
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.lock import held
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
+from stages.artifacts.stamps import write_stamps
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, ResourceError
+
+Status = Literal["made", "resumed", "cached"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An artifact, and whether it had to be made."""
+
+    artifact: Artifact
+    status: Status
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work, fully resolved: what an id names."""
+
+    kind: str
+    config: dict[str, Any]
+    identity: dict[str, Any]
+    """The part of the configuration that can change the result."""
+    inputs: dict[str, InputRecord]
+    files: list[list[str]]
+    """Role and digest of each input file, in order."""
+
+    @property
+    def id(self) -> str:
+        return work_id(
+            {
+                "kind": self.kind,
+                "format_version": KINDS[self.kind].format_version,
+                "config": self.identity,
+                "inputs": {role: f"{record.kind}/{record.id}" for role, record in self.inputs.items()},
+                "files": self.files,
+            }
+        )
+
+    @property
+    def reference(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+    @property
+    def draft_record(self) -> dict[str, Any]:
+        """What a draft must say of itself to be resumed: the id, and the bytes behind its inputs."""
+        return {"id": self.id, "inputs": {role: record.model_dump() for role, record in self.inputs.items()}}
+
+
+def plan(
+    stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
+) -> tuple[Work, C, Inputs]:
+    """Resolve what would be made, without making it."""
+    inputs = stage.inputs(config, references, store)
+    config = stage.resolve(config, inputs, execution)
+    work = Work(
+        kind=stage.kind,
+        config=config.model_dump(mode="json"),
+        identity=config.canonical(),
+        inputs={role: artifact.record for role, artifact in inputs.artifacts.items()},
+        files=[[file.role, file.digest] for file in inputs.files],
+    )
+    return work, config, inputs
+
+
+def make(
+    stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
+) -> Outcome:
+    """The artifact of a stage: the one that is there, or a new one, going on from an interrupted attempt.
+
+    Raises: what the stage raises; BusyError; ArtifactError if the artifact is there but made from other bytes;
+        ResourceError if the disk is full.
+    """
+    work, config, inputs = plan(stage, config, references, store, execution)
+    if store.has(work.kind, work.id):
+        return Outcome(_checked(work, store), "cached")
+    lock_file = store.lock_file(work.kind, work.id)
+    try:
+        with held(lock_file, work.reference, wait=execution.wait, reporter=execution.reporter):
+            if store.has(work.kind, work.id):
+                return Outcome(_checked(work, store), "cached")
+            return _make_locked(stage, config, work, inputs, store, execution)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(f"The disk of {store.root} is full: {error}.") from error
+        raise
+
+
+def _checked(work: Work, store: Store) -> Artifact:
+    artifact = store.get(work.reference)
+    for role, record in work.inputs.items():
+        if artifact.manifest.inputs.get(role) != record:
+            raise ArtifactError(
+                f"{work.reference} is there, but was made from a {record.kind}/{record.id} with other bytes; "
+                f"make it again: memlm artifacts rm --force {work.reference}, then the same command."
+            )
+    return artifact
+
+
+def _make_locked(
+    stage: Stage[C], config: C, work: Work, inputs: Inputs, store: Store, execution: Execution
+) -> Outcome:
+    folder = store.draft_folder(work.kind, work.id)
+    if (folder / MANIFEST).is_file() and Manifest.read(folder).inputs == work.inputs:
+        return Outcome(_publish(work, store, Manifest.read(folder)), "resumed")
+    draft = Draft(folder, work.draft_record)
+    try:
+        metrics = stage.run(Job(config, inputs, draft, execution))
+        manifest = Manifest(
+            format_version=KINDS[work.kind].format_version,
+            kind=work.kind,
+            id=work.id,
+            config=work.config,
+            inputs=work.inputs,
+            files=draft.finish_files(),
+            metrics=metrics,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=round(draft.seconds, 3),
+            producer=_producer(execution.device),
+        )
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(draft.shortage()) from error
+        raise
+    finally:
+        draft.close()
+    return Outcome(_publish(work, store, manifest), "resumed" if draft.resumed else "made")
+
+
+def _publish(work: Work, store: Store, manifest: Manifest) -> Artifact:
+    final = store.folder(work.kind, work.id)
+    publish(store.draft_folder(work.kind, work.id), manifest, final)
+    write_stamps(store.stamp_file(work.kind, work.id), final, manifest.files)
+    return store.get(work.reference)
+
+
+def _producer(device: str) -> dict[str, Any]:
+    packages = {"memlm": "memlm", "torch": "torch", "faiss": "faiss-cpu", "faiss_gpu": "faiss-gpu", "zarr": "zarr"}
+    return {
+        **{name: _version(package) for name, package in packages.items() if _version(package)},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,58 @@
+"""The record of a draft's committed work: one line of JSON for each unit, appended when its files are durable."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts.checksums import FileEntry
+from stages.artifacts.durable import write_atomically
+from stages.artifacts.stamps import find_damage
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A committed piece of work: the files it wrote (relative to the draft) and what its stage noted about it."""
+
+    key: str
+    files: Mapping[str, FileEntry]
+    record: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class ProgressLog:
+    """Units of work that are complete and on disk; the only proof of completeness that resuming trusts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.units: dict[str, Unit] = {}
+
+    def load(self, folder: Path) -> None:
+        """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again."""
+        for line in self._complete_lines():
+            unit = Unit(**json.loads(line))
+            self.units[unit.key] = unit
+        damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
+        for key in damaged:
+            del self.units[key]
+        self._rewrite()
+
+    def append(self, unit: Unit) -> None:
+        """Record a unit whose files are durable; on return the record is durable too."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(unit), allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.units[unit.key] = unit
+
+    def _complete_lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        *complete, _torn = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
+        return complete
+
+    def _rewrite(self) -> None:
+        lines = [json.dumps(asdict(unit)) + "\n" for unit in self.units.values()]
+        write_atomically(self.path, "".join(lines))

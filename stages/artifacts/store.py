@@ -1,0 +1,160 @@
+"""The store: a folder of artifacts, by kind and id, and of names for them."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.durable import write_atomically
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.references import check_name, is_id, split_reference
+from stages.artifacts.stamps import find_damage
+from stages.errors import ArtifactError, did_you_mean
+
+
+class Store:
+    """Artifacts below one folder; the folder need not exist yet."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    # Where things lie
+
+    def folder(self, kind: str, id: str) -> Path:
+        return self.root / kind / id
+
+    def draft_folder(self, kind: str, id: str) -> Path:
+        return self.root / kind / f".{id}-partial"
+
+    def lock_file(self, kind: str, id: str) -> Path:
+        return self.root / kind / f".{id}.lock"
+
+    def stamp_file(self, kind: str, id: str) -> Path:
+        return self.root / ".stamps" / kind / f"{id}.json"
+
+    def _name_file(self, kind: str, name: str) -> Path:
+        return self.root / "names" / kind / name
+
+    # Reading
+
+    def has(self, kind: str, id: str) -> bool:
+        """Whether an artifact is there, finished."""
+        return (self.folder(kind, id) / MANIFEST).is_file()
+
+    def get(self, reference: str, *kinds: str) -> Artifact:
+        """The artifact behind a reference, its files checked.
+
+        Args:
+            reference: `kind/id`, `kind/name`, or a path to an artifact's folder.
+            kinds: the kinds that will do; none given means any.
+        Raises: ArtifactError if there is none, it is damaged, of another format, or of another kind.
+        """
+        artifact = self._open(self._locate(reference))
+        if kinds and artifact.kind not in kinds:
+            wanted = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
+            raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
+        artifact.store.check_files(artifact)
+        return artifact
+
+    def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
+        """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
+
+        Args:
+            artifact: what to check.
+            every_byte: trust nothing and hash every file.
+        Raises: ArtifactError naming the first damaged file.
+        """
+        stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
+        damage = find_damage(artifact.path, artifact.manifest.files, stamps)
+        for relative, problem in damage.items():
+            raise ArtifactError(
+                f"{artifact.reference} is damaged: {artifact.path / relative} {problem}. Make it again: "
+                f"memlm artifacts rm --force {artifact.reference}, then memlm {KINDS[artifact.kind].command}."
+            )
+
+    def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
+        """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""
+        if not self.has(record.kind, record.id):
+            raise ArtifactError(
+                f"{artifact.reference} was made from {record.kind}/{record.id} (its {role}), which is not in "
+                f"{self.root}; make that again with memlm {KINDS[record.kind].command}."
+            )
+        return self.get(f"{record.kind}/{record.id}")
+
+    def artifacts(self) -> list[Artifact]:
+        """All finished artifacts with a readable manifest, by kind in the order of the pipeline, then by age."""
+        return sorted(self._readable(), key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
+
+    def _readable(self) -> Iterator[Artifact]:
+        for kind in KINDS:
+            for folder in self.root.glob(f"{kind}/*"):
+                if is_id(folder.name) and self.has(kind, folder.name):
+                    yield self._open(folder)
+
+    def _open(self, folder: Path) -> Artifact:
+        manifest = Manifest.read(folder)
+        inside = folder.parent.name == manifest.kind and folder.name == manifest.id
+        store = Store(folder.parent.parent) if inside else self
+        return Artifact(store, folder, manifest)
+
+    def _locate(self, reference: str) -> Path:
+        parts = split_reference(reference)
+        if parts is None:
+            return self._locate_path(reference)
+        kind, rest = parts
+        id = rest if is_id(rest) else self._named(kind, rest)
+        if not self.folder(kind, id).is_dir():
+            raise ArtifactError(self._absence(kind, id, reference))
+        return self.folder(kind, id)
+
+    def _locate_path(self, reference: str) -> Path:
+        path = Path(reference)
+        if (path / MANIFEST).is_file():
+            return path.resolve()
+        if path.exists():
+            raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
+        kind, slash, _ = reference.partition("/")
+        hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""
+        raise ArtifactError(f"{reference!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}")
+
+    def _named(self, kind: str, name: str) -> str:
+        names = self.names(kind)
+        if name not in names:
+            known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
+            raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
+        return names[name]
+
+    def _absence(self, kind: str, id: str, reference: str) -> str:
+        command = KINDS[kind].command
+        if self.draft_folder(kind, id).is_dir():
+            return f"{reference} is not finished; run the memlm {command} that makes it again: it goes on from there."
+        return f"{reference} is not in {self.root}; make it with memlm {command}, or name the store with --store."
+
+    # Names
+
+    def names(self, kind: str) -> dict[str, str]:
+        """The names given to artifacts of a kind, and the ids that they stand for."""
+        files = sorted(self._name_file(kind, "_").parent.glob("[!.]*"))
+        return {file.name: file.read_text(encoding="utf-8").strip() for file in files}
+
+    def name(self, artifact: Artifact, name: str) -> None:
+        """Let `kind/name` stand for an artifact; a name already in use moves to it."""
+        write_atomically(self._name_file(artifact.kind, check_name(name)), artifact.id + "\n")
+
+    # Removing
+
+    def dependents(self, artifact: Artifact) -> list[Artifact]:
+        """Artifacts that were made directly from this one."""
+        wanted = (artifact.kind, artifact.id)
+        return [a for a in self.artifacts() if wanted in {(i.kind, i.id) for i in a.manifest.inputs.values()}]
+
+    def remove(self, artifact: Artifact) -> None:
+        """Delete an artifact, its names and its stamps; it disappears in one step."""
+        doomed = artifact.path.with_name(f".{artifact.id}-removed")
+        artifact.path.rename(doomed)
+        for name, id in self.names(artifact.kind).items():
+            if id == artifact.id:
+                self._name_file(artifact.kind, name).unlink()
+        self.stamp_file(artifact.kind, artifact.id).unlink(missing_ok=True)
+        shutil.rmtree(doomed)
