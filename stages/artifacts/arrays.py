@@ -35,9 +35,8 @@ class ShardedArray:
         self._shape = tuple(shape)
         self._dtype = np.dtype(dtype)
         self.metadata_files = self._write_metadata()
-        self.array: zarr.Array[Any] = zarr.open_array(
-            root / name, mode="r+", config={"write_empty_chunks": True}
-        )
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            self.array: zarr.Array[Any] = zarr.open_array(root / name, mode="r+")
 
     @property
     def shards(self) -> int:
@@ -57,11 +56,11 @@ class ShardedArray:
         rows = self.rows(shard)
         expected = (rows.stop - rows.start, *self._shape[1:])
         if block.shape != expected or block.dtype != self._dtype:
-            raise ValueError(
-                f"{self.name}: shard {shard} is {expected} {self._dtype}, not {block.shape} {block.dtype}"
-            )
+            raise ValueError(f"{self.name}: shard {shard} is {expected} {self._dtype}, not {block.shape} {block.dtype}")
+        file = self.shard_file(shard)
+        (self.root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
         self.array[rows] = block
-        return self.shard_file(shard)
+        return file
 
     def shard_file(self, shard: int) -> Path:
         """File of a shard, relative to the root."""
@@ -87,7 +86,14 @@ def _group_metadata() -> bytes:
 def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     store = MemoryStore()
     zarr.create_array(
-        store, shape=shape, chunks=shard, shards=shard, dtype=dtype, compressors=None, fill_value=0, zarr_format=3
+        store,
+        shape=shape,
+        chunks=shard,
+        shards=shard,
+        dtype=dtype,
+        compressors=None,
+        fill_value=0,
+        zarr_format=3,
     )
     return _metadata(store)
 

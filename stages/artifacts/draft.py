@@ -103,7 +103,10 @@ class Draft:
             commit.result()
 
     def _write(self, key: str, record: dict[str, Any], pending: _Pending, seconds: float) -> None:
-        files = [*pending.files, *(array.write(shard, block) for array, shard, block in pending.blocks)]
+        files = [
+            *pending.files,
+            *(array.write(shard, block) for array, shard, block in pending.blocks),
+        ]
         self._log.append(Unit(key, self._settle(files), record, seconds))
 
     def _settle(self, files: Sequence[Path]) -> dict[str, FileEntry]:

@@ -33,7 +33,9 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     except Timeout:
         holder = _read_holder(lock_file)
         if not wait:
-            raise BusyError(f"{what} is being made by {holder}; run again when that ends, or without --no-wait.") from None
+            raise BusyError(
+                f"{what} is being made by {holder}; run again when that ends, or without --no-wait."
+            ) from None
         reporter.info(f"waiting for {holder}, which is making {what}")
         lock.acquire(poll_interval=0.2)
     try:

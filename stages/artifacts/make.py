@@ -61,7 +61,10 @@ class Work:
     @property
     def draft_record(self) -> dict[str, Any]:
         """What a draft must say of itself to be resumed: the id, and the bytes behind its inputs."""
-        return {"id": self.id, "inputs": {role: record.model_dump() for role, record in self.inputs.items()}}
+        return {
+            "id": self.id,
+            "inputs": {role: record.model_dump() for role, record in self.inputs.items()},
+        }
 
 
 def plan(
@@ -80,9 +83,7 @@ def plan(
     return work, config, inputs
 
 
-def make(
-    stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
-) -> Outcome:
+def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution) -> Outcome:
     """The artifact of a stage: the one that is there, or a new one, going on from an interrupted attempt.
 
     Raises: what the stage raises; BusyError; ArtifactError if the artifact is there but made from other bytes;
@@ -114,9 +115,7 @@ def _checked(work: Work, store: Store) -> Artifact:
     return artifact
 
 
-def _make_locked(
-    stage: Stage[C], config: C, work: Work, inputs: Inputs, store: Store, execution: Execution
-) -> Outcome:
+def _make_locked(stage: Stage[C], config: C, work: Work, inputs: Inputs, store: Store, execution: Execution) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
     if (folder / MANIFEST).is_file() and Manifest.read(folder).inputs == work.inputs:
         return Outcome(_publish(work, store, Manifest.read(folder)), "resumed")
@@ -152,7 +151,13 @@ def _publish(work: Work, store: Store, manifest: Manifest) -> Artifact:
 
 
 def _producer(device: str) -> dict[str, Any]:
-    packages = {"memlm": "memlm", "torch": "torch", "faiss": "faiss-cpu", "faiss_gpu": "faiss-gpu", "zarr": "zarr"}
+    packages = {
+        "memlm": "memlm",
+        "torch": "torch",
+        "faiss": "faiss-cpu",
+        "faiss_gpu": "faiss-gpu",
+        "zarr": "zarr",
+    }
     return {
         **{name: _version(package) for name, package in packages.items() if _version(package)},
         "python": platform.python_version(),

@@ -112,7 +112,7 @@ class Store:
         path = Path(reference)
         if (path / MANIFEST).is_file():
             return path.resolve()
-        if path.exists():
+        if reference and path.exists():
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")
         hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""

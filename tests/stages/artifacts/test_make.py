@@ -1,0 +1,237 @@
+"""A stage's artifact appears whole or not at all, survives interruption, and is made once."""
+
+import errno
+import json
+import multiprocessing
+import shutil
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from stages.artifacts.draft import Draft
+from stages.artifacts.lock import held
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, BusyError, ResourceError
+from stages.interrupts import Terminated
+from stages.reporting import Silent
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+
+
+@dataclass
+class Listening(Silent):
+    lines: list[str] = field(default_factory=list)
+
+    def info(self, message: str) -> None:
+        self.lines.append(message)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_publishes_exactly_what_the_manifest_lists(store: Store) -> None:
+    artifact = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    assert set(tree(artifact.path)) == {*artifact.manifest.files, "manifest.json"}
+    assert artifact.metrics == {"sum": sum(i * i for i in range(10))}
+    values = zarr.open_group(artifact.path / "out.zarr", mode="r")["part/squares"][:]
+    np.testing.assert_array_equal(values, np.arange(10) ** 2)
+    assert not list(store.root.glob("tokens/.*-partial"))
+
+
+def test_same_work_is_not_done_twice(store: Store) -> None:
+    first = make(Squares(), SquaresConfig(), {}, store, Execution())
+    again = Squares(fail_at=0, error=AssertionError("must not run"))
+    second = make(again, SquaresConfig(verbose=True), {}, store, Execution())
+    assert (first.status, second.status) == ("made", "cached")
+    assert first.artifact.id == second.artifact.id
+
+
+def test_id_covers_settings_and_file_digests_but_no_paths(store: Store) -> None:
+    def id_of(config: SquaresConfig, *files: tuple[str, str]) -> str:
+        return make(Squares(), config, {"files": files}, store, Execution()).artifact.id
+
+    base = id_of(SquaresConfig(), ("a", "1"), ("b", "2"))
+    assert base == id_of(SquaresConfig(), ("elsewhere/a", "1"), ("b", "2"))
+    assert base != id_of(SquaresConfig(), ("b", "2"), ("a", "1"))
+    assert base != id_of(SquaresConfig(rows=4), ("a", "1"), ("b", "2"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), Terminated()])
+@pytest.mark.parametrize("fail_at", [0, 2, 3])
+def test_interrupted_work_goes_on_and_gives_the_same_bytes(
+    store: Store, tmp_path: Path, error: BaseException, fail_at: int
+) -> None:
+    with pytest.raises(type(error)):
+        make(Squares(fail_at, error), SquaresConfig(), {}, store, Execution())
+    assert not store.artifacts()
+    rest, reporter = Squares(), Listening()
+    resumed = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter))
+    assert rest.computed == [f"{i:03}" for i in range(fail_at, 4)]
+    assert f"resumed: {fail_at} of 4 shards" in reporter.lines
+    assert resumed.status == "resumed"
+    whole = make(Squares(), SquaresConfig(), {}, Store(tmp_path / "other"), Execution()).artifact
+    assert whole.manifest.files == resumed.artifact.manifest.files
+
+
+def _killed_worker(root: Path) -> None:
+    class Slow(Squares):
+        def run_shard(self, job, work, shard):  # type: ignore[no-untyped-def]
+            time.sleep(0.05)
+            return super().run_shard(job, work, shard)
+
+    make(Slow(), SquaresConfig(length=60), {}, Store(root), Execution())
+
+
+def test_sigkill_loses_only_the_shard_under_way(store: Store, tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_killed_worker, args=(store.root,))
+    process.start()
+    log = None
+    while log is None or log.read_text().count("\n") < 4:
+        time.sleep(0.01)
+        log = next(store.root.glob("tokens/.*-partial/progress.jsonl"), None)
+    process.kill()
+    process.join()
+    rest = Squares()
+    artifact = make(rest, SquaresConfig(length=60), {}, store, Execution()).artifact
+    assert 0 < len(rest.computed) <= 16
+    whole = make(Squares(), SquaresConfig(length=60), {}, Store(tmp_path / "other"), Execution()).artifact
+    assert whole.manifest.files == artifact.manifest.files
+
+
+def _interrupt(store: Store, fail_at: int = 3) -> Path:
+    with pytest.raises(RuntimeError):
+        make(Squares(fail_at, RuntimeError()), SquaresConfig(), {}, store, Execution())
+    (draft,) = store.root.glob("tokens/.*-partial")
+    return draft
+
+
+def test_a_committed_shard_that_was_damaged_is_made_again(store: Store) -> None:
+    draft = _interrupt(store)
+    shard = draft / "out.zarr/part/squares/c/1"
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    rest = Squares()
+    artifact = make(rest, SquaresConfig(), {}, store, Execution()).artifact
+    assert rest.computed == ["001", "003"]
+    np.testing.assert_array_equal(artifact.zarr("out.zarr")["part/squares"][:], np.arange(10) ** 2)
+
+
+def test_a_torn_last_line_of_the_log_is_forgotten(store: Store) -> None:
+    draft = _interrupt(store)
+    with (draft / "progress.jsonl").open("a") as log:
+        log.write('{"key": "003", "files": {"out.z')
+    rest = Squares()
+    make(rest, SquaresConfig(), {}, store, Execution())
+    assert rest.computed == ["003"]
+
+
+def test_strangers_in_the_folder_are_not_published(store: Store) -> None:
+    draft = _interrupt(store)
+    (draft / "out.zarr/part/squares/c/99").write_text("left over")
+    (draft / "core").write_text("left over")
+    (draft / "empty").mkdir()
+    artifact = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    assert set(tree(artifact.path)) == {*artifact.manifest.files, "manifest.json"}
+    assert not (artifact.path / "empty").exists()
+
+
+def test_a_publication_that_was_interrupted_is_finished(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        make(Squares(), SquaresConfig(), {}, store, Execution())
+    monkeypatch.undo()
+    outcome = make(Squares(0, AssertionError()), SquaresConfig(), {}, store, Execution())
+    assert outcome.status == "resumed"
+    assert set(tree(outcome.artifact.path)) == {*outcome.artifact.manifest.files, "manifest.json"}
+
+
+def test_a_draft_begun_from_other_bytes_is_begun_anew(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    work = {"id": cubes.id, "inputs": {"squares": source.record.model_dump()}}
+    folder = store.draft_folder("model", "0" * 12)
+    Draft(folder, work).close()
+    assert Draft(folder, work).resumed
+    assert not Draft(folder, {**work, "inputs": {}}).resumed
+
+
+def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    manifest = json.loads((source.path / "manifest.json").read_text())
+    note = source.path / "note.txt"
+    note.write_text("DONE\n")
+    manifest["files"]["note.txt"]["blake2b"] = __import__("hashlib").blake2b(b"DONE\n").hexdigest()
+    (source.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=rf"{cubes.reference} was made from .* other bytes"):
+        store.get(cubes.reference).input("squares")
+    with pytest.raises(ArtifactError, match=r"is there, but was made from .* other bytes"):
+        make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+
+
+def test_two_makers_one_works_the_other_waits(store: Store) -> None:
+    release, entered = threading.Event(), threading.Event()
+
+    class Slow(Squares):
+        def run_shard(self, job, work, shard):  # type: ignore[no-untyped-def]
+            entered.set()
+            release.wait(10)
+            return super().run_shard(job, work, shard)
+
+    slow, second, reporter, outcomes = Slow(), Squares(), Listening(), []
+
+    def work(stage: Squares, execution: Execution) -> None:
+        outcomes.append(make(stage, SquaresConfig(), {}, store, execution).status)
+
+    threads = [threading.Thread(target=work, args=(slow, Execution()))]
+    threads[0].start()
+    assert entered.wait(10)
+    with pytest.raises(BusyError, match="is being made by process"):
+        make(Squares(), SquaresConfig(), {}, store, Execution(wait=False))
+    threads.append(threading.Thread(target=work, args=(second, Execution(reporter=reporter))))
+    threads[1].start()
+    while not reporter.lines:
+        time.sleep(0.01)
+    release.set()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(outcomes) == ["cached", "made"]
+    assert second.computed == []
+    assert "waiting for process" in reporter.lines[0]
+
+
+def test_a_full_disk_keeps_what_is_done(store: Store) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(ResourceError, match=r"is full: .* MB more are needed"):
+        make(Squares(2, full), SquaresConfig(), {}, store, Execution())
+    rest = Squares()
+    make(rest, SquaresConfig(), {}, store, Execution())
+    assert rest.computed == ["002", "003"]
+
+
+def test_too_little_room_is_said_before_the_work(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    stage = Squares()
+    with pytest.raises(ResourceError):
+        make(stage, SquaresConfig(), {}, store, Execution())
+    assert stage.computed == []
+
+
+def test_lock_is_free_after_its_holder(tmp_path: Path) -> None:
+    lock_file = tmp_path / "tokens" / ".x.lock"
+    for _ in range(2):
+        with held(lock_file, "tokens/x", wait=False, reporter=Silent()):
+            pass
+    assert not lock_file.with_suffix(".holder").exists()

@@ -1,0 +1,168 @@
+"""References, names, damage, lineage and garbage."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.garbage import find_garbage, remove_garbage
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def squares(store: Store) -> Artifact:
+    return make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+
+
+@pytest.fixture
+def cubes(store: Store, squares: Artifact) -> Artifact:
+    return make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+
+
+def test_references_by_id_name_and_path(store: Store, squares: Artifact) -> None:
+    store.name(squares, "wiki-2")
+    for reference in (squares.reference, "tokens/wiki-2", str(squares.path)):
+        assert store.get(reference).id == squares.id
+
+
+def test_an_artifact_found_by_path_brings_its_own_store(tmp_path: Path, cubes: Artifact) -> None:
+    found = Store(tmp_path / "elsewhere").get(str(cubes.path))
+    assert found.input("squares").kind == "tokens"
+    assert found.find("squares").reference == cubes.input("squares").reference
+    with pytest.raises(LookupError):
+        found.find("nobody")
+
+
+@pytest.mark.parametrize("name", ["0123456789ab", "a/b", ".hidden", ""])
+def test_names_that_will_not_do(store: Store, squares: Artifact, name: str) -> None:
+    with pytest.raises(UsageError):
+        store.name(squares, name)
+
+
+def test_a_name_moves(store: Store, squares: Artifact) -> None:
+    other = make(Squares(), SquaresConfig(length=4), {}, store, Execution()).artifact
+    store.name(squares, "x")
+    store.name(other, "x")
+    assert store.get("tokens/x").id == other.id
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("tokens/000000000000", "memlm tokenize"),
+        ("tokens/wikki", "did you mean 'wiki'"),
+        ("token/wiki", "did you mean 'tokens'"),
+        ("./nowhere", "neither kind/id"),
+        ("", "neither kind/id"),
+    ],
+)
+def test_what_is_not_there_is_explained(store: Store, squares: Artifact, reference: str, message: str) -> None:
+    store.name(squares, "wiki")
+    with pytest.raises(ArtifactError, match=message):
+        store.get(reference)
+
+
+def test_an_unfinished_artifact_says_so(store: Store) -> None:
+    with pytest.raises(RuntimeError):
+        make(Squares(2, RuntimeError()), SquaresConfig(), {}, store, Execution())
+    (draft,) = store.root.glob("tokens/.*-partial")
+    id = draft.name[1:].removesuffix("-partial")
+    with pytest.raises(ArtifactError, match="not finished"):
+        store.get(f"tokens/{id}")
+
+
+def test_wrong_kind_names_what_is_needed(store: Store, squares: Artifact) -> None:
+    with pytest.raises(ArtifactError, match=r"of kind tokens; needed here: model \(memlm train\)"):
+        store.get(squares.reference, "model")
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_every_flipped_bit_is_found(store: Store, squares: Artifact) -> None:
+    for relative in squares.manifest.files:
+        flip(squares.path / relative)
+        with pytest.raises(ArtifactError, match=f"{relative} has other content"):
+            store.get(squares.reference)
+        flip(squares.path / relative)
+        store.get(squares.reference)
+
+
+def test_stamps_save_hashing_but_verification_trusts_none(store: Store, squares: Artifact) -> None:
+    path = squares.path / "note.txt"
+    status = path.stat()
+    flip(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(ArtifactError):
+        store.check_files(squares, every_byte=True)
+    with pytest.raises(ArtifactError):
+        store.get(squares.reference)
+
+
+def test_missing_and_shortened_files_are_found(store: Store, squares: Artifact) -> None:
+    note = squares.path / "note.txt"
+    note.write_text("x")
+    with pytest.raises(ArtifactError, match="has 1 bytes instead of 5"):
+        store.get(squares.reference)
+    note.unlink()
+    with pytest.raises(ArtifactError, match=r"note\.txt is missing"):
+        store.get(squares.reference)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 99}, "Upgrade memlm"),
+        ({"format_version": 0}, "older than"),
+        ({"format_version": "one"}, "has format one"),
+        ({"kind": "tapestry"}, "does not know"),
+        ({"files": 3}, "damaged"),
+    ],
+)
+def test_manifests_of_other_versions_or_damaged(
+    store: Store, squares: Artifact, change: dict[str, object], message: str
+) -> None:
+    path = squares.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ArtifactError, match=message):
+        store.get(squares.reference)
+    path.write_text("{")
+    with pytest.raises(ArtifactError, match="damaged"):
+        store.get(squares.reference)
+
+
+def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: Artifact) -> None:
+    assert [a.reference for a in store.dependents(squares)] == [cubes.reference]
+    store.name(squares, "gone")
+    store.remove(squares)
+    assert store.names("tokens") == {}
+    with pytest.raises(ArtifactError, match=rf"{squares.reference} .*not in .*memlm tokenize"):
+        store.get(cubes.reference).input("squares")
+
+
+def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: Artifact) -> None:
+    with pytest.raises(RuntimeError):
+        make(Squares(2, RuntimeError()), SquaresConfig(length=9), {}, store, Execution())
+    lost = make(Squares(), SquaresConfig(length=3), {}, store, Execution()).artifact
+    store.name(cubes, "kept")
+    (draft,) = find_garbage(store)
+    assert draft.bytes > 0 and draft.artifact is None
+    found = find_garbage(store, unnamed=True)
+    assert [g.artifact.reference for g in found if g.artifact] == [lost.reference]
+    remove_garbage(store, found)
+    assert {a.reference for a in store.artifacts()} == {squares.reference, cubes.reference}
+    assert not find_garbage(store, unnamed=True)
