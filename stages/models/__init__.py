@@ -1,0 +1,5 @@
+"""Backbones and the language models made of them: tokens -> (f, g) -> log-probabilities."""
+
+from stages.registry import Registry
+
+BACKBONES = Registry("backbone", {"transformer": "stages.models.transformer:Transformer"})

@@ -1,0 +1,53 @@
+"""Where and how precisely tensors are computed."""
+
+import ctypes
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from stages.errors import ResourceError, UsageError
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEEP_BYTES = 1 << 30
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device behind `auto` (a GPU if there is one), `cpu` or `cuda`.
+
+    Raises: UsageError for other names; ResourceError if `cuda` is asked for and there is none.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"There is no device {name!r}; known: auto, cpu, cuda.")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ResourceError("No CUDA device is usable here; run with --device cpu.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def resolve_precision(name: str, device: torch.device | str) -> str:
+    """`fp32` or `bf16`; `auto` is bf16 on CUDA and fp32 elsewhere."""
+    if name != "auto":
+        return name
+    return "bf16" if torch.device(device).type == "cuda" else "fp32"
+
+
+def autocast(device: torch.device | str, precision: str) -> AbstractContextManager[None]:
+    """Matrix products inside run in `precision` (`fp32` or `bf16`)."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+
+
+def tune_allocator() -> None:
+    """Let glibc keep freed memory instead of returning every large tensor to the system.
+
+    Each step frees and asks for the same sizes; without this the pages are mapped and zeroed
+    anew each time. Does nothing on other C libraries.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, KEEP_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEEP_BYTES)

@@ -1,0 +1,88 @@
+"""A backbone between the input and the output side of a vocabulary."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from stages.models import BACKBONES
+from stages.models.config import ModelConfig
+from stages.models.vocabulary import make_vocabulary
+
+
+@dataclass
+class Encoding:
+    """Representations of B windows of L inputs: row i of a window predicts its next token."""
+
+    hidden: Tensor
+    """f(c_t), [B, L, d]: what the softmax reads."""
+    ffn_input: Tensor
+    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm."""
+    state: Any = None
+    """What the backbone carries to the next window of the same stream."""
+
+    def key(self, name: str) -> Tensor:
+        """The representation that memory is searched with: `hidden` or `ffn-input`."""
+        return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
+
+
+class LanguageModel(nn.Module):
+    """Tokens -> (f, g) -> distribution of the next token.
+
+    The output side always computes in the weights' own precision (float32), with autocast off.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary = make_vocabulary(config)
+        self.backbone = BACKBONES.load(config.backbone)(config)
+
+    def encode(self, tokens: Tensor, state: Any = None) -> Encoding:
+        """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
+        return Encoding(*self.backbone(self.vocabulary.embed(tokens), state))
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
+        with self._exact(hidden):
+            return self.vocabulary.loss(self._own(hidden), targets)
+
+    def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each target and the log-normalizer, both [N], in nats.
+
+        The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the
+        head cluster's. Not for training: no gradients.
+        """
+        with torch.no_grad(), self._exact(hidden):
+            return self.vocabulary.log_prob(self._own(hidden), targets)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities [N, V] of every token, in nats; for generation and tests."""
+        with self._exact(hidden):
+            return self.vocabulary.log_probs(self._own(hidden))
+
+    def _exact(self, hidden: Tensor) -> torch.autocast:
+        return torch.autocast(hidden.device.type, enabled=False)
+
+    def _own(self, hidden: Tensor) -> Tensor:
+        return hidden.to(next(self.parameters()).dtype)
+
+
+def load_model(path: Path, device: str | torch.device, weights: str = "model.safetensors") -> LanguageModel:
+    """The model of an artifact folder (`config.json` and weights), in evaluation mode."""
+    settings = json.loads((path / "config.json").read_text("utf-8"))["model"]
+    with torch.device("meta"):
+        model = LanguageModel(TypeAdapter(ModelConfig).validate_python(settings))
+    model.to_empty(device=device)
+    model.load_state_dict(load_file(path / weights, device=str(device)))
+    return model.eval()
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """Write a model's parameters and buffers as safetensors; tied weights are there once."""
+    save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)

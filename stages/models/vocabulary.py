@@ -1,0 +1,192 @@
+"""Input embeddings and output softmax over a vocabulary, full or adaptive, tied or not.
+
+Adaptive input and softmax: Baevski and Auli 2019 (arXiv:1809.10853) and Grave et al. 2017
+(arXiv:1609.04309). Words are split by frequency into clusters; rarer clusters have narrower
+embeddings. The head scores the first cluster's words and one entry for each further cluster.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+from stages.models.config import ModelConfig
+from stages.models.cross_entropy import linear_cross_entropy, linear_log_prob
+
+
+class Vocabulary(nn.Module):
+    """Token ids -> embeddings, hidden states -> scores of the next token. All in nats."""
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Embeddings [..., d] of token ids [...], as the output layer scores them."""
+        raise NotImplementedError
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d]."""
+        raise NotImplementedError
+
+    def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each target and the log-normalizer of the (head's) scores, [N]."""
+        raise NotImplementedError
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities [N, V] of every token."""
+        raise NotImplementedError
+
+
+def make_vocabulary(config: ModelConfig) -> Vocabulary:
+    """The vocabulary that a configuration asks for; its `vocab_size` must be known."""
+    return AdaptiveVocabulary(config) if config.cutoffs else FullVocabulary(config)
+
+
+def _size(config: ModelConfig) -> int:
+    if config.vocab_size is None:
+        raise UsageError("The model's vocab_size is not known; give the one of its tokens.")
+    return config.vocab_size
+
+
+def _embedding(rows: int, width: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.normal_(torch.empty(rows, width), std=width**-0.5))
+
+
+def _projection(rows: int, width: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, width)))
+
+
+class FullVocabulary(Vocabulary):
+    """One embedding of width d a token, one softmax over all of them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = _embedding(_size(config), config.width)
+        self.output = None if config.tied else _embedding(_size(config), config.width)
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.embedding if self.output is None else self.output
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return nn.functional.embedding(tokens, self.embedding)
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return linear_cross_entropy(hidden, self.output_weight, targets) / len(targets)
+
+    def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return linear_log_prob(hidden, self.output_weight, targets)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return (hidden @ self.output_weight.T).log_softmax(-1)
+
+
+class _Part(NamedTuple):
+    """What one cluster's softmax contributes to the tokens in `rows`."""
+
+    rows: Tensor
+    hidden: Tensor
+    weight: Tensor
+    targets: Tensor
+
+
+class AdaptiveVocabulary(Vocabulary):
+    """Clusters by frequency rank; tied: the output shares embeddings and every projection.
+
+    Tied, a word's score is its embedding as the input layer makes it, P_c E_c[w], times the
+    hidden state. Untied, the head is not projected, as in torch's AdaptiveLogSoftmaxWithLoss.
+    """
+
+    rank: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        d, size = config.width, _size(config)
+        if config.cutoffs[-1] >= size:
+            raise UsageError(
+                f"Adaptive cutoff {config.cutoffs[-1]} is not below the vocabulary size {size}; lower model.cutoffs."
+            )
+        self.bounds = (0, *config.cutoffs, size)
+        sizes = [stop - start for start, stop in pairwise(self.bounds)]
+        widths = [d // config.factor**c for c in range(len(sizes))]
+        self.embeddings = nn.ParameterList(map(_embedding, sizes, widths))
+        self.projections = nn.ParameterList(_projection(d, width) for width in widths)
+        self.clusters = _embedding(len(sizes) - 1, d)
+        self.tied = config.tied
+        if not self.tied:
+            self.outputs = nn.ParameterList(map(_embedding, sizes, widths))
+            self.tail_projections = nn.ParameterList(_projection(d, w) for w in widths[1:])
+        self.tail_dropout = nn.Dropout(config.tail_dropout)
+        self.register_buffer("rank", torch.arange(size))
+
+    def sort_by(self, counts: Tensor) -> None:
+        """Rank the tokens by falling count [V] (ties by id); adaptive clusters follow the ranks.
+
+        The ranks are saved with the weights.
+        """
+        order = torch.argsort(counts, descending=True, stable=True)
+        self.rank[order] = torch.arange(len(order), device=order.device)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        ranks = self.rank[tokens.flatten()]
+        cluster = self._cluster(ranks)
+        rows, parts = [], []
+        for c, (embedding, projection) in enumerate(zip(self.embeddings, self.projections, strict=True)):
+            rows.append((cluster == c).nonzero().squeeze(1))
+            local = ranks[rows[c]] - self.bounds[c]
+            parts.append(nn.functional.linear(nn.functional.embedding(local, embedding), projection))
+        place = torch.empty_like(ranks)
+        place[torch.cat(rows)] = torch.arange(len(ranks), device=ranks.device)
+        return torch.cat(parts).index_select(0, place).unflatten(0, tokens.shape)
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        parts = self._parts(hidden, targets)
+        return sum(
+            (linear_cross_entropy(p.hidden, p.weight, p.targets) for p in parts),
+            start=hidden.new_zeros(()),
+        ) / len(targets)
+
+    def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        head, *tails = self._parts(hidden, targets)
+        log_prob, log_z = linear_log_prob(head.hidden, head.weight, head.targets)
+        for part in tails:
+            log_prob[part.rows] += linear_log_prob(part.hidden, part.weight, part.targets)[0]
+        return log_prob, log_z
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        head_hidden, head_weight = self._head(hidden)
+        head = (head_hidden @ head_weight.T).log_softmax(-1)
+        by_rank = [head[:, : self.bounds[1]]]
+        for c in range(1, len(self.bounds) - 1):
+            tail = (self._tail(c, hidden) @ self._words(c).T).log_softmax(-1)
+            by_rank.append(tail + head[:, self.bounds[1] + c - 1, None])
+        return torch.cat(by_rank, 1).index_select(1, self.rank)
+
+    def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_Part]:
+        """The head, where all tokens take part, then each further cluster with its own tokens."""
+        ranks = self.rank[targets]
+        cluster = self._cluster(ranks)
+        entry = torch.where(cluster == 0, ranks, self.bounds[1] + cluster - 1)
+        yield _Part(torch.arange(len(ranks), device=ranks.device), *self._head(hidden), entry)
+        for c in range(1, len(self.bounds) - 1):
+            rows = (cluster == c).nonzero().squeeze(1)
+            tail = self._tail(c, hidden.index_select(0, rows))
+            yield _Part(rows, tail, self._words(c), ranks[rows] - self.bounds[c])
+
+    def _cluster(self, ranks: Tensor) -> Tensor:
+        return torch.stack([ranks >= bound for bound in self.bounds[1:-1]]).sum(0)
+
+    def _words(self, cluster: int) -> Tensor:
+        """Output embeddings [size, d_c] of a cluster's words."""
+        return (self.embeddings if self.tied else self.outputs)[cluster]
+
+    def _head(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states [N, d] and rows [words + clusters, d] of the first softmax."""
+        weight = torch.cat((self._words(0), self.clusters))
+        return (hidden @ self.projections[0] if self.tied else hidden), weight
+
+    def _tail(self, cluster: int, hidden: Tensor) -> Tensor:
+        """Hidden states [n, d] as a further cluster reads them, [n, d_c]."""
+        projections = list(self.projections)[1:] if self.tied else self.tail_projections
+        projected: Tensor = self.tail_dropout(hidden @ projections[cluster - 1])
+        return projected

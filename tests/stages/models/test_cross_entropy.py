@@ -1,0 +1,53 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stages.models import cross_entropy
+from stages.models.cross_entropy import linear_cross_entropy, linear_log_prob
+
+
+@pytest.fixture(params=[1, 7, 1000])
+def problem(request, monkeypatch):
+    """Hidden states, weights and targets, worked through in blocks of 16 tokens at the least."""
+    monkeypatch.setitem(cross_entropy.BLOCK_SCORES, "cpu", 16 * 11)
+    generator = torch.Generator().manual_seed(request.param)
+    n = request.param
+    hidden = torch.randn(n, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    weight = torch.randn(11, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    return hidden, weight, torch.randint(11, (n,), generator=generator)
+
+
+def test_loss_and_gradients_are_those_of_separate_operations(problem):
+    hidden, weight, targets = problem
+    loss = linear_cross_entropy(hidden, weight, targets)
+    got = torch.autograd.grad(3 * loss, (hidden, weight))
+    expected = F.cross_entropy(hidden @ weight.T, targets, reduction="sum")
+    want = torch.autograd.grad(3 * expected, (hidden, weight))
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_gradient_flows_to_whichever_argument_asks(problem):
+    hidden, weight, targets = problem
+    for wanted, other in ((hidden, weight), (weight, hidden)):
+        arguments = (hidden, weight.detach()) if wanted is hidden else (hidden.detach(), weight)
+        (got,) = torch.autograd.grad(linear_cross_entropy(*arguments, targets), wanted)
+        loss = F.cross_entropy(hidden @ weight.T, targets, reduction="sum")
+        torch.testing.assert_close(got, torch.autograd.grad(loss, wanted)[0])
+        assert other.grad is None
+
+
+def test_log_prob_and_normalizer(problem):
+    hidden, weight, targets = problem
+    with torch.no_grad():
+        log_prob, log_z = linear_log_prob(hidden, weight, targets)
+        scores = hidden @ weight.T
+    torch.testing.assert_close(log_z, scores.logsumexp(1))
+    torch.testing.assert_close(log_prob, -F.cross_entropy(scores, targets, reduction="none"))
+
+
+def test_no_tokens_no_loss():
+    weight = torch.zeros(3, 2, requires_grad=True)
+    loss = linear_cross_entropy(torch.zeros(0, 2), weight, torch.zeros(0, dtype=torch.int64))
+    loss.backward()
+    assert loss == 0 and weight.grad.count_nonzero() == 0

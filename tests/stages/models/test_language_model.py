@@ -1,0 +1,125 @@
+import json
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors import safe_open
+
+from stages.errors import ResourceError, UsageError
+from stages.models.config import TransformerConfig
+from stages.models.devices import autocast, resolve_device, resolve_precision, tune_allocator
+from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.transformer import sinusoids
+
+
+def model(**settings):
+    torch.manual_seed(0)
+    defaults = {"vocab_size": 50, "layers": 2, "width": 16, "heads": 2, "ffn_width": 32}
+    return LanguageModel(TransformerConfig(**defaults | {"max_positions": 12} | settings)).eval()
+
+
+def tokens(rows=2, length=12):
+    return torch.randint(50, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"positions": "sinusoidal", "activation": "relu"}])
+def test_no_position_sees_its_future(settings):
+    a, b = tokens(), tokens()
+    b[:, 7:] = (b[:, 7:] + 1) % 50
+    net = model(**settings)
+    first, second = net.encode(a), net.encode(b)
+    for name in ("hidden", "ffn-input"):
+        torch.testing.assert_close(first.key(name)[:, :7], second.key(name)[:, :7])
+        assert not torch.allclose(first.key(name)[:, 7:], second.key(name)[:, 7:])
+
+
+def test_ffn_input_is_what_the_last_feed_forward_block_reads():
+    net = model()
+    seen = []
+    net.backbone.blocks[-1].ffn.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    encoding = net.encode(tokens())
+    assert torch.equal(seen[0], encoding.ffn_input)
+    assert encoding.ffn_input.shape == encoding.hidden.shape == (2, 12, 16)
+
+
+def test_order_of_tokens_matters():
+    a = tokens(1)
+    net = model()
+    assert not torch.allclose(net.encode(a).hidden[0, -1], net.encode(a[:, [1, 0, *range(2, 12)]]).hidden[0, -1])
+
+
+def test_a_window_longer_than_the_learned_positions_is_refused():
+    with pytest.raises(UsageError, match="13 tokens is longer than the 12 positions"):
+        model().encode(tokens(length=13))
+    assert model(positions="sinusoidal").encode(tokens(length=13)).hidden.shape[1] == 13
+
+
+def test_sinusoids_turn_from_fast_to_slow():
+    table = sinusoids(5, 8)
+    position = torch.arange(5.0)
+    torch.testing.assert_close(table[:, 0], position.sin())
+    torch.testing.assert_close(table[:, 7], (position / 10_000).cos())
+
+
+def test_head_computes_in_full_precision_under_autocast():
+    net = model(cutoffs=(10, 20), factor=2)
+    targets = tokens(1)[0]
+    with autocast("cpu", "bf16"):
+        hidden = net.encode(tokens(1)).hidden[0]
+        inside = net.loss(hidden, targets), *net.log_prob(hidden, targets)
+    outside = net.loss(hidden, targets), *net.log_prob(hidden, targets)
+    for got, want in zip(inside, outside, strict=True):
+        assert got.dtype == torch.float32
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cutoffs": (10, 20), "factor": 2}])
+def test_weights_survive_the_disk(settings, tmp_path):
+    net = model(**settings)
+    if net.config.cutoffs:
+        net.vocabulary.sort_by(torch.arange(50))
+    save_weights(net, tmp_path / "model.safetensors")
+    settings = json.dumps({"model": net.config.model_dump(mode="json")})
+    (tmp_path / "config.json").write_text(settings)
+    loaded = load_model(tmp_path, "cpu")
+    assert not loaded.training
+    assert loaded.config == net.config
+    hidden = net.encode(tokens()).hidden
+    assert torch.equal(loaded.encode(tokens()).hidden, hidden)
+    assert torch.equal(loaded.log_probs(hidden[0]), net.log_probs(hidden[0]))
+
+
+def test_tied_embeddings_are_stored_once(tmp_path):
+    save_weights(model(), tmp_path / "w")
+    with safe_open(tmp_path / "w", "pt") as file:
+        assert [k for k in file.keys() if tuple(file.get_slice(k).get_shape()) == (50, 16)] == [  # noqa: SIM118
+            "vocabulary.embedding"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 15}, "not a multiple of heads"),
+        ({"cutoffs": (5, 5)}, "must increase"),
+        ({"cutoffs": (5, 9, 12), "factor": 16}, "cannot be divided by factor"),
+        ({"dropout": 1.0}, "less than 1"),
+        ({"layers": -1}, "greater than 0"),
+    ],
+)
+def test_shapes_that_cannot_be_built_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        model(**settings)
+
+
+def test_devices_and_precision():
+    assert resolve_device("cpu").type == "cpu"
+    assert resolve_precision("auto", "cpu") == "fp32"
+    assert resolve_precision("auto", "cuda") == "bf16"
+    assert resolve_precision("bf16", "cpu") == "bf16"
+    with pytest.raises(UsageError, match="tpu"):
+        resolve_device("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ResourceError, match="--device cpu"):
+            resolve_device("cuda")
+    tune_allocator()
