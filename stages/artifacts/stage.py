@@ -1,4 +1,4 @@
-"""What a stage is: a pure function of settings and inputs to one artifact, cut into units of work that can be resumed."""
+"""What a stage is: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
