@@ -116,7 +116,8 @@ def main() -> None:
             other = differences(whole / references[kind], killed / reference)
             wrong += bool(other) or reference != references[kind]
             print(
-                f"{kind:10} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} different: {other or 'nothing'}"
+                f"{kind:10} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} "
+                f"different: {other or 'nothing'}"
             )
     print(f"{spent} kills, {wrong} artifacts differ")
     raise SystemExit(bool(wrong))
