@@ -1,0 +1,80 @@
+"""Errors, registries, settings and signals that every stage builds on."""
+
+import os
+import signal
+
+import pytest
+from pydantic import ValidationError
+
+from stages import errors
+from stages.config import StageConfig
+from stages.errors import MemlmError, UsageError, did_you_mean
+from stages.interrupts import Terminated, deferred_signals
+from stages.registry import Registry
+
+
+def test_exit_codes_are_the_contracts() -> None:
+    codes = {
+        c.__name__: c.exit_code for c in vars(errors).values() if isinstance(c, type) and issubclass(c, MemlmError)
+    }
+    assert codes == {
+        "MemlmError": 1,
+        "UsageError": 2,
+        "DataError": 3,
+        "ArtifactError": 4,
+        "ResourceError": 5,
+        "BusyError": 75,
+    }
+
+
+def test_unknown_names_bring_the_nearest_else_all() -> None:
+    assert did_you_mean("tokns", ["tokens", "model"]) == "did you mean 'tokens'?"
+    assert did_you_mean("xyz", ["tokens", "model"]) == "known: model, tokens"
+
+
+def test_registries_load_lazily() -> None:
+    registry = Registry("tool", {"join": "os.path:join", "ghost": "no.such.module:thing"})
+    assert registry.load("join") is os.path.join
+    assert "ghost" in registry and registry.names() == ["join", "ghost"]
+    with pytest.raises(UsageError, match="There is no tool 'joint'; did you mean 'join'"):
+        registry.load("joint")
+
+
+class Config(StageConfig):
+    steps: int = 1
+    rate: float = 0.5
+    log_every: int = 10
+
+    not_identity = frozenset({"log_every"})
+
+
+def test_settings_are_frozen_typed_and_finite() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Config().steps = 2
+    for bad in ({"stepz": 1}, {"steps": "many"}, {"rate": float("nan")}, {"rate": float("inf")}):
+        with pytest.raises(ValidationError):
+            Config.model_validate(bad)
+
+
+def test_canonical_settings_leave_out_what_changes_no_result() -> None:
+    assert Config(log_every=3).canonical() == {"steps": 1, "rate": 0.5}
+
+
+@pytest.mark.parametrize(("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_signals_wait_for_the_place_of_our_choosing(signum: int, error: type[BaseException]) -> None:
+    reached = False
+    with pytest.raises(error), deferred_signals() as stop:
+        os.kill(os.getpid(), signum)
+        reached = True
+        assert stop
+        stop.check()
+    assert reached
+
+
+def test_a_second_signal_is_delivered_at_once() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), deferred_signals():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("not reached")
+    assert signal.getsignal(signal.SIGINT) is before
