@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.windows import Window, windows
+from stages.models.devices import autocast
 
 READ_AHEAD_IDS = 1 << 20
 """Ids taken from storage at a time: a stored chunk is read once, not once a batch."""
@@ -59,8 +60,6 @@ def encode_range(
         precision: `fp32` or `bf16`.
         batch_tokens: inputs of a forward pass (at least one window).
     """
-    from stages.models.devices import autocast
-
     source = _Ids(ids, eos, limit=stop)
     wanted = windows(len(ids), context, stride, start, stop)
     for batch in _batches(wanted, context, max(1, batch_tokens // context)):
@@ -88,10 +87,7 @@ def _batches(wanted: list[Window], context: int, size: int) -> Iterator[list[Win
 
 def _scored(values: Tensor, batch: list[Window], start: int, stop: int) -> Tensor:
     """Rows of values [B, L, d] whose tokens the windows score inside [start, stop), [n, d]."""
-    rows = [
-        values[b, max(start, w.scored_from) - w.start : min(stop, w.stop) - w.start]
-        for b, w in enumerate(batch)
-    ]
+    rows = [values[b, max(start, w.scored_from) - w.start : min(stop, w.stop) - w.start] for b, w in enumerate(batch)]
     return torch.cat(rows)
 
 

@@ -18,9 +18,7 @@ class Window:
     scored_from: int
 
 
-def windows(
-    total: int, context: int, stride: int, start: int = 0, stop: int | None = None
-) -> list[Window]:
+def windows(total: int, context: int, stride: int, start: int = 0, stop: int | None = None) -> list[Window]:
     """The windows of a split of `total` tokens that score a token in [start, stop), in order.
 
     Windows are those of the whole split whatever the range, so a token has the same inputs before

@@ -1,0 +1,166 @@
+"""Stage build-datastore: model -> datastore.
+
+Stores the key g(c_t) of every token x_t of a split, with x_t as its value. A shard is a range of
+tokens; memory in use is two shards, whatever the corpus.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from stages.artifacts.arrays import rows_per_shard
+from stages.artifacts.draft import DraftArray
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import UsageError
+from stages.evaluation.corpus import corpus_of, require_split, resolve_windows
+
+if TYPE_CHECKING:
+    import torch
+
+    from stages.models.language_model import LanguageModel
+
+VALUE_DTYPE = np.dtype(np.int32)
+
+
+class DatastoreConfig(StageConfig):
+    """Settings of build-datastore."""
+
+    split: str = "train"
+    """Split whose tokens become entries."""
+    key: Literal["ffn-input", "hidden"] = "ffn-input"
+    """Representation that is stored: input of the last feed-forward block, or the final hidden state."""
+    dtype: Literal["float16", "float32"] = "float16"
+    """Of the stored keys."""
+    context: Annotated[int, Field(gt=0)] | None = None
+    """Inputs that a window reads; None: the model's segment length."""
+    stride: Annotated[int, Field(gt=0)] | None = None
+    """Inputs between the starts of two windows; None: the context."""
+    mem_length: Annotated[int, Field(gt=0)] | None = None
+    """Positions that a backbone carries from segment to segment; None: the model's own."""
+    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the split, from its start, that is stored."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of the forward pass."""
+
+
+@dataclass
+class Work:
+    """What all shards share."""
+
+    model: "LanguageModel"
+    device: "torch.device"
+    ids: Any
+    eos: int
+    rows: int
+    dim: int
+    keys: DraftArray
+    values: DraftArray
+
+
+class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
+    """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
+
+    kind = "datastore"
+    Config = DatastoreConfig
+
+    def inputs(self, config: DatastoreConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        encoder = store.get(references["source"], "model")
+        corpus = corpus_of(encoder, references, store)
+        require_split(corpus, config.split)
+        return Inputs({"encoder": encoder, "corpus": corpus})
+
+    def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
+        from stages.models.devices import resolve_device, resolve_precision
+
+        context, stride = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
+        precision = resolve_precision(config.precision, resolve_device(execution.device))
+        return config.model_copy(update={"context": context, "stride": stride, "precision": precision})
+
+    def open(self, job: Job[DatastoreConfig]) -> Work:
+        from stages.models.devices import resolve_device, tune_allocator
+        from stages.models.language_model import load_model
+
+        config, corpus = job.config, job.inputs["corpus"]
+        tune_allocator()
+        device = resolve_device(job.execution.device)
+        model = load_model(job.inputs["encoder"].path, device)
+        ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
+        rows = max(1, int(len(ids) * config.fraction))
+        dim, eos = _key_width(model, config.key, device), corpus.metrics["eos_id"]
+        per_shard = rows_per_shard(dim * np.dtype(config.dtype).itemsize, config.stride or 1)
+        keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
+        values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
+        return Work(model, device, ids, eos, rows, dim, keys, values)
+
+    def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
+        row = work.dim * np.dtype(job.config.dtype).itemsize + VALUE_DTYPE.itemsize
+        return work.rows * row
+
+    def shards(self, job: Job[DatastoreConfig], work: Work) -> Sequence[Shard]:
+        return [Shard(f"{number:06d}") for number in range(work.keys.shards)]
+
+    def run_shard(self, job: Job[DatastoreConfig], work: Work, shard: Shard) -> dict[str, Any] | None:
+        started = time.perf_counter()
+        number = int(shard.key)
+        keys, values = _encode(job.config, work, work.keys.rows(number))
+        if not np.isfinite(keys).all():
+            raise UsageError(
+                f"Keys of {job.inputs['encoder'].reference} overflow {job.config.dtype}: "
+                "run again with --dtype float32."
+                if job.config.dtype == "float16"
+                else f"{job.inputs['encoder'].reference} gives keys that are not finite numbers."
+            )
+        work.keys.write(number, keys)
+        work.values.write(number, values)
+        return {"seconds": time.perf_counter() - started}
+
+    def finish(self, job: Job[DatastoreConfig], work: Work) -> dict[str, Any]:
+        seconds = sum(job.draft.record(s.key)["seconds"] for s in self.shards(job, work))
+        return {
+            "rows": work.rows,
+            "dim": work.dim,
+            "dtype": job.config.dtype,
+            "key": job.config.key,
+            "bytes": self.output_bytes(job, work),
+            "tokens_per_second": round(work.rows / seconds, 1),
+        }
+
+
+def _encode(config: DatastoreConfig, work: Work, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Keys [n, d] and values [n] of a range of tokens."""
+    import torch
+
+    from stages.evaluation.encode import encode_range
+
+    assert config.context is not None and config.stride is not None
+    keys = torch.empty((rows.stop - rows.start, work.dim), dtype=getattr(torch, config.dtype))
+    values = np.empty(len(keys), VALUE_DTYPE)
+    blocks = encode_range(
+        work.model,
+        work.ids,
+        work.eos,
+        rows.start,
+        rows.stop,
+        context=config.context,
+        stride=config.stride,
+        device=work.device,
+        precision=config.precision,
+    )
+    for block in blocks:
+        part = slice(block.start - rows.start, block.stop - rows.start)
+        keys[part] = block.key(config.key).to(keys.dtype)
+        values[part] = block.targets.cpu().numpy()
+    return keys.numpy(), values
+
+
+def _key_width(model: "LanguageModel", key: str, device: "torch.device") -> int:
+    import torch
+
+    with torch.no_grad():
+        return model.encode(torch.zeros((1, 1), dtype=torch.int64, device=device)).key(key).shape[-1]

@@ -1,0 +1,74 @@
+"""What a model reads: the tokens it was trained on or others with its vocabulary, and windows of its length."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError, did_you_mean
+
+
+class WindowSettings(NamedTuple):
+    """Inputs that a window reads, and inputs between the starts of two windows."""
+
+    context: int
+    stride: int
+
+
+def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
+    """The tokens that a model is to read: `references["tokens"]`, else those it was trained on.
+
+    Raises: ArtifactError if the tokens were made with another tokenizer than the model's.
+    """
+    own = encoder.input("tokens")
+    if references.get("tokens") is None:
+        return own
+    given = store.get(references["tokens"], "tokens")
+    require_same_tokenizer(own, given, encoder)
+    return given
+
+
+def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) -> None:
+    """Raises: ArtifactError unless ids mean the same in both tokens artifacts."""
+    if tokenizer_digest(own) != tokenizer_digest(given):
+        raise ArtifactError(
+            f"{given.reference} was tokenized differently from what {encoder.reference} was trained "
+            f"on; tokenize it with the model's tokenizer: memlm tokenize --tokenizer {own.reference}"
+        )
+
+
+def tokenizer_digest(tokens: Artifact) -> str:
+    """Digest of the bytes of a tokens artifact's tokenizer."""
+    return tokens.manifest.files["tokenizer.json"]["blake2b"]
+
+
+def require_split(tokens: Artifact, split: str) -> None:
+    """Raises: ArtifactError, with the nearest name, if the tokens have no such split."""
+    splits = tokens.metrics["splits"]
+    if split not in splits:
+        hint = did_you_mean(split, splits)
+        raise ArtifactError(f"{tokens.reference} has no split {split!r}; {hint}")
+
+
+def resolve_windows(
+    encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None
+) -> WindowSettings:
+    """Windows for a model: `context` is its segment length unless given, `stride` the context.
+
+    Raises: UsageError for a stride larger than the context, a context longer than the model's
+        learned positions, or a memory length where the backbone carries no memory.
+    """
+    context = encoder.config["segment_length"] if context is None else context
+    stride = context if stride is None else stride
+    architecture = encoder.config["model"]
+    longest = architecture.get("max_positions")
+    if stride > context:
+        raise UsageError(f"--stride {stride} is larger than the context, {context}.")
+    if architecture.get("positions") == "learned" and longest is not None and context > longest:
+        raise UsageError(f"{encoder.reference} learned {longest} positions; --context {context} is longer.")
+    if mem_length is not None:
+        raise UsageError(
+            f"{encoder.reference} is a {architecture['backbone']}, which carries no memory from "
+            "segment to segment: leave --mem-length out."
+        )
+    return WindowSettings(context, stride)

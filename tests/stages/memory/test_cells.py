@@ -1,0 +1,100 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.memory.cells import Cells, dense_log_prob, find_hits, first_hit, target_masses
+from tests.oracles import memory as oracle
+
+VOCABULARY = 4
+
+
+def cells_of(rows):
+    """Cells from lists of (score, value); shorter rows are filled with missing cells."""
+    k = max(1, *map(len, rows))
+    scores = torch.full((len(rows), k), -torch.inf)
+    values = torch.full((len(rows), k), -1)
+    for i, row in enumerate(rows):
+        for j, (score, value) in enumerate(sorted(row, reverse=True)):
+            scores[i, j], values[i, j] = score, value
+    return Cells(scores, values)
+
+
+cell = st.tuples(st.integers(-30, 30).map(lambda n: n / 4), st.integers(0, VOCABULARY - 1))
+memories = st.lists(st.lists(cell, max_size=9), min_size=1, max_size=5)
+
+
+@given(memories, st.sampled_from([0.0, 0.3, 1.0, 7.5]), st.data())
+@settings(deadline=None)
+def test_masses_agree_with_sums_of_exponentials(rows, scale, data):
+    cells = cells_of(rows)
+    k = cells.scores.shape[1]
+    targets = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))))
+    cutoffs = sorted({data.draw(st.integers(1, k)), data.draw(st.integers(1, k)), k})
+    masses = target_masses(cells, find_hits(cells, targets), [scale], cutoffs)
+    assert masses.total.shape == (1, len(cutoffs), len(rows))
+    for c, cutoff in enumerate(cutoffs):
+        for i, target in enumerate(targets.tolist()):
+            row = cells.scores[i].tolist(), cells.values[i].tolist()
+            peak = masses.peak[0, 0, i]
+            for got, want in zip(
+                (masses.target[0, c, i] + peak, masses.total[0, c, i] + peak),
+                oracle.masses(*row, target, scale, cutoff),
+                strict=True,
+            ):
+                assert got.item() == pytest.approx(math.log(want) if want else -math.inf, abs=1e-4)
+
+
+def test_every_scale_gives_what_it_gives_alone():
+    cells = cells_of([[(1.0, 0), (0.5, 1), (-2.0, 0)], [(0.0, 2)]])
+    hits = find_hits(cells, torch.tensor([0, 2]))
+    together = target_masses(cells, hits, [0.5, 2.0], [1, 3]).log_prob
+    for s, scale in enumerate([0.5, 2.0]):
+        torch.testing.assert_close(together[s], target_masses(cells, hits, [scale], [1, 3]).log_prob[0])
+
+
+def test_an_absent_target_has_no_probability_and_an_empty_memory_is_flagged():
+    cells = cells_of([[(1.0, 0)], [], [(3.0, 2)]])
+    masses = target_masses(cells, find_hits(cells, torch.tensor([1, 1, 2])), [1.0], [1])
+    assert masses.empty.tolist() == [[[False, True, False]]]
+    assert masses.log_prob.tolist() == [[[-math.inf, -math.inf, 0.0]]]
+
+
+def test_ties_share_their_probability():
+    cells = cells_of([[(2.0, 0), (2.0, 1), (2.0, 1), (2.0, 3)]])
+    masses = target_masses(cells, find_hits(cells, torch.tensor([1])), [5.0], [4])
+    assert masses.log_prob.exp().item() == pytest.approx(0.5)
+
+
+def test_a_target_far_behind_the_best_keeps_its_log_probability():
+    cells = cells_of([[(0.0, 0), (-400.0, 1), (-401.0, 1)]])
+    masses = target_masses(cells, find_hits(cells, torch.tensor([1])), [1.0], [1, 3])
+    assert masses.log_prob[0, 0, 0].item() == -math.inf
+    assert masses.log_prob[0, 1, 0].item() == pytest.approx(-400 + math.log1p(math.exp(-1)))
+
+
+def test_large_distances_do_not_overflow():
+    cells = cells_of([[(-1e6, 0), (-1e6 - 1, 1)]])
+    masses = target_masses(cells, find_hits(cells, torch.tensor([0])), [1.0], [2])
+    assert masses.log_prob.item() == pytest.approx(-math.log1p(math.exp(-1)), abs=1e-6)
+
+
+@given(memories, st.sampled_from([0.0, 0.5, 2.0]))
+@settings(deadline=None)
+def test_dense_holds_the_target_probability_of_every_token(rows, scale):
+    cells = cells_of(rows)
+    dense = dense_log_prob(cells, scale, VOCABULARY).exp()
+    for token in range(VOCABULARY):
+        for i in range(len(rows)):
+            row = cells.scores[i].tolist(), cells.values[i].tolist()
+            want = oracle.probability(*row, token, scale, None)
+            assert dense[i, token].item() == pytest.approx(want or 0.0, abs=1e-5)
+
+
+def test_the_first_hit_is_the_place_of_the_best_cell_with_the_target():
+    cells = cells_of([[(3.0, 1), (2.0, 0), (1.0, 0)], [(3.0, 1)], []])
+    hits = find_hits(cells, torch.tensor([0, 0, 0]))
+    np.testing.assert_array_equal(first_hit(hits, 3, 3), [1, 3, 3])
