@@ -1,0 +1,1 @@
+"""Training: the loop, optimizers and schedules, checkpoints, the journal, presets."""

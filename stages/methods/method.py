@@ -1,0 +1,46 @@
+"""What a training objective is: the batches that it wants and the loss that it makes of one."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.methods.segments import Segments
+from stages.models.language_model import LanguageModel
+
+
+@dataclass
+class Batch:
+    """Segments that are read together: inputs and targets, int64 [B, L]."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on a device."""
+        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+class Method(ABC):
+    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss."""
+
+    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        """Segments of an epoch's batches, int64 [batches, size]: a permutation drawn from (seed, epoch).
+
+        Segments that do not fill the last batch are left out; the next epoch draws others.
+        """
+        permutation = np.random.default_rng([seed, epoch]).permutation(segments)
+        batches = segments // size
+        return permutation[: batches * size].reshape(batches, size)
+
+    def batch(self, split: Segments, segments: np.ndarray) -> Batch:
+        """The batch of the given segments [B]."""
+        inputs, targets = split.read(segments)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+    @abstractmethod
+    def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
+        """What is minimized: a scalar, the mean over the batch's tokens, in nats."""

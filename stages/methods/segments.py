@@ -1,0 +1,36 @@
+"""A training split as segments of equal length."""
+
+from typing import Any
+
+import numpy as np
+
+from stages.errors import DataError
+
+
+class Segments:
+    """Segment i holds tokens iL … iL+L-1 as targets; its inputs are the tokens one place earlier.
+
+    The first input of the split is `<eos>`. A last segment shorter than L is left out.
+    """
+
+    def __init__(self, ids: Any, length: int, eos: int) -> None:
+        """Args:
+            ids: the split's token ids [T].
+            length: tokens a segment, L.
+            eos: id of `<eos>`.
+        Raises: DataError if the split is shorter than one segment.
+        """
+        self.ids, self.length, self.eos = ids, length, eos
+        self.count = len(ids) // length
+        if self.count == 0:
+            raise DataError(
+                f"The training split has {len(ids)} tokens, less than one segment of {length}; "
+                "train on more text or with a smaller --segment-length."
+            )
+
+    def read(self, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets, int64 [B, L] each, of segments [B]."""
+        place = segments[:, None] * self.length + np.arange(self.length)
+        inputs = self.ids[np.maximum(place - 1, 0)].astype(np.int64)
+        inputs[place == 0] = self.eos
+        return inputs, self.ids[place].astype(np.int64)

@@ -1,0 +1,195 @@
+"""Stage train: tokens -> model.
+
+Runs a method's training loop in the draft's scratch folder, where its checkpoints live, and publishes
+the best and the last weights.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.draft import Draft
+from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import ArtifactError, DataError, UsageError, did_you_mean
+from stages.methods import METHODS
+from stages.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from stages.models.language_model import LanguageModel
+    from stages.training.loop import Progress, Splits
+
+DONE = "training"
+
+
+class Train(Stage[TrainConfig]):
+    """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
+
+    kind: ClassVar[str] = "model"
+    Config: ClassVar[type[StageConfig]] = TrainConfig
+
+    def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        """`source`: the tokens; `init_from`: a model to start from, whose architecture is taken over."""
+        if config.method not in METHODS:
+            raise UsageError(f"There is no method {config.method!r}; {did_you_mean(config.method, METHODS.names())}")
+        tokens = store.get(references["source"], "tokens")
+        if "train" not in tokens.metrics["splits"]:
+            raise DataError(f"{tokens.reference} has no split 'train'; make one: memlm tokenize --train FILE.")
+        artifacts = {"tokens": tokens}
+        if references.get("init_from"):
+            artifacts["init"] = _fitting_init(store.get(references["init_from"], "model"), tokens)
+        return Inputs(artifacts)
+
+    def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
+        """Fill in the vocabulary, the positions, the number of steps and the precision."""
+        from stages.models.devices import resolve_device, resolve_precision
+
+        tokens = inputs["tokens"]
+        model = config.model.model_copy(update=_model_sizes(config, tokens))
+        if "init" in inputs:
+            model = TrainConfig.model_validate(inputs["init"].config).model
+        precision = resolve_precision(config.precision, resolve_device(execution.device))
+        update = {"model": model, "precision": precision, "steps": _steps(config, tokens), "epochs": None}
+        return config.model_copy(update=update)
+
+    def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
+        if not job.draft.done(DONE):
+            job.draft.commit(DONE, _train(job))
+            job.draft.flush()
+        return job.draft.record(DONE)
+
+
+def _fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
+    size = init.config["model"]["vocab_size"]
+    if size != tokens.metrics["vocabulary_size"]:
+        raise ArtifactError(
+            f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of "
+            f"{tokens.metrics['vocabulary_size']}; tokenize with the tokenizer of the model's own tokens."
+        )
+    return init
+
+
+def _model_sizes(config: TrainConfig, tokens: Artifact) -> dict[str, int | None]:
+    """The sizes of the model that follow from the tokens and the segments."""
+    size = tokens.metrics["vocabulary_size"]
+    if config.model.vocab_size not in (None, size):
+        raise UsageError(
+            f"model.vocab_size is {config.model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
+        )
+    longest = config.model.max_positions
+    if config.model.positions == "learned":
+        longest = longest or config.segment_length
+        if longest < config.segment_length:
+            raise UsageError(
+                f"model.max_positions is {longest}, less than a segment of {config.segment_length} tokens."
+            )
+    return {"vocab_size": size, "max_positions": longest}
+
+
+def _steps(config: TrainConfig, tokens: Artifact) -> int:
+    """Updates to make: those asked for, or those of so many epochs of whole batches."""
+    if config.epochs is None:
+        return config.steps
+    segments = tokens.metrics["splits"]["train"]["tokens"] // config.segment_length
+    batches = max(1, segments // (config.batch_tokens // config.segment_length))
+    return max(1, math.ceil(config.epochs * batches / config.accumulate))
+
+
+def _train(job: Job[TrainConfig]) -> dict[str, Any]:
+    """Train, write the artifact's files (on the first rank) and return the metrics."""
+    from stages.methods import METHODS
+    from stages.models.devices import resolve_device, tune_allocator
+    from stages.training.loop import Trainer
+    from stages.training.ranks import make_fabric
+
+    tune_allocator()
+    fabric = make_fabric(resolve_device(job.execution.device))
+    splits = _read_splits(job.inputs["tokens"])
+    model = _make_model(fabric, job, splits)
+    trainer = Trainer(
+        fabric,
+        job.config,
+        model,
+        METHODS.load(job.config.method)(),
+        splits,
+        job.draft.scratch,
+        job.reporter,
+        job.execution.checkpoint_seconds,
+    )
+    progress = trainer.run()
+    _write_outputs(job, model, progress)
+    return _metrics(model, progress, trainer.update_tokens)
+
+
+def _read_splits(tokens: Artifact) -> "Splits":
+    import numpy as np
+    import zarr
+
+    from stages.training.loop import Splits
+
+    arrays = tokens.zarr("tokens.zarr")
+    valid = arrays["valid/ids"] if "valid" in tokens.metrics["splits"] else None
+    train = np.asarray(cast(zarr.Array, arrays["train/ids"])[:])
+    return Splits(train, valid, tokens.metrics["eos_id"])
+
+
+def _make_model(fabric: "Fabric", job: Job[TrainConfig], splits: "Splits") -> "LanguageModel":
+    """The model before the first step, the same on every rank; each rank then draws its own dropout."""
+    import torch
+
+    from stages.models.language_model import LanguageModel, load_model
+    from stages.models.vocabulary import AdaptiveVocabulary
+
+    torch.manual_seed(job.config.seed)
+    if "init" in job.inputs:
+        model = load_model(job.inputs["init"].path, "cpu")
+    else:
+        model = LanguageModel(job.config.model)
+        if isinstance(model.vocabulary, AdaptiveVocabulary):
+            model.vocabulary.sort_by(splits.token_counts(len(model.vocabulary.rank)))
+    torch.manual_seed(job.config.seed + fabric.global_rank)
+    return model
+
+
+def _write_outputs(job: Job[TrainConfig], model: "LanguageModel", progress: "Progress") -> None:
+    from stages.models.language_model import save_weights
+    from stages.training.journal import LINES, LOGS
+    from stages.training.loop import best_weights
+
+    draft = job.draft
+    save_weights(model, draft.add("last.safetensors"))
+    best = "last.safetensors" if progress.valid_step is None else f"scratch/{best_weights(progress.valid_step)}"
+    shutil.copyfile(draft.path / best, draft.add("model.safetensors"))
+    _copy(draft, draft.scratch / LINES)
+    for log in sorted((draft.scratch / LOGS).iterdir()):
+        _copy(draft, log)
+    training = job.config.canonical()
+    architecture = training.pop("model")
+    settings = {"model": architecture, "method": training.pop("method"), "training": training}
+    draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def _copy(draft: Draft, file: Path) -> None:
+    shutil.copyfile(file, draft.add(file.relative_to(draft.scratch)))
+
+
+def _metrics(model: "LanguageModel", progress: "Progress", update_tokens: int) -> dict[str, Any]:
+    tokens = progress.step * update_tokens
+    valid = progress.valid_loss
+    return {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "steps": progress.step,
+        "tokens": tokens,
+        "train_loss": progress.train_loss,
+        "valid_loss": valid,
+        "valid_perplexity": None if valid is None else math.exp(valid),
+        "valid_step": progress.valid_step,
+        "tokens_per_second": round(tokens / progress.seconds, 1) if progress.seconds else None,
+    }

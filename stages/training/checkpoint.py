@@ -1,0 +1,65 @@
+"""All that a training run needs to go on as if it had not stopped, in one file that is replaced at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from stages.artifacts.durable import write_atomically
+
+MODEL, OPTIMIZER, RANDOM = "model/", "optimizer/", "random/"
+
+
+def save_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    random: list[dict[str, Tensor]],
+    progress: dict[str, Any],
+) -> None:
+    """Write weights, optimizer state, the random state of each rank, and JSON-able progress."""
+    tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
+    for rank, states in enumerate(random):
+        tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in states.items()}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(tensors, {"progress": json.dumps(progress)}))
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> dict[str, Any]:
+    """Put a checkpoint back where it came from, random state included; returns its progress."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+    model.load_state_dict(_below(tensors, MODEL))
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _below(tensors, OPTIMIZER).items():
+        index, key = name.split("/")
+        states.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    set_random_state(_below(tensors, f"{RANDOM}{rank}/"))
+    return progress
+
+
+def random_state() -> dict[str, Tensor]:
+    """State of torch's generators: the CPU's and, where it is used, the current GPU's."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Tensor]) -> None:
+    """Continue the sequences of random numbers that `random_state` saw."""
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,84 @@
+"""What a training run is; free of torch."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from stages.config import Settings, StageConfig
+from stages.models.config import ModelConfig, Probability, Size, TransformerConfig
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class OptimizerConfig(Settings):
+    """How gradients change weights."""
+
+    name: Literal["adam", "adamw", "adagrad", "sgd"] = "adamw"
+    """`sgd` uses Nesterov momentum (the papers' `nag`)."""
+    lr: Positive = 3e-3
+    """Highest learning rate, at the end of the warm-up."""
+    betas: tuple[Probability, Probability] = (0.9, 0.98)
+    """Decay of the first and second moments (adam, adamw)."""
+    eps: Positive = 1e-8
+    momentum: Probability = 0.99
+    """Of sgd."""
+    weight_decay: NonNegative = 0.0
+    """Applies to matrices and embeddings; decoupled for adamw, added to the gradient otherwise."""
+
+
+class ScheduleConfig(Settings):
+    """Learning rate over the steps, as a multiple of the optimizer's."""
+
+    name: Literal["cosine", "inverse-sqrt", "constant"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the learning rate rises linearly from 0."""
+    final: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Where the cosine ends, as a share of the highest learning rate."""
+
+
+class TrainConfig(StageConfig):
+    """Settings of the stage `train`."""
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
+
+    method: str = "lm"
+    """Training objective, one of the registered methods."""
+    model: ModelConfig = TransformerConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+
+    steps: Size = 1000
+    """Updates of the weights."""
+    epochs: Positive | None = None
+    """Passes over the training split; if given, `steps` is computed from it."""
+    segment_length: Size = 128
+    """Tokens a segment, L; segments start at multiples of L of the split."""
+    batch_tokens: Size = 1024
+    """Tokens of one forward batch over all ranks; a multiple of the segment length."""
+    accumulate: Size = 1
+    """Forward batches that make one update."""
+    clip_norm: NonNegative = 0.0
+    """Largest norm of the gradient; 0: no clipping."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the initial weights, dropout and the order of segments."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
+    valid_every: Annotated[int, Field(ge=0)] = 500
+    """Steps between validations; 0: at the end only."""
+    log_every: Size = 50
+    """Steps between lines of training.jsonl."""
+
+    @property
+    def update_tokens(self) -> int:
+        """Tokens of one update."""
+        return self.batch_tokens * self.accumulate
+
+    @model_validator(mode="after")
+    def _whole_segments(self) -> "TrainConfig":
+        if self.batch_tokens % self.segment_length:
+            near = max(1, self.batch_tokens // self.segment_length) * self.segment_length
+            raise ValueError(
+                f"batch_tokens {self.batch_tokens} is not a multiple of segment_length {self.segment_length}; {near} is"
+            )
+        return self

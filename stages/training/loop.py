@@ -1,0 +1,317 @@
+"""The training loop: updates, validation, checkpoints."""
+
+import math
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from stages.errors import DataError, MemlmError
+from stages.interrupts import StopRequest, Terminated, deferred_signals
+from stages.methods.method import Batch, Method
+from stages.methods.segments import Segments
+from stages.models.devices import autocast
+from stages.models.language_model import LanguageModel, save_weights
+from stages.reporting import Reporter, Silent
+from stages.training.checkpoint import load_checkpoint, random_state, save_checkpoint
+from stages.training.config import TrainConfig
+from stages.training.journal import Journal
+from stages.training.optimizer import make_optimizer
+from stages.training.ranks import mean_over_ranks
+from stages.training.schedule import learning_rate_factor
+from stages.training.validate import validate
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Token ids [T] of the splits that training reads, and the id of `<eos>`."""
+
+    train: np.ndarray
+    valid: Any | None
+    eos: int
+
+    def token_counts(self, types: int) -> Tensor:
+        """How often each of the token types occurs in the training split, int64 [types]."""
+        counts = torch.zeros(types, dtype=torch.int64)
+        for start in range(0, len(self.train), 1 << 22):
+            counts += torch.from_numpy(np.bincount(self.train[start : start + (1 << 22)], minlength=types))
+        return counts
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with each checkpoint. Losses are means a token, in nats."""
+
+    step: int = 0
+    loss_sum: float = 0.0
+    """Sum of the updates' losses since the last line of the journal."""
+    loss_count: int = 0
+    train_loss: float | None = None
+    """The loss in the last line of the journal."""
+    valid_loss: float | None = None
+    """The lowest of all validations."""
+    valid_step: int | None = None
+    journal_bytes: int = 0
+    seconds: float = 0.0
+    """Time spent in updates."""
+
+
+class Objective(nn.Module):
+    """A method's loss as the forward pass of a module, for data-parallel wrappers to see."""
+
+    def __init__(self, model: LanguageModel, method: Method, device: torch.device, precision: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+        self.device, self.precision = device, precision
+
+    def forward(self, batch: Batch) -> Tensor:
+        with autocast(self.device, self.precision):
+            return self.method.loss(self.model, batch)
+
+
+class Trainer:
+    """Trains a model in a folder that keeps checkpoints; the same call goes on where the last one ended.
+
+    On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
+    uninterrupted one: the batches of step s depend on (seed, s) alone, and the checkpoint holds
+    weights, optimizer and random state.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        config: TrainConfig,
+        model: LanguageModel,
+        method: Method,
+        splits: Splits,
+        folder: Path,
+        reporter: Reporter,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.fabric, self.config, self.splits = fabric, config, splits
+        self.method, self.folder = method, folder
+        self.reporter = reporter if fabric.is_global_zero else Silent()
+        self.checkpoint_seconds = checkpoint_seconds
+        self.segments = Segments(splits.train, config.segment_length, splits.eos)
+        self.batch_size = self._batch_size()
+        self.progress = Progress()
+        self.model = model
+        objective = Objective(model, method, fabric.device, config.precision)
+        objective.to(fabric.device)
+        self._optimizer = make_optimizer(config.optimizer, model)
+        self._restore()
+        self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
+        self._order: tuple[int, np.ndarray] | None = None
+        self._saved_at = time.monotonic()
+        self._seconds_logged = self.progress.seconds
+        self._steps_logged = self.progress.step
+
+    def _batch_size(self) -> int:
+        """Segments of a forward batch over all ranks."""
+        wanted = self.config.batch_tokens // self.config.segment_length
+        ranks = self.fabric.world_size
+        size = min(wanted, self.segments.count) // ranks * ranks
+        if size == 0:
+            raise DataError(
+                f"A batch of {min(wanted, self.segments.count)} segments cannot be shared by {ranks} processes."
+            )
+        if size < wanted:
+            self.reporter.warning(
+                f"the training split has {self.segments.count} segments of {self.config.segment_length} tokens; "
+                f"a batch is {size} segments instead of {wanted}"
+            )
+        return size
+
+    # One run
+
+    def run(self) -> Progress:
+        """Train to the last step. Raises MemlmError if the loss is not finite; on a signal, saves first."""
+        with ExitStack() as stack:
+            self.journal = self._open_journal(stack)
+            stop = stack.enter_context(deferred_signals())
+            self.objective.train()
+            while self.progress.step < self.config.steps:
+                self._update()
+                self._report()
+                self._save_if_due(stop)
+        return self.progress
+
+    def _open_journal(self, stack: ExitStack) -> Journal | None:
+        if not self.fabric.is_global_zero:
+            return None
+        journal = Journal(self.folder, self.progress.journal_bytes, self.progress.step)
+        stack.callback(journal.close)
+        return journal
+
+    def _update(self) -> None:
+        """One step: forward and backward of `accumulate` batches, then the optimizer."""
+        started = time.perf_counter()
+        step = self.progress.step
+        self._set_learning_rate(step + 1)
+        loss = 0.0
+        for part in range(self.config.accumulate):
+            more = part + 1 < self.config.accumulate
+            batch = self._batch(step * self.config.accumulate + part)
+            with self.fabric.no_backward_sync(self.objective, enabled=more):
+                part_loss = self.objective(batch) / self.config.accumulate
+                self.fabric.backward(part_loss)
+            loss += float(part_loss.detach())
+        self._require_finite(loss)
+        if self.config.clip_norm:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.loss_sum += loss
+        self.progress.loss_count += 1
+        self.progress.seconds += time.perf_counter() - started
+
+    def _set_learning_rate(self, step: int) -> None:
+        factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.config.optimizer.lr * factor
+
+    def _batch(self, number: int) -> Batch:
+        """This rank's share of forward batch `number`, counted from the start of training."""
+        per_epoch = self.segments.count // self.batch_size
+        epoch, row = divmod(number, per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            order = self.method.order(self.segments.count, self.batch_size, self.config.seed, epoch)
+            self._order = epoch, order
+        share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
+        return self.method.batch(self.segments, share).to(self.fabric.device)
+
+    def _require_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise MemlmError(
+                f"The training loss is {loss} at step {self.progress.step + 1} of {self.config.steps}. "
+                "Try a lower --lr, a longer warm-up (--set schedule.warmup=…), "
+                "clipping (--set clip_norm=1) or --precision fp32."
+            )
+
+    # What is seen of it
+
+    def _report(self) -> None:
+        """Progress after every step; a line of the journal, and a validation, when they are due."""
+        step, last = self.progress.step, self.progress.step == self.config.steps
+        every = self.config.valid_every
+        valid = self._validate() if last or (every and step % every == 0) else None
+        if last or valid is not None or step % self.config.log_every == 0:
+            self._write_line(valid)
+        mean = self._mean_loss()
+        self.reporter.progress(
+            step,
+            self.config.steps,
+            "steps",
+            loss=mean,
+            perplexity=_exp(mean),
+            tokens_per_second=self._tokens_per_second(),
+        )
+
+    def _mean_loss(self) -> float:
+        """Training loss since the last line of the journal, or in that line if it has just been written."""
+        count = self.progress.loss_count
+        return self.progress.loss_sum / count if count else self.progress.train_loss or math.nan
+
+    def _tokens_per_second(self) -> float:
+        steps = self.progress.step - self._steps_logged
+        seconds = self.progress.seconds - self._seconds_logged
+        if steps == 0:
+            return self.progress.step * self.update_tokens / max(self.progress.seconds, 1e-9)
+        return steps * self.update_tokens / max(seconds, 1e-9)
+
+    @property
+    def update_tokens(self) -> int:
+        """Tokens that one update reads, over all ranks."""
+        return self.batch_size * self.config.segment_length * self.config.accumulate
+
+    def _write_line(self, valid: float | None) -> None:
+        progress = self.progress
+        progress.train_loss = mean_over_ranks(self.fabric, self._mean_loss())
+        if self.journal:
+            self.journal.write(
+                progress.step,
+                tokens=progress.step * self.update_tokens,
+                loss=progress.train_loss,
+                valid_loss=valid,
+                learning_rate=self._optimizer.param_groups[0]["lr"],
+                tokens_per_second=round(self._tokens_per_second(), 1),
+            )
+        progress.loss_sum, progress.loss_count = 0.0, 0
+        self._seconds_logged, self._steps_logged = progress.seconds, progress.step
+
+    def _validate(self) -> float | None:
+        """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
+        if self.splits.valid is None:
+            return None
+        loss = validate(self.fabric, self.model, self.splits.valid, self.splits.eos, self.config.segment_length)
+        step = self.progress.step
+        self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
+        if self.progress.valid_loss is None or loss < self.progress.valid_loss:
+            self.progress.valid_loss, self.progress.valid_step = loss, step
+            if self.fabric.is_global_zero:
+                save_weights(self.model, self.folder / best_weights(step))
+        return loss
+
+    # Checkpoints
+
+    def _save_if_due(self, stop: StopRequest) -> None:
+        """Save at the end, when it is time, and when a signal came; all ranks do the same."""
+        due = (
+            self.progress.step == self.config.steps
+            or time.monotonic() - self._saved_at >= self.checkpoint_seconds
+            or self.progress.valid_step == self.progress.step
+        )
+        stopped = self._any_rank(bool(stop))
+        if stopped or self._any_rank(due):
+            self._save()
+        if stopped:
+            stop.check()
+            raise Terminated
+
+    def _any_rank(self, flag: bool) -> bool:
+        return flag if self.fabric.world_size == 1 else mean_over_ranks(self.fabric, float(flag)) > 0
+
+    def _save(self) -> None:
+        random = self._random_states()
+        if self.fabric.is_global_zero:
+            assert self.journal is not None
+            self.progress.journal_bytes = self.journal.sync()
+            save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, random, asdict(self.progress))
+            self._drop_old_weights()
+        self._saved_at = time.monotonic()
+
+    def _random_states(self) -> list[dict[str, Tensor]]:
+        if self.fabric.world_size == 1:
+            return [random_state()]
+        gathered = cast(dict[str, Tensor], self.fabric.all_gather(random_state()))
+        return [{name: t[r].cpu() for name, t in gathered.items()} for r in range(self.fabric.world_size)]
+
+    def _drop_old_weights(self) -> None:
+        for path in self.folder.glob(best_weights("*")):
+            if path.name != best_weights(self.progress.valid_step):
+                path.unlink()
+
+    def _restore(self) -> None:
+        path = self.folder / CHECKPOINT
+        if path.is_file():
+            saved = load_checkpoint(path, self.model, self._optimizer, self.fabric.global_rank)
+            self.progress = Progress(**saved)
+            self.reporter.info(f"resumed: {self.progress.step} of {self.config.steps} steps")
+
+
+def best_weights(step: object) -> str:
+    """Name of the file with the weights that did best on the validation split, at `step`."""
+    return f"best-{step}.safetensors"
+
+
+def _exp(loss: float) -> float:
+    return math.exp(min(loss, 700.0))

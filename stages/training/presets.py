@@ -1,0 +1,41 @@
+"""Named training settings, complete and boring: one TOML file each."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from stages.errors import UsageError, did_you_mean
+
+DEFAULT = "tiny"
+_FOLDER = Path(__file__).parent / "presets"
+
+
+def preset_names() -> list[str]:
+    """All presets that are shipped."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def preset_file(name: str) -> Path:
+    """The file behind a preset's name or a path ending in `.toml`.
+
+    Raises: UsageError, with the nearest name, if there is none.
+    """
+    if name.endswith(".toml"):
+        return Path(name)
+    if name not in preset_names():
+        raise UsageError(f"There is no preset {name!r}; {did_you_mean(name, preset_names())}")
+    return _FOLDER / f"{name}.toml"
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The settings of a preset, or of a TOML file of the user's, as nested tables for `TrainConfig`.
+
+    Raises: UsageError if there is no such preset, or the file cannot be read or is no TOML.
+    """
+    path = preset_file(name)
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no TOML: {error}.") from None

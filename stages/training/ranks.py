@@ -1,0 +1,37 @@
+"""One process or several: what torchrun says, as Lightning Fabric wants it."""
+
+import os
+from typing import cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+
+def rank() -> int:
+    """Number of this process among those that train together."""
+    return int(os.environ.get("RANK", 0))
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def make_fabric(device: torch.device) -> Fabric:
+    """Fabric on one device or, under torchrun, on one device a process (distributed data parallel)."""
+    accelerator = "cuda" if device.type == "cuda" else "cpu"
+    if world_size() == 1:
+        fabric = Fabric(accelerator=accelerator, devices=1)
+    else:
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size()))
+        nodes = world_size() // local
+        fabric = Fabric(accelerator=accelerator, devices=local, num_nodes=nodes, strategy="ddp")
+    fabric.launch()
+    return fabric
+
+
+def mean_over_ranks(fabric: Fabric, value: float) -> float:
+    """Mean of a number over all processes; every one must ask."""
+    shared = torch.tensor(value, dtype=torch.float64, device=fabric.device)
+    return float(cast(Tensor, fabric.all_reduce(shared, reduce_op="mean")))
