@@ -91,7 +91,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device)
         ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
-        rows = max(1, int(len(ids) * config.fraction))
+        rows = max(1, int(ids.shape[0] * config.fraction))
         dim, eos = _key_width(model, config.key, device), corpus.metrics["eos_id"]
         per_shard = rows_per_shard(dim * np.dtype(config.dtype).itemsize, config.stride or 1)
         keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)

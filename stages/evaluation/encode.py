@@ -54,14 +54,14 @@ def encode_range(
 
     Args:
         model: a LanguageModel, on `device`; its `encode` is called without carried state.
-        ids: the split's token ids [T], sliceable to a 1-D integer array; only the range is read.
+        ids: the split's token ids [T], a NumPy or Zarr array of integers; only the range is read.
         eos: id of `<eos>`, the split's first input.
         context, stride: as in `windows`.
         precision: `fp32` or `bf16`.
         batch_tokens: inputs of a forward pass (at least one window).
     """
     source = _Ids(ids, eos, limit=stop)
-    wanted = windows(len(ids), context, stride, start, stop)
+    wanted = windows(int(ids.shape[0]), context, stride, start, stop)
     for batch in _batches(wanted, context, max(1, batch_tokens // context)):
         inputs = np.stack([source.inputs(w.start, w.stop) for w in batch])
         with torch.no_grad(), autocast(device, precision):

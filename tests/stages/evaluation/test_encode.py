@@ -80,8 +80,9 @@ class Watched:
     def __init__(self, ids):
         self.ids, self.read = ids, []
 
-    def __len__(self):
-        return len(self.ids)
+    @property
+    def shape(self):
+        return self.ids.shape
 
     def __getitem__(self, part):
         self.read.append((part.start, part.stop))

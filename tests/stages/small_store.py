@@ -1,0 +1,121 @@
+"""Artifacts made in a moment, with the layout that the contract gives them, for tests of the verbs above."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import zarr
+from pydantic import Field
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+
+VOCABULARY = 11
+EOS = 0
+
+
+class TokensConfig(StageConfig):
+    tokenizer: str = "small"
+    lengths: dict[str, int] = Field({"train": 90, "valid": 40, "test": 35})
+    seed: int = 0
+
+
+class SmallTokens(Stage[TokensConfig]):
+    """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine."""
+
+    kind = "tokens"
+    Config = TokensConfig
+
+    def inputs(self, config: TokensConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return Inputs()
+
+    def run(self, job: Job[TokensConfig]) -> dict[str, Any]:
+        job.draft.add("tokenizer.json").write_text(json.dumps({"name": job.config.tokenizer}))
+        random = np.random.default_rng(job.config.seed)
+        for split, length in job.config.lengths.items():
+            ids = (random.integers(0, VOCABULARY, length) * (random.random(length) > 0.2)).astype(np.uint16)
+            arrays = {
+                "ids": ids,
+                "doc_offsets": np.array([*range(0, length, 9), length], np.int64),
+                "paragraph_ends": np.array([*range(3, length, 3), length], np.int64),
+            }
+            ends = arrays["paragraph_ends"]
+            arrays["paragraph_hashes"] = np.array(
+                [int.from_bytes(p.astype(np.uint8).tobytes()[:8]) for p in np.split(ids, ends[:-1])],
+                np.uint64,
+            )
+            for name, values in arrays.items():
+                array = job.draft.array(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
+                array.write(0, values)
+        return {
+            "splits": {
+                split: {"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n // 2, "documents": n // 9}
+                for split, n in job.config.lengths.items()
+            },
+            "vocabulary_size": VOCABULARY,
+            "eos_id": EOS,
+        }
+
+
+class ModelConfig(StageConfig):
+    segment_length: int = 8
+    model: dict[str, Any] = Field(
+        {
+            "backbone": "transformer",
+            "vocab_size": VOCABULARY,
+            "layers": 1,
+            "width": 8,
+            "heads": 2,
+            "ffn_width": 16,
+            "max_positions": 16,
+            "positions": "learned",
+            "dropout": 0.0,
+        }
+    )
+    method: str = "lm"
+    scale: float = 1.0
+    seed: int = 0
+
+
+class SmallModel(Stage[ModelConfig]):
+    """A Transformer with random weights; `scale` multiplies them, so that keys can be made too large."""
+
+    kind = "model"
+    Config = ModelConfig
+
+    def inputs(self, config: ModelConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return Inputs({"tokens": store.get(references["source"], "tokens")})
+
+    def run(self, job: Job[ModelConfig]) -> dict[str, Any]:
+        from pydantic import TypeAdapter
+
+        from stages.models import config as models
+        from stages.models.language_model import LanguageModel, save_weights
+
+        torch.manual_seed(job.config.seed)
+        model = LanguageModel(TypeAdapter(models.ModelConfig).validate_python(job.config.model))
+        with torch.no_grad():
+            for name, weights in model.named_parameters():
+                weights.mul_(job.config.scale if "norm" in name else 3.0)
+        save_weights(model, job.draft.add("model.safetensors"))
+        job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
+        return {}
+
+
+def small_tokens(store: Store, **settings: Any) -> Artifact:
+    return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
+
+
+def small_model(store: Store, tokens: Artifact, **settings: Any) -> Artifact:
+    references = {"source": tokens.reference}
+    return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
+
+
+def array(artifact: Artifact, group: str, name: str) -> np.ndarray:
+    """A whole array of an artifact, read by the Zarr library alone."""
+    return np.asarray(zarr.open_array(artifact.path / group / name, mode="r")[:])
