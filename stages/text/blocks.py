@@ -1,0 +1,115 @@
+"""From a file to blocks of decoded text, with bounded memory: decompression, UTF-8, and what can be wrong."""
+
+import codecs
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Protocol
+
+import zstandard
+
+from stages.errors import DataError
+from stages.text.files import compression
+
+RAW_BLOCK = 2**18
+COMPRESSED_BLOCK = 2**13
+"""Bytes fed to a decompressor at once; small, since text that repeats expands a thousand times."""
+
+
+class _Decompressor(Protocol):
+    """What zlib, lzma and zstandard have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+
+
+def text_blocks(path: str, digest: str) -> Iterator[str]:
+    """The text of a UTF-8 file, `.gz`, `.xz` or `.zst` included, in blocks of no particular size.
+
+    A byte order mark at the beginning is skipped.
+
+    Args:
+        path: the file.
+        digest: BLAKE2b that its bytes must have, see `files.file_digest`.
+    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not UTF-8, or not the
+        file that `digest` was taken of.
+    """
+    raw = _raw_blocks(path, digest)
+    suffix = compression(path)
+    return _decoded(path, _decompressed(path, suffix, raw) if suffix else raw)
+
+
+def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
+    seen = hashlib.blake2b()
+    size = COMPRESSED_BLOCK if compression(path) else RAW_BLOCK
+    try:
+        with Path(path).open("rb") as file:
+            while block := file.read(size):
+                seen.update(block)
+                yield block
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    if seen.hexdigest() != digest:
+        raise DataError(f"{path} changed while it was being read; run the same command again.")
+
+
+def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress members one after the other, padded with zeros or not, as the command line tools do."""
+    decompressor = _DECOMPRESSORS[suffix]()
+    read = 0
+    for block in blocks:
+        read, rest = read + len(block), block
+        while rest:
+            if decompressor.eof:
+                decompressor = _DECOMPRESSORS[suffix]()
+            try:
+                yield decompressor.decompress(rest)
+            except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+                raise DataError(f"{path} is no intact {suffix} file: {error}, before byte {read}.") from error
+            rest = decompressor.unused_data.lstrip(b"\0") if decompressor.eof else b""
+    if read and not decompressor.eof:
+        raise DataError(f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream.")
+
+
+def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
+    held, offset = b"", 0
+    for block in chain(blocks, [None]):
+        data = held + (block or b"")
+        _refuse_nul(path, data, offset)
+        try:
+            text, used = codecs.utf_8_decode(data, "strict", block is None)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}; "
+                "convert it to UTF-8 first."
+            ) from error
+        if offset == 0:
+            text = text.removeprefix("\ufeff")
+        held, offset = data[used:], offset + used
+        if text:
+            yield text
+
+
+def _refuse_nul(path: str, data: bytes, offset: int) -> None:
+    position = data.find(b"\0")
+    if position >= 0:
+        raise DataError(
+            f"{path} looks binary: it has a NUL at byte {offset + position}{_where(path)}; expected UTF-8 text."
+        )
+
+
+def _where(path: str) -> str:
+    return " of its decompressed text" if compression(path) else ""

@@ -1,0 +1,96 @@
+"""Sub-words: byte-level BPE trained here, and any tokenizer given as a Hugging Face file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from stages.text.config import DEFAULT_BPE_VOCABULARY
+from stages.text.spool import Pieces
+from stages.text.tokenizer import EOS, UNK, TextTokenizer, TrainableTokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+BATCH_CHARACTERS = 2**18
+"""Text encoded at once: an encoding takes a hundred times the memory of its ids."""
+
+
+class HuggingFaceTokenizer(TextTokenizer):
+    """A tokenizer of Hugging Face's library, with `<eos>` after each document.
+
+    Lines are encoded one by one; `<eos>` is added to a vocabulary that lacks it.
+    """
+
+    kind = "given"
+    eos_after = "document"
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        from tokenizers import processors
+
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if tokenizer.token_to_id(EOS) is None:
+            tokenizer.add_special_tokens([EOS])
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        self.eos_id = vocabulary[EOS]
+        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {EOS}", special_tokens=[(EOS, self.eos_id)]
+        )
+        self._tokenizer = tokenizer
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = [np.zeros(0, np.int64)]
+        counts: list[int] = []
+        for batch in _batches(texts):
+            for encoding in self._tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+                ids.append(np.array(encoding.ids, np.int64))
+                counts.append(len(ids[-1]))
+        return np.concatenate(ids), np.array(counts, np.int64)
+
+    def huggingface(self) -> "Tokenizer":
+        return self._tokenizer
+
+
+class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
+    """Byte-level BPE (GPT-2's pattern within lines); a newline belongs to the line that it ends."""
+
+    kind = "bpe"
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+        from tokenizers import pre_tokenizers, trainers
+
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size or DEFAULT_BPE_VOCABULARY,
+            special_tokens=[EOS],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer = _bpe_layout(lowercase)
+        tokenizer.train_from_iterator((list(batch) for p in texts for batch in _batches(p.texts)), trainer)
+        return cls(tokenizer)
+
+
+def _bpe_layout(lowercase: bool) -> "Tokenizer":
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE())
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    lines = pre_tokenizers.Split("\n", "merged_with_previous")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([lines, byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start = characters = 0
+    for number, text in enumerate(texts, start=1):
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS or number == len(texts):
+            yield texts[start:number]
+            start, characters = number, 0

@@ -1,0 +1,92 @@
+"""Which files a user means, and what is in them by their names."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from stages.errors import DataError
+
+PYDOCS = "builtin:pydocs"
+"""The documentation topics that every CPython ships: real text without a download."""
+COMPRESSED = (".gz", ".xz", ".zst")
+USABLE = (".txt", ".jsonl")
+
+Format = Literal["txt", "jsonl", "pydocs"]
+
+
+def find_files(specs: Iterable[str]) -> list[str]:
+    """Expand what a user names into files; directories are searched through, in order of path.
+
+    Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
+    """
+    return [path for spec in specs for path in _expand(spec)]
+
+
+def _expand(spec: str) -> list[str]:
+    path = Path(spec)
+    if spec == PYDOCS or path.is_file():
+        return [spec]
+    if path.is_dir():
+        return _usable_below(path)
+    if path.exists():
+        raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
+    raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
+
+
+def _usable_below(folder: Path) -> list[str]:
+    inside = [p.relative_to(folder) for p in folder.rglob("*") if p.is_file()]
+    usable = [p for p in inside if _is_usable(p)]
+    if not usable:
+        wanted = ", ".join(USABLE)
+        raise DataError(f"{folder} holds no {wanted} file (also compressed: {', '.join(COMPRESSED)}).")
+    return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
+
+
+def _is_usable(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and without_compression(path.name).endswith(USABLE)
+
+
+def without_compression(name: str) -> str:
+    """A file's name less `.gz`, `.xz` or `.zst`."""
+    return name[: -len(compression(name))] if compression(name) else name
+
+
+def compression(name: str) -> str:
+    """`.gz`, `.xz` or `.zst` if that is how the name ends, else an empty text."""
+    return next((suffix for suffix in COMPRESSED if name.endswith(suffix)), "")
+
+
+def format_of(path: str) -> Format:
+    """What a file holds, judged by its name."""
+    if path == PYDOCS:
+        return "pydocs"
+    return "jsonl" if without_compression(path).endswith(".jsonl") else "txt"
+
+
+def file_digest(path: str) -> str:
+    """BLAKE2b of a file's bytes, or of the text of the built-in corpus."""
+    if path == PYDOCS:
+        return text_digest(pydoc_topics())
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def pydoc_topics() -> Iterator[str]:
+    """The text of each documentation topic, in alphabetical order of the topics' names."""
+    from pydoc_data.topics import topics
+
+    return (topics[name] for name in sorted(topics))
+
+
+def text_digest(texts: Iterable[str]) -> str:
+    """BLAKE2b of a list of texts, boundaries included."""
+    digest = hashlib.blake2b()
+    for text in texts:
+        data = text.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()

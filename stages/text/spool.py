@@ -1,0 +1,132 @@
+"""Text on disk between two passes: cut into shards of a fixed size, with documents and paragraphs marked.
+
+Compressed files cannot be entered in the middle and sources may change; a spool can be read from any shard,
+by several readers, after a crash.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stages.text.documents import OPENS_DOCUMENT, MarkedPiece, ParagraphHashes
+
+SHARD_CHARACTERS = 4 * 2**20
+SHARD_PIECES = 2**16
+"""A shard ends where it reaches either, so that text of short lines takes no more memory than other text."""
+_PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
+HASHES = "paragraph-hashes.bin"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Consecutive pieces of text, joining to exactly the text that was read."""
+
+    texts: Sequence[str]
+    marks: np.ndarray
+    """uint8 [P], sums of the marks in `documents`."""
+
+    def where(self, mark: int) -> np.ndarray:
+        """Indices of the pieces with a mark."""
+        return np.flatnonzero(self.marks & mark)
+
+    @property
+    def characters(self) -> np.ndarray:
+        """Code points of each piece, int64 [P]."""
+        return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
+
+
+@dataclass(frozen=True)
+class SpoolShard:
+    """What a file of the spool holds."""
+
+    number: int
+    pieces: int
+    characters: int
+    documents: int
+    """Documents that begin here."""
+
+
+class Spool:
+    """A folder with the shards of a spool."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def pieces(self, number: int, start: int = 0, stop: int | None = None) -> Pieces:
+        """The pieces [start, stop) of a shard."""
+        table = self._table(number)
+        text = self._text_file(number).read_bytes().decode()
+        ends = np.cumsum(table["characters"], dtype=np.int64).tolist()
+        texts = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        return Pieces(texts[start:stop], table["marks"][start:stop])
+
+    def layout(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """(characters int64 [P], marks uint8 [P]) of a shard's pieces, without their text."""
+        table = self._table(number)
+        return table["characters"].astype(np.int64), table["marks"]
+
+    def hashes(self, start: int, stop: int) -> np.ndarray:
+        """Hashes of the paragraphs [start, stop) of the spool, uint64."""
+        file = self.folder / HASHES
+        return np.fromfile(file, "<u8", stop - start, offset=start * 8).astype(np.uint64)
+
+    def _table(self, number: int) -> np.ndarray:
+        table: np.ndarray = np.load(self.folder / _table_name(number), allow_pickle=False)
+        return table
+
+    def _text_file(self, number: int) -> Path:
+        return self.folder / _text_name(number)
+
+
+def write_spool(pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], Path]) -> Iterator[SpoolShard]:
+    """Write text to a spool, shard by shard.
+
+    Args:
+        pieces: the text; its first piece opens a document.
+        first: number of the first shard, counting the shards already in the spool.
+        add: gives the path of a file of the spool, made anew if `first` is 0.
+    """
+    hashes = ParagraphHashes()
+    with add(HASHES).open("ab" if first else "wb") as hash_file:
+        for number, batch in enumerate(_batches(pieces), start=first):
+            finished = [value for piece in batch if (value := hashes.add(piece)) is not None]
+            hash_file.write(np.array(finished, "<u8").tobytes())
+            yield _write_shard(number, batch, add)
+        if (last := hashes.finish()) is not None:
+            hash_file.write(np.array([last], "<u8").tobytes())
+
+
+def _batches(pieces: Iterable[MarkedPiece]) -> Iterator[list[MarkedPiece]]:
+    batch: list[MarkedPiece] = []
+    characters = 0
+    for piece in pieces:
+        batch.append(piece)
+        characters += len(piece.text)
+        if characters >= SHARD_CHARACTERS or len(batch) >= SHARD_PIECES:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Path]) -> SpoolShard:
+    table = np.array([(len(text), marks) for text, marks in batch], _PIECE)
+    with add(_text_name(number)).open("wb") as file:
+        file.writelines(text.encode() for text, _ in batch)
+    np.save(add(_table_name(number)), table)
+    return SpoolShard(
+        number=number,
+        pieces=len(batch),
+        characters=int(table["characters"].sum()),
+        documents=int(np.count_nonzero(table["marks"] & OPENS_DOCUMENT)),
+    )
+
+
+def _text_name(number: int) -> str:
+    return f"{number:06d}.txt"
+
+
+def _table_name(number: int) -> str:
+    return f"{number:06d}.npy"

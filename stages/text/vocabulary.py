@@ -1,0 +1,53 @@
+"""Words, letter case and vocabularies, each defined exactly as Hugging Face's tokenizers define it."""
+
+import re
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+from stages.text.tokenizer import EOS, UNK
+
+if TYPE_CHECKING:
+    from tokenizers.normalizers import Normalizer
+
+_PYTHON_ONLY = "\x1c\x1d\x1e\x1f"
+"""Separators that `str.split` splits on though Unicode does not call them white space."""
+_WORD = re.compile(rf"(?:[^\s]|[{_PYTHON_ONLY}])+")
+
+
+def words(text: str) -> list[str]:
+    """Split text on Unicode white space, as the pre-tokenizer `WhitespaceSplit` does."""
+    if any(separator in text for separator in _PYTHON_ONLY):
+        return _WORD.findall(text)
+    return text.split()
+
+
+def lower(text: str) -> str:
+    """Lower-case text character by character, as the normalizer `Lowercase` does."""
+    return text.lower() if text.isascii() else str(_normalizer().normalize_str(text))
+
+
+@cache
+def _normalizer() -> "Normalizer":
+    from tokenizers.normalizers import Lowercase
+
+    return Lowercase()
+
+
+def by_frequency(counts: Counter[str], limit: int | None) -> dict[str, int]:
+    """A vocabulary whose ids fall with count, ties in order of text.
+
+    Args:
+        counts: occurrences in training text; `<eos>` and `<unk>` are kept whatever theirs are.
+        limit: the most types to keep; what is left out counts as `<unk>`.
+    """
+    special = {EOS: counts[EOS], UNK: counts[UNK]}
+    ranked = sorted(counts.items() - special.items(), key=_rank)
+    kept = ranked if limit is None else ranked[: limit - len(special)]
+    special[UNK] += sum(count for _, count in ranked[len(kept) :])
+    return {text: id for id, (text, _) in enumerate(sorted([*kept, *special.items()], key=_rank))}
+
+
+def _rank(entry: tuple[str, int]) -> tuple[int, str]:
+    text, count = entry
+    return -count, text
