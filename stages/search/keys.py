@@ -13,14 +13,14 @@ class StoredKeys:
     Args:
         array: a Zarr array (or anything with `shape`, `dtype`, `chunks` and slicing) of which
             `shards`, else `chunks`, gives the rows a shard.
+        rows_per_shard: rows read at a time, for an array that does not say.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, rows_per_shard: int | None = None) -> None:
         self.array = array
         self.rows, self.dim = (int(n) for n in array.shape)
         self.dtype = np.dtype(array.dtype)
-        shape = getattr(array, "shards", None) or array.chunks
-        self.rows_per_shard = int(shape[0])
+        self.rows_per_shard = rows_per_shard or int((getattr(array, "shards", None) or array.chunks)[0])
 
     @property
     def shards(self) -> int:

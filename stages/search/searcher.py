@@ -3,9 +3,28 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from stages.search.ranking import pick, score_to_distance
+
+BLOCK_BYTES = 256 << 20
+"""Queries and candidates of one block: what a search holds beyond its result."""
+
+
+class Attempt(NamedTuple):
+    """One try at a block of queries.
+
+    Attributes:
+        scores: [n, k] float32, rising; +inf where missing.
+        ids: [n, k] int64; -1 where missing.
+        complete: [n] bool, whether more effort could not bring more.
+    """
+
+    scores: np.ndarray
+    ids: np.ndarray
+    complete: np.ndarray
 
 
 class Searcher(ABC):
@@ -18,12 +37,9 @@ class Searcher(ABC):
         lossless: distances are those of the stored keys, so recomputing them would change nothing.
     """
 
-    rows: int
-    dim: int
-    metric: str
-    lossless: bool
+    def __init__(self, rows: int, dim: int, metric: str, lossless: bool) -> None:
+        self.rows, self.dim, self.metric, self.lossless = rows, dim, metric, lossless
 
-    @abstractmethod
     def search(
         self, queries: np.ndarray, k: int, exclude_ranges: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -38,6 +54,33 @@ class Searcher(ABC):
         Returns: ids [n, k] int64 and distances [n, k] float32. Where fewer than k allowed rows
             exist, the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
+        queries = np.ascontiguousarray(queries, np.float32)
+        ids = np.empty((len(queries), k), np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        step = max(1, BLOCK_BYTES // (8 * self.dim + 24 * k))
+        for start in range(0, len(queries), step):
+            block = slice(start, start + step)
+            exclude = None if exclude_ranges is None else exclude_ranges[block]
+            scores[block], ids[block] = self._search_block(queries[block], k, exclude)
+        return ids, score_to_distance(scores, self.metric)
+
+    def _search_block(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Search a block, then search again, harder, for the queries that came up short."""
+        scores, ids, complete = self.attempt(queries, k, exclude, 0)
+        pending, effort = np.flatnonzero(~complete), 1
+        while len(pending):
+            again = self.attempt(queries[pending], k, pick(exclude, pending), effort)
+            scores[pending], ids[pending] = again.scores, again.ids
+            pending, effort = pending[~again.complete], effort + 1
+        return scores, ids
+
+    @abstractmethod
+    def attempt(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> Attempt:
+        """Search a block with an effort that grows (0, 1, …) until every query is complete."""
 
 
 def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu") -> Searcher:
@@ -45,8 +88,10 @@ def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu")
 
     Args:
         index: its `index.faiss`.
-        settings: the resolved settings of the index artifact (its `config`).
+        settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu` or `cuda`.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
-    raise NotImplementedError
+    from stages.search.opening import read_index, searcher_of
+
+    return searcher_of(read_index(index), settings["metric"], settings["probe"])

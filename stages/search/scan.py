@@ -1,0 +1,125 @@
+"""Scanning keys with matrix products: scores of many queries against many rows, best candidates kept.
+
+Keys and queries are extended by one column, [-2y, |y|^2] and [x, 1], so that a single product gives
+|y|^2 - 2xy, the squared distance up to the query's own norm, with nothing left to add ([-y, 0] for
+inner products). The best are recomputed by `pair_scores` in the end, free of cancellation.
+"""
+
+from abc import abstractmethod
+
+import faiss
+import numpy as np
+
+from stages.search.ranking import allowed_rows, best_first, slack, without
+from stages.search.searcher import Attempt, Searcher
+
+PRODUCT_ELEMENTS = 2 << 20
+"""Scores computed at a time: 8 MB, so that they are ranked before they leave the cache."""
+
+NARROW = 64
+"""Excluded ranges up to this width are searched along and dropped after; wider ones are masked."""
+
+
+def extended_queries(queries: np.ndarray) -> np.ndarray:
+    """[n, d] -> [n, d + 1] float32, last column one."""
+    return np.concatenate([queries, np.ones((len(queries), 1), np.float32)], axis=1, dtype=np.float32)
+
+
+def extended_keys(keys: np.ndarray, metric: str) -> np.ndarray:
+    """[m, d] in any float dtype -> [m, d + 1] float32."""
+    out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
+    np.multiply(keys, np.float32(-2 if metric == "l2" else -1), out=out[:, :-1], dtype=np.float32)
+    if metric == "l2":
+        out[:, -1] = np.einsum("nd,nd->n", out[:, :-1], out[:, :-1]) / 4
+    else:
+        out[:, -1] = 0
+    return out
+
+
+class Candidates:
+    """The best `size` candidates of each of n queries while keys stream past."""
+
+    def __init__(self, n: int, size: int) -> None:
+        self.heap = faiss.ResultHeap(n, size)
+        self.product = np.empty(PRODUCT_ELEMENTS, np.float32)
+
+    def scan(
+        self,
+        queries: np.ndarray,
+        which: np.ndarray,
+        keys: np.ndarray,
+        names: np.ndarray,
+        hidden: np.ndarray | None = None,
+    ) -> None:
+        """Offer every key to some of the queries.
+
+        Args:
+            queries: [n, d + 1], extended.
+            which: [q] the queries concerned.
+            keys: [m, d + 1], extended.
+            names: [m] int64 what the keys are called in the result.
+            hidden: [q, 2] columns start .. stop - 1 that each of them may not see.
+        """
+        columns = min(len(keys), max(1024, PRODUCT_ELEMENTS // max(len(which), 1)))
+        at_once = PRODUCT_ELEMENTS // max(columns, 1)
+        for first in range(0, len(which), at_once):
+            part = which[first : first + at_once]
+            block = queries[part]
+            for column in range(0, len(keys), columns):
+                piece = keys[column : column + columns]
+                scores = self.product[: len(part) * len(piece)].reshape(len(part), len(piece))
+                np.matmul(block, piece.T, out=scores)
+                if hidden is not None:
+                    _hide(scores, hidden[first : first + at_once] - column)
+                self.heap.add_result_subset(part, scores, names[column : column + columns])
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Approximate scores [n, size] in rising order and names [n, size]; +inf and -1 where missing."""
+        self.heap.finalize()
+        self.heap.D[self.heap.I < 0] = np.inf
+        return self.heap.D, self.heap.I
+
+
+def _hide(scores: np.ndarray, columns: np.ndarray) -> None:
+    columns = columns.clip(0, scores.shape[1])
+    for row in np.flatnonzero(columns[:, 1] > columns[:, 0]):
+        scores[row, columns[row, 0] : columns[row, 1]] = np.inf
+
+
+class ScanningSearcher(Searcher):
+    """Search in two steps: candidates from matrix products, then their scores without cancellation."""
+
+    def attempt(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> Attempt:
+        width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).max(initial=0))
+        masked, wanted = (exclude, k) if width > NARROW else (None, k + max(width, 0))
+        size = min(self.rows, wanted + slack(k) * 4**effort)
+        rough, names = self.collect(queries, size, masked, effort)
+        unsure = (size < self.rows) & _ambiguous(rough, wanted)
+        scores, ids = self.settle(queries, names)
+        scores, ids = best_first(scores, without(ids, exclude), k)
+        if self.reaches_all(effort):
+            return Attempt(scores, ids, ~unsure)
+        enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
+        return Attempt(scores, ids, ~unsure & ((ids >= 0).sum(1) >= enough))
+
+    @abstractmethod
+    def collect(
+        self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Result of `Candidates` of this size, without the rows in `masked` ([n, 2] ranges)."""
+
+    @abstractmethod
+    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores by `pair_scores` and rows of the candidates, both of the shape of `names`."""
+
+    @abstractmethod
+    def reaches_all(self, effort: int) -> bool:
+        """Whether this effort looks at every row."""
+
+
+def _ambiguous(rough: np.ndarray, k: int) -> np.ndarray:
+    """Queries [n] bool whose k-th candidate ties with the last one kept: equals may have been dropped."""
+    last = rough[:, -1]
+    return (last < np.inf) & (rough[:, min(k, rough.shape[1]) - 1] == last)
