@@ -1,0 +1,1 @@
+"""One file a command: options -> the stage's settings -> run -> print the reference."""

@@ -1,0 +1,7 @@
+"""`python -m memlm_cli`: the same as the installed command `memlm`."""
+
+import sys
+
+from memlm_cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,99 @@
+"""The command line: every command, in the order in which they are used."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memlm_cli.commands import (
+    artifacts,
+    build_datastore,
+    build_index,
+    evaluate,
+    precompute_neighbors,
+    presets,
+    run,
+    tokenize,
+    train,
+)
+from memlm_cli.console import answer
+from memlm_cli.exits import guarded
+from memlm_cli.options import with_common_options
+from stages.errors import UsageError
+from stages.interrupts import raise_terminated
+
+app = typer.Typer(name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+
+app.command("tokenize")(with_common_options(tokenize.tokenize))
+app.command("train")(with_common_options(train.train))
+app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
+app.command("build-index")(with_common_options(build_index.build_index))
+app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
+app.command("evaluate")(with_common_options(evaluate.evaluate))
+app.command("run")(with_common_options(run.run))
+app.add_typer(artifacts.app, name="artifacts")
+app.command("presets")(presets.presets)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            answer(f"memlm {version('memlm')}")
+        except PackageNotFoundError:
+            answer("memlm, not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def memlm(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """Memory-augmented language models: from text to a perplexity, in resumable stages.
+
+    Each stage prints the reference of what it made; the next reads it from standard input:
+    memlm tokenize --train a.txt --test c.txt | memlm train | memlm build-datastore | memlm build-index | memlm evaluate
+    """
+
+
+def check_origin() -> None:
+    """Raises UsageError if another package called `stages` or `pipelines` hides memlm's."""
+    import pipelines
+    import stages
+
+    home = Path(__file__).parent.parent
+    for package in (pipelines, stages):
+        place = Path(package.__file__ or "nowhere").parent.parent
+        if place != home:
+            raise UsageError(
+                f"The package {package.__name__!r} comes from {place}, but memlm from {home}: another package of "
+                "that name hides memlm's. Run memlm from another folder, or in an environment of its own."
+            )
+
+
+def _invoke(arguments: Sequence[str]) -> None:
+    """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
+    check_origin()
+    command = typer.main.get_command(app)
+    with command.make_context("memlm", list(arguments)) as context:
+        command.invoke(context)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run memlm with these arguments (by default the process's own) and return the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    previous = signal.signal(signal.SIGTERM, raise_terminated)
+    name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
+    try:
+        return guarded(lambda: _invoke(arguments), name)
+    finally:
+        signal.signal(signal.SIGTERM, previous)

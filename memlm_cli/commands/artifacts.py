@@ -1,0 +1,172 @@
+"""`memlm artifacts`: what is in the store."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.tables import size, table
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+    from stages.artifacts.store import Store
+
+app = typer.Typer(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
+
+Reference = Annotated[str, typer.Argument(metavar="REF", help="kind/id, kind/name or a folder.")]
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="Only this kind.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Finished artifacts, in the order of the pipeline."""
+    from stages.artifacts.kinds import KINDS
+    from stages.errors import UsageError, did_you_mean
+
+    if kind and kind not in KINDS:
+        raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    opened = _store(store)
+    found = [a for a in opened.artifacts() if kind in (None, a.kind)]
+    if json_:
+        answer(json.dumps([_summary(a) for a in found]))
+    elif found:
+        columns = ("artifact", "name", "size", "made", "from")
+        answer(table("", columns, (_row(a) for a in found)))
+    else:
+        say(f"nothing in {opened.root} yet")
+
+
+@app.command()
+def show(reference: Reference, store: StoreOption = DEFAULT_STORE) -> None:
+    """The manifest of an artifact: settings, inputs, files, metrics (JSON)."""
+    answer(_store(store).get(reference).manifest.dumps().rstrip())
+
+
+@app.command()
+def verify(
+    references: Annotated[list[str] | None, typer.Argument(metavar="REF...", help="Default: all.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Hash every file again and compare; exit 4 if one is damaged."""
+    from stages.errors import ArtifactError
+
+    opened = _store(store)
+    chosen = [_find(opened, r) for r in references] if references else opened.artifacts()
+    damaged = []
+    for artifact in chosen:
+        try:
+            opened.check_files(artifact, every_byte=True)
+            answer(f"{artifact.reference} is as it was made")
+        except ArtifactError as error:
+            say(str(error))
+            damaged.append(artifact.reference)
+    if damaged:
+        raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
+
+
+@app.command()
+def graph(
+    reference: Annotated[str | None, typer.Argument(metavar="REF", help="Only its ancestors and descendants.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """What was made from what, as a tree."""
+    from memlm_cli.lineage import lineage_tree, relatives
+
+    opened = _store(store)
+    artifacts = opened.artifacts()
+    if reference:
+        artifacts = relatives(_find(opened, reference), artifacts)
+    answer(lineage_tree(artifacts, {a.reference: ", ".join(_names(a)) for a in artifacts}))
+
+
+@app.command()
+def rm(
+    references: Annotated[list[str], typer.Argument(metavar="REF...", help="What to remove.")],
+    force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Remove artifacts; refuses what others were made from, unless these go too."""
+    from stages.errors import UsageError
+
+    opened = _store(store)
+    doomed = {a.reference: a for a in (_find(opened, r) for r in references)}
+    for artifact in doomed.values() if not force else ():
+        kept = [d.reference for d in opened.dependents(artifact) if d.reference not in doomed]
+        if kept:
+            raise UsageError(f"{', '.join(kept)} was made from {artifact.reference}; remove it too, or give --force.")
+    for artifact in doomed.values():
+        opened.remove(artifact)
+        answer(f"removed {artifact.reference} ({size(artifact.manifest.bytes)})")
+
+
+@app.command()
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    unnamed: Annotated[
+        bool,
+        typer.Option("--unnamed", help="Also artifacts that no name and no report leads to."),
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Remove what interrupted work left behind (it could not be resumed afterwards)."""
+    from stages.artifacts.garbage import find_garbage, remove_garbage
+
+    opened = _store(store)
+    garbage = find_garbage(opened, unnamed=unnamed)
+    if garbage:
+        rows = [(str(g.path.relative_to(opened.root)), size(g.bytes), g.why) for g in garbage]
+        answer(table("", ("folder", "size", "why"), rows))
+    if not dry_run:
+        remove_garbage(opened, garbage)
+    verb = "would be" if dry_run else "was"
+    answer(f"{size(sum(g.bytes for g in garbage))} {verb} freed")
+
+
+def _store(root: Any) -> "Store":
+    from stages.artifacts.store import Store
+
+    return Store(root)
+
+
+def _find(store: "Store", reference: str) -> "Artifact":
+    """An artifact whose files may be damaged."""
+    from stages.artifacts.references import is_id, split_reference
+
+    parts = split_reference(reference)
+    if parts is not None:
+        kind, rest = parts
+        id = rest if is_id(rest) else store.names(kind).get(rest)
+        for artifact in store.artifacts():
+            if (artifact.kind, artifact.id) == (kind, id):
+                return artifact
+    return store.get(reference)
+
+
+def _names(artifact: "Artifact") -> Iterator[str]:
+    for name, id in artifact.store.names(artifact.kind).items():
+        if id == artifact.id:
+            yield name
+
+
+def _row(artifact: "Artifact") -> tuple[str, ...]:
+    manifest = artifact.manifest
+    parents = " ".join(f"{i.kind}/{i.id}" for i in manifest.inputs.values())
+    made = manifest.created[:16].replace("T", " ")
+    return artifact.reference, ", ".join(_names(artifact)), size(manifest.bytes), made, parents
+
+
+def _summary(artifact: "Artifact") -> dict[str, Any]:
+    manifest = artifact.manifest
+    return {
+        "reference": artifact.reference,
+        "names": list(_names(artifact)),
+        "bytes": manifest.bytes,
+        "created": manifest.created,
+        "inputs": {role: f"{i.kind}/{i.id}" for role, i in manifest.inputs.items()},
+    }

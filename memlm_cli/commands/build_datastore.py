@@ -1,0 +1,54 @@
+"""`memlm build-datastore`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from memlm_cli.options import Common
+from memlm_cli.work import make_artifact
+
+
+def build_datastore(
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="Its encoder; - or none: from stdin.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split to store (default: train).")] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="TOKENS", help="Another corpus than the model's, with its vocabulary."),
+    ] = None,
+    key: Annotated[
+        Literal["ffn-input", "hidden"] | None,
+        typer.Option(help="Representation to search by (default: ffn-input)."),
+    ] = None,
+    dtype: Annotated[
+        Literal["float16", "float32"] | None,
+        typer.Option(help="Of the stored keys (default: float16)."),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(help="Tokens a window reads (default: the model's segment length)."),
+    ] = None,
+    stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
+    mem_length: Annotated[
+        int | None,
+        typer.Option(help="Positions that the backbone carries (default: the model's)."),
+    ] = None,
+    fraction: Annotated[float | None, typer.Option(help="Share of the split to store (default: 1).")] = None,
+    *,
+    common: Common,
+) -> None:
+    """Model -> datastore: the key and the value of every token of a split."""
+    make_artifact(
+        "build-datastore",
+        common,
+        model,
+        {
+            "split": split,
+            "key": key,
+            "dtype": dtype,
+            "context": context,
+            "stride": stride,
+            "mem_length": mem_length,
+            "fraction": fraction,
+        },
+        {"tokens": tokens},
+    )

@@ -1,0 +1,31 @@
+"""`memlm build-index`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from memlm_cli.options import Common
+from memlm_cli.work import make_artifact
+
+
+def build_index(
+    datastore: Annotated[
+        str | None,
+        typer.Argument(metavar="DATASTORE", help="Keys to search; - or none: from stdin."),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|flat|ivf-flat|ivf-pq|hnsw|FACTORY",
+            help="Kind of index, or a FAISS factory string (default: auto, by size).",
+        ),
+    ] = None,
+    metric: Annotated[
+        Literal["l2", "ip"] | None,
+        typer.Option(help="Squared Euclidean distance or inner product (default: l2)."),
+    ] = None,
+    *,
+    common: Common,
+) -> None:
+    """Datastore -> index: finds the nearest keys."""
+    make_artifact("build-index", common, datastore, {"index": index, "metric": metric})

@@ -1,0 +1,62 @@
+"""`memlm evaluate`."""
+
+from typing import Annotated
+
+import typer
+
+from memlm_cli.options import Common
+from memlm_cli.work import make_artifact
+from stages.errors import UsageError
+
+
+def evaluate(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split to score (default: test).")] = None,
+    tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Score another corpus than the model's.")] = None,
+    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
+    neighbors: Annotated[
+        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored.")
+    ] = None,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCES[:key=value,…]",
+            help="One reading, on top of those before it: external:k=1024,lambda=tune; none; knn-lm.",
+        ),
+    ] = None,
+    tune_split: Annotated[str | None, typer.Option(help="Split that numbers are tuned on (default: valid).")] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(help="Tokens a window reads (default: the model's segment length)."),
+    ] = None,
+    stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
+    save_token_scores: Annotated[
+        bool | None,
+        typer.Option("--save-token-scores", help="Keep the log-probability of every token."),
+    ] = None,
+    *,
+    common: Common,
+) -> None:
+    """Model, index or neighbors -> report: perplexity, with and without memory."""
+    from memlm_cli.reports import show_result
+
+    if index and neighbors:
+        raise UsageError("--index and --neighbors both name the memory; give one of them.")
+    report = make_artifact(
+        "evaluate",
+        common,
+        source,
+        {
+            "split": split,
+            "memory": memory,
+            "tune_split": tune_split,
+            "context": context,
+            "stride": stride,
+            "save_token_scores": save_token_scores,
+        },
+        {"tokens": tokens, "index": index, "neighbors": neighbors},
+    )
+    show_result(report)

@@ -1,0 +1,62 @@
+"""`memlm train`."""
+
+from typing import Annotated
+
+import typer
+
+from memlm_cli.options import Common
+from memlm_cli.work import make_artifact
+from stages.errors import UsageError, did_you_mean
+
+
+def train(
+    source: Annotated[
+        str | None, typer.Argument(metavar="TOKENS", help="What to learn; - or none: from stdin.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="What is minimized (default: the preset's, lm).")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PRESET|FILE.toml", help="All settings at once, see memlm presets (default: tiny)."),
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="Network under the vocabulary.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates of the weights.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the training split, in place of --steps.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward batch.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Forward batches that make an update.")] = None,
+    segment_length: Annotated[int | None, typer.Option(help="Tokens a segment.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, dropout and order.")] = None,
+    init_from: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Begin with the weights of this model.")
+    ] = None,
+    *,
+    common: Common,
+) -> None:
+    """Tokens -> model: train a language model."""
+    from memlm_cli.reports import show_result
+    from stages.methods import METHODS
+    from stages.training.presets import DEFAULT, load_preset
+
+    if method is not None and method not in METHODS:
+        raise UsageError(f"There is no method {method!r}; {did_you_mean(method, METHODS.names())}")
+    if steps is not None and epochs is not None:
+        raise UsageError("--steps and --epochs both say how long to train; give one of them.")
+    artifact = make_artifact(
+        "train",
+        common,
+        source,
+        {
+            "method": method,
+            "model.backbone": backbone,
+            "steps": steps,
+            "epochs": epochs,
+            "batch_tokens": batch_tokens,
+            "accumulate": accumulate,
+            "segment_length": segment_length,
+            "optimizer.lr": lr,
+            "seed": seed,
+        },
+        {"init_from": init_from},
+        load_preset(model or DEFAULT),
+    )
+    show_result(artifact)

@@ -1,0 +1,141 @@
+"""What is written where: answers to stdout, everything else to stderr, progress as fits the stream."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def answer(text: str) -> None:
+    """Write what was asked for to stdout; a reader that has gone away is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+
+
+def on_terminal() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def figure(value: float) -> str:
+    """A number as a person reads it: 4 digits, thousands apart."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def figure_name(name: str) -> str:
+    """`tokens_per_second` -> `tokens/s`."""
+    return name.replace("_per_second", "/s").replace("_", " ")
+
+
+class ConsoleReporter:
+    """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds."""
+
+    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.command = command
+        self._progress = Bar() if on_terminal() else Lines(command, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.close()
+
+    def info(self, message: str) -> None:
+        self._progress.write(f"{self.command}: {message}")
+
+    def warning(self, message: str) -> None:
+        self._progress.write(f"{self.command}: warning: {message}")
+
+    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
+        self._progress.show(done, total, unit, figures)
+
+
+class Bar:
+    """Progress on a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm | None = None
+
+    def write(self, line: str) -> None:
+        if self._bar is None:
+            say(line)
+        else:
+            self._bar.write(line, file=sys.stderr)
+
+    def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
+        bar = self._bar
+        if bar is None or (bar.total, bar.unit) != (total, f" {unit}") or done < bar.n:
+            bar = self._start(done, total, unit)
+        bar.set_postfix_str(
+            ", ".join(f"{figure_name(name)} {figure(value)}" for name, value in figures.items()), refresh=False
+        )
+        bar.update(done - bar.n)
+
+    def _start(self, done: int, total: int, unit: str) -> "tqdm":
+        from tqdm import tqdm
+
+        self.close()
+        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", dynamic_ncols=True, leave=False, file=sys.stderr)
+        return self._bar
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class Lines:
+    """Progress in a log file."""
+
+    def __init__(self, command: str, clock: Callable[[], float]) -> None:
+        self.command = command
+        self._clock = clock
+        self._work: tuple[int, str] | None = None
+        self._first = 0
+        self._began = self._last = 0.0
+
+    def write(self, line: str) -> None:
+        say(line)
+
+    def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
+        now = self._clock()
+        if self._work != (total, unit) or done < self._first:
+            self._work, self._first, self._began, self._last = (total, unit), done, now, now
+        elif now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            say(f"{self.command}: {self._line(done, total, unit, figures, now)}")
+
+    def _line(self, done: int, total: int, unit: str, figures: dict[str, float], now: float) -> str:
+        parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]
+        parts += [f"{figure_name(name)} {figure(value)}" for name, value in figures.items()]
+        if done > self._first:
+            left = (now - self._began) / (done - self._first) * (total - done)
+            parts.append(f"{duration(left)} left")
+        return ", ".join(parts)
+
+    def close(self) -> None:
+        self._work = None
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds: `1:02:03`, or `2:03` below an hour."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

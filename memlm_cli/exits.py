@@ -1,0 +1,101 @@
+"""How a command ends: every exception becomes an exit code and one or two sentences on stderr, here and only here."""
+
+import errno
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import typer
+
+from memlm_cli.console import say
+from stages.errors import MemlmError
+from stages.interrupts import Terminated
+
+BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
+_CommandLineError = typer.BadParameter.__mro__[1]
+
+
+class Failure(NamedTuple):
+    """The end of a command that did not succeed; without a message if its help was shown."""
+
+    code: int
+    message: str
+
+
+def guarded(work: Callable[[], object], name: str) -> int:
+    """Do `work` and return the exit code; a failure is explained on stderr, after `name`."""
+    try:
+        work()
+    except typer.Exit as end:
+        return end.exit_code
+    except BaseException as error:
+        failure = failure_of(error)
+        if failure.message:
+            say(f"{name}: {failure.message}")
+        return failure.code
+    return 0
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The exit code of an exception, and what to tell about it."""
+    if isinstance(error, MemlmError):
+        return Failure(error.exit_code, str(error))
+    if isinstance(error, _CommandLineError):
+        return Failure(USAGE, _usage_message(error))
+    if isinstance(error, KeyboardInterrupt):
+        return Failure(INTERRUPTED, "interrupted; the same command goes on from there.")
+    if isinstance(error, Terminated):
+        return Failure(TERMINATED, "terminated; the same command goes on from there.")
+    return _shortage(error) or Failure(BUG, _bug_message(error))
+
+
+def _usage_message(error: BaseException) -> str:
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context and message else ""
+    return message.replace("Value error, ", "") + hint
+
+
+def _shortage(error: BaseException) -> Failure | None:
+    for link in _chain(error):
+        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f" at {link.filename}" if link.filename else ""
+            return Failure(
+                RESOURCES, f"The disk is full{where}; what is done is kept. Make room, then run the same command."
+            )
+        if _is_out_of_memory(link):
+            return Failure(
+                RESOURCES,
+                f"Out of memory ({_first_line(link)}); what is done is kept. Free memory or choose smaller batches, "
+                "then run the same command.",
+            )
+    return None
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    named = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+    refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return named or refused or isinstance(error, MemoryError)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _bug_message(error: BaseException) -> str:
+    descriptor, path = tempfile.mkstemp(prefix="memlm-", suffix=".log", text=True)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as log:
+        log.write(f"command: {sys.argv}\nfolder: {os.getcwd()}\npython: {sys.version}\n\n")
+        log.write("".join(traceback.format_exception(error)))
+    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"

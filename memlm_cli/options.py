@@ -1,0 +1,82 @@
+"""The options that every stage's command has, given to it as one value."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from stages.errors import UsageError
+
+_PANEL = "Everywhere"
+
+StoreOption = Annotated[
+    Path, typer.Option("--store", envvar="MEMLM_STORE", help="Folder of artifacts.", rich_help_panel=_PANEL)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=_PANEL)]
+DEFAULT_STORE = Path("memlm-store")
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the options under "Everywhere" say. Raises UsageError for a checkpoint interval that is none."""
+
+    store: StoreOption = DEFAULT_STORE
+    name: Annotated[
+        str | None, typer.Option("--name", help="Also call the artifact KIND/NAME.", rich_help_panel=_PANEL)
+    ] = None
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        typer.Option("--device", help="Where to compute.", rich_help_panel=_PANEL),
+    ] = "auto"
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"] | None,
+        typer.Option(
+            "--precision",
+            help="Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="TOML file with settings of this command.", rich_help_panel=_PANEL),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="One setting; repeatable.", rich_help_panel=_PANEL),
+    ] = None
+    checkpoint_seconds: Annotated[
+        float,
+        typer.Option("--checkpoint-seconds", help="How often training saves.", rich_help_panel=_PANEL),
+    ] = 60.0
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Exit 75 instead of waiting for a process that makes the same.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
+    json: JsonOption = field(default=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.checkpoint_seconds < float("inf"):
+            raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
+
+
+def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the common options after its own; it receives them as its last argument, `common`."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "common"]
+    shared = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in inspect.signature(Common).parameters.values()]
+
+    @wraps(command)
+    def wrapped(**values: Any) -> None:
+        common = Common(**{p.name: values.pop(p.name) for p in shared})
+        command(**values, common=common)
+
+    wrapped.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    return wrapped

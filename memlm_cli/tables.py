@@ -1,0 +1,53 @@
+"""Tables for people: rich on a terminal, plain aligned text elsewhere."""
+
+import io
+import sys
+from collections.abc import Iterable, Sequence
+
+from memlm_cli.console import on_terminal
+
+Row = Sequence[str]
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
+    """A table as text; columns that hold figures stand to the right.
+
+    Args:
+        title: the line above it; empty for none.
+        columns: headers.
+        rows: cells, as many as headers each.
+        terminal: whether a terminal shows it, which then wraps it and gives it colour.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = list(rows)
+    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD if terminal else None)
+    for number, column in enumerate(columns):
+        figures = all(_is_figure(row[number]) for row in rows)
+        drawn.add_column(column, justify="right" if figures else "left", overflow="fold", no_wrap=not terminal)
+    for row in rows:
+        drawn.add_row(*row)
+    sink = io.StringIO()
+    width = None if terminal else 10_000
+    Console(file=sink, width=width, force_terminal=terminal, highlight=False).print(drawn)
+    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """A table on stderr."""
+    print(table(title, columns, rows, terminal=on_terminal()), file=sys.stderr, flush=True)
+
+
+def _is_figure(cell: str) -> bool:
+    return not cell or cell[0] in "+-−.0123456789"
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,111 @@
+"""What a recipe would do with a store: which stages are done, which would run, and why. Reads, and writes nothing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.catalogue import stage_of
+from pipelines.recipe import Recipe, Reference
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import Work, plan
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a recipe, as it stands."""
+
+    name: str
+    command: str
+    config: StageConfig
+    references: Mapping[str, Reference]
+    """What it reads: names of steps before it, or references and files."""
+    reference: str | None
+    """Its artifact; None as long as it depends on something that is not made."""
+    done: bool
+    why: str
+
+
+def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step]:
+    """The steps of a recipe in order, compared with what is in the store.
+
+    Raises: ArtifactError or DataError for artifacts and files that the recipe names and that are not there.
+    """
+    steps: dict[str, Step] = {}
+    for name, stage in recipe.stages.items():
+        config, references = recipe.config(name), stage.all_references
+        waits = [s for s in _steps_read(references, steps) if not s.done]
+        if waits:
+            reference, done, why = None, False, f"reads {', '.join(s.name for s in waits)}"
+        else:
+            work = _work(stage.command, config, bound(references, steps), store, execution)
+            reference, done, why = work.reference, *_state(work, store)
+        steps[name] = Step(name, stage.command, config, references, reference, done, why)
+    return list(steps.values())
+
+
+def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[str, Any]:
+    """References as a stage takes them: names of steps replaced by the `reference` of what they made."""
+    found: dict[str, Any] = {}
+    for role, value in references.items():
+        if isinstance(value, str):
+            found[role] = made[value].reference if value in made else value
+        else:
+            found[role] = list(value)
+    return found
+
+
+def _steps_read(references: Mapping[str, Reference], steps: Mapping[str, Step]) -> Iterator[Step]:
+    for value in references.values():
+        if isinstance(value, str) and value in steps:
+            yield steps[value]
+
+
+def _work(
+    command: str,
+    config: StageConfig,
+    references: Mapping[str, Any],
+    store: Store,
+    execution: Execution,
+) -> Work:
+    work, _, _ = plan(stage_of(command), config, references, store, execution)
+    return work
+
+
+def _state(work: Work, store: Store) -> tuple[bool, str]:
+    """(done, why) of a piece of work whose inputs are all there."""
+    if store.has(work.kind, work.id):
+        return True, "done"
+    if store.draft_folder(work.kind, work.id).is_dir():
+        return False, "interrupted: continues"
+    alike = [a for a in store.artifacts() if a.kind == work.kind]
+    return False, next(filter(None, (_difference(a, work) for a in reversed(alike))), "not made yet")
+
+
+def _difference(artifact: Artifact, work: Work) -> str | None:
+    """What distinguishes a piece of work from one that was done; None if that is more than one thing."""
+    inputs = [
+        f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"
+        for role, record in work.inputs.items()
+        if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
+    ]
+    settings = [
+        f"{name}: {artifact.config.get(name)} -> {value}"
+        for name, value in _flat(work.identity)
+        if dict(_flat(artifact.config)).get(name) != value
+    ]
+    if inputs and not settings:
+        return ", ".join(inputs)
+    if settings and not inputs:
+        return "settings changed: " + ", ".join(settings[:3]) + (", …" if len(settings) > 3 else "")
+    return None if inputs else "input files changed"
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,172 @@
+"""A recipe: named stages, their settings, and who feeds whom.
+
+A recipe is a TOML file:
+
+    description = "what comes out of it"
+
+    [inputs]                        # files that the user names: memlm run RECIPE --train FILE
+    train = "the training text"
+
+    [stages.tokens]                 # stages run in the order of the file
+    command = "tokenize"
+    with = { train = "{train}" }    # other references of the command: files, stages above, or kind/id
+    settings = { tokenizer = "word" }
+
+    [stages.model]
+    command = "train"
+    from = "tokens"                 # the command's argument
+    preset = "tiny"                 # train only
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from pipelines.catalogue import COMMANDS, check_references, stage_of
+from pipelines.settings import merged, read_toml, validated
+from stages.config import Settings, StageConfig
+from stages.errors import UsageError, did_you_mean
+from stages.training.presets import load_preset
+
+SHIPPED = Path(__file__).parent / "recipes"
+Files = Mapping[str, Sequence[str]]
+Reference = str | tuple[str, ...]
+
+
+class StageRecipe(Settings):
+    """One stage of a recipe."""
+
+    command: str
+    source: Reference = Field(default=(), alias="from")
+    references: dict[str, Reference] = Field(default_factory=dict, alias="with")
+    preset: str | None = None
+    """Settings by name, under those of `settings` (`train` only)."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def all_references(self) -> dict[str, Reference]:
+        """Everything that the stage reads, the source included."""
+        return {"source": self.source, **self.references}
+
+
+class Recipe(Settings):
+    """Stages in the order in which they run."""
+
+    description: str = ""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Name of each list of files that the user gives, and what it is."""
+    stages: dict[str, StageRecipe] = Field(min_length=1)
+
+    def config(self, name: str) -> StageConfig:
+        """The settings of a stage, validated. Raises UsageError naming the stage and the setting."""
+        stage = self.stages[name]
+        preset = load_preset(stage.preset) if stage.preset else {}
+        settings = merged(preset, stage.settings)
+        return validated(stage_of(stage.command).Config, settings, where=f"stage {name!r}")
+
+    def with_precision(self, precision: str) -> "Recipe":
+        """The same recipe, all arithmetic of models in one precision."""
+        stages = {
+            name: stage.model_copy(update={"settings": {**stage.settings, "precision": precision}})
+            if "precision" in stage_of(stage.command).Config.model_fields
+            else stage
+            for name, stage in self.stages.items()
+        }
+        return self.model_copy(update={"stages": stages})
+
+
+def shipped_recipes() -> list[str]:
+    """Names of the recipes that come with memlm."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, or the name of a shipped one. Raises UsageError if it is neither."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    if name not in shipped_recipes():
+        raise UsageError(f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())}")
+    return SHIPPED / f"{name}.toml"
+
+
+def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recipe:
+    """Read a recipe, put the user's files and settings in, and check all of it.
+
+    Args:
+        path: the TOML file.
+        files: the files of each name in `[inputs]`.
+        overrides: settings by stage, which win over those of the recipe.
+    Raises: UsageError for whatever could not run.
+    """
+    values = read_toml(path)
+    stages = values.get("stages")
+    if isinstance(stages, dict):
+        _check_names("stage", overrides, stages)
+        for name, settings in overrides.items():
+            stages[name] = merged(stages[name], {"settings": settings})
+    recipe = validated(Recipe, values, where=str(path))
+    recipe = _with_files(recipe, files, path)
+    _check(recipe)
+    return recipe
+
+
+def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in known:
+            raise UsageError(f"The recipe has no {what} {name!r}; {did_you_mean(name, known or ('none',))}")
+
+
+def _with_files(recipe: Recipe, files: Files, path: Path) -> Recipe:
+    given = {name: value for name, value in files.items() if value}
+    _check_names("input", given, recipe.inputs)
+    missing = [name for name in recipe.inputs if name not in given]
+    if missing:
+        needed = " ".join(f"--{name} FILE" for name in missing)
+        about = "; ".join(f"{name}: {recipe.inputs[name]}" for name in missing)
+        raise UsageError(f"The recipe {path.stem} needs {needed} ({about}).")
+    return recipe.model_copy(update={"stages": {name: _filled(stage, given) for name, stage in recipe.stages.items()}})
+
+
+def _filled(stage: StageRecipe, files: Files) -> StageRecipe:
+    references = {name: _replaced(value, files) for name, value in stage.references.items()}
+    return stage.model_copy(update={"source": _replaced(stage.source, files), "references": references})
+
+
+def _replaced(value: Reference, files: Files) -> Reference:
+    if isinstance(value, str):
+        name = value.removeprefix("{").removesuffix("}")
+        return tuple(files[name]) if value == f"{{{name}}}" and name in files else value
+    return tuple(item for part in value for item in _as_tuple(_replaced(part, files)))
+
+
+def _as_tuple(value: Reference) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _check(recipe: Recipe) -> None:
+    earlier: list[str] = []
+    for name, stage in recipe.stages.items():
+        if stage.command not in COMMANDS:
+            raise UsageError(
+                f"Stage {name!r}: there is no command {stage.command!r}; {did_you_mean(stage.command, COMMANDS)}"
+            )
+        if stage.preset and not COMMANDS[stage.command].has_presets:
+            raise UsageError(f"Stage {name!r}: {stage.command} has no presets.")
+        check_references(stage.command, list(stage.references))
+        if not COMMANDS[stage.command].reads_files:
+            _check_sources(name, stage, earlier)
+        recipe.config(name)
+        earlier.append(name)
+
+
+def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> None:
+    if not stage.source:
+        raise UsageError(f"Stage {name!r} has no `from`: what does {stage.command} read?")
+    for value in stage.all_references.values():
+        for reference in _as_tuple(value):
+            if reference not in earlier and "/" not in reference:
+                known = did_you_mean(reference, earlier) if earlier else "it is the first"
+                raise UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")

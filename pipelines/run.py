@@ -1,0 +1,63 @@
+"""Runs a recipe: each stage in order, fed by those before it."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from pipelines.executors import EXECUTORS
+from pipelines.plan import bound
+from pipelines.recipe import Recipe
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import Status
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.reporting import Reporter
+
+Reporters = Callable[[str], AbstractContextManager[Reporter]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One stage of a recipe, done."""
+
+    name: str
+    command: str
+    artifact: Artifact
+    status: Status
+    seconds: float
+    """Of this run, not of the run that made the artifact."""
+
+    @property
+    def reference(self) -> str:
+        return self.artifact.reference
+
+
+def run_recipe(
+    recipe: Recipe, store: Store, execution: Execution, reporters: Reporters, executor: str = "local"
+) -> Iterator[Result]:
+    """Run the stages that are not done and yield each as it ends; what is there is used as it is.
+
+    Args:
+        recipe: loaded and checked.
+        store: where artifacts are found and made.
+        execution: how to work; its reporter is replaced for each stage.
+        reporters: makes the reporter of the stage with a given name.
+        executor: a name in `pipelines.executors`.
+    Raises: whatever a stage raises; the same call goes on from there.
+    """
+    worker = EXECUTORS.load(executor)()
+    results: dict[str, Result] = {}
+    for name, stage in recipe.stages.items():
+        began = time.monotonic()
+        with reporters(name) as reporter:
+            outcome = worker.run(
+                stage.command,
+                recipe.config(name),
+                bound(stage.all_references, results),
+                store,
+                replace(execution, reporter=reporter),
+            )
+        seconds = time.monotonic() - began
+        results[name] = Result(name, stage.command, outcome.artifact, outcome.status, seconds)
+        yield results[name]

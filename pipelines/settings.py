@@ -1,0 +1,123 @@
+"""Settings as nested tables: put together from several places, and validated with messages for people."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from stages.errors import UsageError, did_you_mean
+
+Settings = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
+
+
+def merged(*layers: Mapping[str, Any]) -> Settings:
+    """One table out of several; where two speak of the same thing, the later one wins."""
+    result: Settings = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = result.get(key)
+            if isinstance(below, Mapping) and isinstance(value, Mapping):
+                value = merged(below, value)
+            result[key] = value
+    return result
+
+
+def nested(flat: Mapping[str, Any]) -> Settings:
+    """`{"a.b": 1}` -> `{"a": {"b": 1}}`, without what is None (an option that was not given)."""
+    result: Settings = {}
+    for path, value in flat.items():
+        if value is not None:
+            for key in reversed(path.split(".")):
+                value = {key: value}
+            result = merged(result, value)
+    return result
+
+
+def assignment(text: str) -> Settings:
+    """`a.b=value` as a table; the value is TOML, or else the text itself. Raises UsageError without a `=`."""
+    path, sign, value = text.partition("=")
+    if not sign or not all(part.strip() for part in path.split(".")):
+        raise UsageError(f"--set takes NAME=VALUE or GROUP.NAME=VALUE, not {text!r}.")
+    return nested({path.strip().replace("-", "_"): _toml_value(value.strip())})
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def read_toml(path: Path) -> Settings:
+    """A settings file, its names with `_` for `-`. Raises UsageError if it is missing or no TOML."""
+    try:
+        with path.open("rb") as file:
+            return _underscored(tomllib.load(file))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}.") from None
+
+
+def _underscored(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key.replace("-", "_"): _underscored(below) for key, below in value.items()}
+    return [_underscored(item) for item in value] if isinstance(value, list) else value
+
+
+def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
+    """`values` as a `model`. Raises UsageError naming each setting that is wrong, and the nearest known name.
+
+    Args:
+        model: the settings' type.
+        values: nested tables.
+        where: what to put before the names in messages (`"stages.model"`).
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        prefix = f"{where}: " if where else ""
+        raise UsageError(prefix + "; ".join(dict.fromkeys(_complaints(error, model)))) from None
+
+
+def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        location = problem["loc"]
+        name = ".".join(str(part) for part in location)
+        if problem["type"] == "extra_forbidden":
+            known = _names_beside(model, location)
+            yield f"There is no setting {name!r}; {did_you_mean(str(location[-1]), known)}"
+        elif problem["type"] == "missing":
+            yield f"The setting {name!r} is missing"
+        else:
+            yield _wrong_value(name, problem["msg"].removeprefix("Value error, "), problem["input"])
+
+
+def _wrong_value(name: str, message: str, value: Any) -> str:
+    if not name:
+        return message
+    given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
+    return f"{name}: {message[:1].lower()}{message[1:]}{given}"
+
+
+def _names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Names that are legal where `location` ends; tags of unions and indices of lists are stepped over."""
+    models = [model]
+    for part in location[:-1]:
+        fields = [fields[part] for fields in map(_fields, models) if part in fields]
+        models = [inner for field in fields for inner in _models_in(field.annotation)] or models
+    return sorted({str(name) for m in models for name in _fields(m)})
+
+
+def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]

@@ -1,0 +1,53 @@
+"""The command line in this process: arguments and standard input in; exit code, stdout and stderr out."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import pytest
+
+from memlm_cli.app import main
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def reference(self) -> str:
+        """The one line on stdout of a stage."""
+        assert self.code == 0, self.err
+        (line,) = self.out.splitlines()
+        return line
+
+
+Memlm = Callable[..., Ended]
+
+
+@pytest.fixture
+def memlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Memlm:
+    """Runs `memlm ARGUMENTS` with a store of its own and the given text on standard input."""
+    monkeypatch.setenv("MEMLM_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+
+    def run(*arguments: object, stdin: str | TextIO = "") -> Ended:
+        stream = io.StringIO(stdin) if isinstance(stdin, str) else stdin
+        monkeypatch.setattr("sys.stdin", stream)
+        capfd.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Ended(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of a few hundred words in which words repeat."""
+    path = tmp_path / "text.txt"
+    lines = [f"the {a} sees the {b} and the {a} runs" for a in ["cat", "dog", "fox"] for b in ["hen", "cow", "pig"]]
+    path.write_text("\n".join(lines * 4) + "\n", encoding="utf-8")
+    return path

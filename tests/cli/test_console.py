@@ -1,0 +1,96 @@
+"""Progress as a line now and then, figures for people, answers to readers that have gone away."""
+
+import subprocess
+import sys
+
+import pytest
+
+from memlm_cli.console import Bar, ConsoleReporter, duration, figure, figure_name
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_a_terminal_progress_is_a_line_every_30_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    with ConsoleReporter("train", clock) as reporter:
+        for step in range(100):
+            reporter.progress(step, 1000, "steps", loss=4.25, tokens_per_second=6670.4)
+            clock.now += 1.0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "train: 30 of 1,000 steps (3%), loss 4.25, tokens/s 6,670, 16:10 left",
+        "train: 60 of 1,000 steps (6%), loss 4.25, tokens/s 6,670, 15:40 left",
+        "train: 90 of 1,000 steps (9%), loss 4.25, tokens/s 6,670, 15:10 left",
+    ]
+
+
+def test_time_left_counts_only_what_this_run_did(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with ConsoleReporter("train", clock) as reporter:
+        reporter.progress(900, 1000, "steps")
+        clock.now = 30.0
+        reporter.progress(910, 1000, "steps")
+    assert capsys.readouterr().err == "train: 910 of 1,000 steps (91%), 4:30 left\n"
+
+
+def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with ConsoleReporter("build-index") as reporter:
+        reporter.info("resumed: 3 of 12 shards")
+        reporter.warning("few tokens")
+    assert capsys.readouterr().err.splitlines() == [
+        "build-index: resumed: 3 of 12 shards",
+        "build-index: warning: few tokens",
+    ]
+
+
+def test_a_bar_shows_figures_and_starts_anew_for_other_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bar = Bar()
+    bar.show(1, 4, "shards", {})
+    bar.show(4, 4, "shards", {"loss": 2.5})
+    bar.write("half way")
+    bar.show(1, 9, "steps", {})
+    bar.close()
+    err = capsys.readouterr().err
+    assert "1/4" in err and "half way" in err and "1/9" in err
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(6670.4, "6,670"), (0.00123456, "0.001235"), (79.0, "79"), (4.31234, "4.312")]
+)
+def test_figures_have_four_digits(value: float, shown: str) -> None:
+    assert figure(value) == shown
+
+
+def test_names_and_times_are_readable() -> None:
+    assert figure_name("tokens_per_second") == "tokens/s"
+    assert figure_name("valid_loss") == "valid loss"
+    assert duration(59.6) == "1:00"
+    assert duration(3723) == "1:02:03"
+
+
+def test_an_answer_nobody_reads_is_no_error() -> None:
+    program = "import sys; from memlm_cli.console import answer; sys.stdin.read(); answer('tokens/0'); sys.exit(0)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stdin is not None and process.stderr is not None
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait() == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()

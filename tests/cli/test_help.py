@@ -1,0 +1,72 @@
+"""Help is complete, and loads nothing that computes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+COMMANDS = [
+    "tokenize",
+    "train",
+    "build-datastore",
+    "build-index",
+    "precompute-neighbors",
+    "evaluate",
+    "run",
+    "artifacts",
+    "presets",
+]
+EVERYWHERE = [
+    "--store",
+    "--name",
+    "--device",
+    "--precision",
+    "--config",
+    "--set",
+    "--checkpoint-seconds",
+    "--no-wait",
+    "--json",
+]
+
+
+def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
+    ended = memlm("--help")
+    assert ended.code == 0
+    listed = ended.out[ended.out.index("Commands") :]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:7]]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
+    ended = memlm(command, "--help")
+    assert ended.code == 0
+    assert command in ended.out
+    if command not in ("artifacts", "presets"):
+        assert all(option in ended.out for option in EVERYWHERE)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        f"for command in {COMMANDS}: main([command, '--help'])\n"
+        "heavy = {'torch', 'faiss', 'zarr', 'numpy', 'tokenizers', 'tqdm'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["tokenize", "train", "datastore", "index", "neighbors", "evaluate"])
+def test_a_verb_imports_no_torch_before_it_runs(module: str) -> None:
+    program = f"import sys, stages.{module}; sys.exit('torch' in sys.modules or 'faiss' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_version(memlm: Memlm) -> None:
+    ended = memlm("--version")
+    assert ended.code == 0
+    assert ended.out.startswith("memlm")

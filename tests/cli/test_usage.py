@@ -1,0 +1,87 @@
+"""What is wrong with a command line is said before anything is read or started."""
+
+import io
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+
+class Terminal(io.StringIO):
+    """Standard input that a person types on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Unread(io.StringIO):
+    """Standard input that must not be read."""
+
+    def __iter__(self) -> "Unread":
+        raise AssertionError("standard input was read")
+
+    def read(self, size: int | None = -1) -> str:
+        raise AssertionError("standard input was read")
+
+
+STAGES = ["train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"]
+
+
+@pytest.mark.parametrize("command", STAGES)
+def test_empty_standard_input_means_that_the_stage_before_failed(memlm: Memlm, command: str) -> None:
+    ended = memlm(command, stdin="\n \n")
+    assert ended.code == 4
+    assert "no artifact reference on standard input: did the previous stage fail?" in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize("command", STAGES)
+def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> None:
+    ended = memlm(command, stdin=Terminal())
+    assert ended.code == 2
+    assert "No artifact reference given" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["trian"], "Did you mean 'train'"),
+        (["train", "--stpes", "3"], "--steps"),
+        (["train", "--steps", "many"], "--steps"),
+        (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: -3)"),
+        (["train", "--lr", "nan"], "optimizer.lr: input should be"),
+        (["train", "--method", "spalm"], "There is no method 'spalm'; known: lm"),
+        (["train", "--model", "tinny"], "did you mean 'tiny'"),
+        (["train", "--backbone", "lstm"], "'transformer'"),
+        (["train", "--steps", "1", "--epochs", "1"], "give one of them"),
+        (["train", "--set", "optimizer.lrr=1"], "did you mean 'lr'"),
+        (["train", "--set", "steps"], "--set takes NAME=VALUE"),
+        (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["train", "--name", "0123456789ab"], "looks like an id"),
+        (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be above 0"),
+        (["build-datastore", "--fraction", "nan"], "fraction: "),
+        (["build-datastore", "--dtype", "float8"], "'float16', 'float32'"),
+        (["build-datastore", "--set", "contxt=3"], "did you mean 'context'"),
+        (["precompute-neighbors", "--k", "0"], "k: "),
+        (["precompute-neighbors", "--k", "-1"], "k: "),
+        (["evaluate", "--index", "a/b", "--neighbors", "c/d"], "give one of them"),
+        (["evaluate", "--memory", "extrenal:k=3"], "external"),
+        (["run", "quikstart"], "did you mean 'quickstart'"),
+        (["run", "knn-lm-wikitext2"], "needs --train FILE --valid FILE --test FILE"),
+        (["presets", "tinny"], "did you mean 'tiny'"),
+        (["artifacts", "list", "modle"], "did you mean 'model'"),
+    ],
+)
+def test_bad_usage_is_exit_2_before_standard_input_is_read(memlm: Memlm, arguments: list[str], part: str) -> None:
+    ended = memlm(*arguments, stdin=Unread())
+    assert ended.code == 2, ended.err
+    assert part in " ".join(ended.err.split())
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
+def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:
+    ended = memlm("build-index", "datastore/0123456789ab")
+    assert ended.code == 4
+    assert "build-datastore" in ended.err
+    assert memlm("build-index", stdin="datastore/0123456789ab\n").code == 4

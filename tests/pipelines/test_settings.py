@@ -1,0 +1,102 @@
+"""Settings from several places, and complaints that a person can act on."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.settings import assignment, merged, nested, read_toml, validated
+from stages.config import Settings
+from stages.errors import UsageError
+
+
+class Optimizer(Settings):
+    lr: float = 0.1
+
+
+class Train(Settings):
+    steps: int = 1
+    method: Literal["lm", "other"] = "lm"
+    optimizer: Optimizer = Optimizer()
+
+
+tables = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), st.integers(), max_size=3),
+    lambda below: st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+)
+
+
+def leaves(table: dict, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
+    found = {}
+    for key, value in table.items():
+        found |= leaves(value, (*path, key)) if isinstance(value, dict) else {(*path, key): value}
+    return found
+
+
+@given(tables, tables)
+def test_all_of_the_later_table_stands_and_the_empty_one_changes_nothing(a: dict, b: dict) -> None:
+    assert leaves(b).items() <= leaves(merged(a, b)).items()
+    assert merged(a, {}) == merged({}, a) == merged(a, a) == a
+
+
+def test_the_later_table_wins_and_neighbours_stay() -> None:
+    assert merged({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"x": 9}}) == {"a": {"x": 9, "y": 2}, "b": 3}
+
+
+def test_options_that_were_not_given_do_not_count() -> None:
+    assert nested({"optimizer.lr": 0.5, "steps": None}) == {"optimizer": {"lr": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("steps=3", {"steps": 3}),
+        ("optimizer.lr=1e-3", {"optimizer": {"lr": 0.001}}),
+        ("method=lm", {"method": "lm"}),
+        ("split=[0.8, 0.1, 0.1]", {"split": [0.8, 0.1, 0.1]}),
+        ("vocab-size=7", {"vocab_size": 7}),
+        ('name="a=b"', {"name": "a=b"}),
+    ],
+)
+def test_assignments_are_toml_or_text(text: str, table: dict) -> None:
+    assert assignment(text) == table
+
+
+@pytest.mark.parametrize("text", ["steps", "=3", "a..b=3"])
+def test_other_texts_are_no_assignments(text: str) -> None:
+    with pytest.raises(UsageError, match="--set takes"):
+        assignment(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"setps": 3}, "There is no setting 'setps'; did you mean 'steps'?"),
+        ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'lr'?"),
+        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: input should be a finite number (given: nan)"),
+        ({"steps": "many"}, "steps: input should be a valid integer"),
+        ({"method": "spalm"}, "method: input should be 'lm' or 'other' (given: 'spalm')"),
+    ],
+)
+def test_complaints_name_the_setting_and_the_nearest_known(values: dict, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        validated(Train, values)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("batch-tokens = 4\n[optimizer]\nlr = 1.0\n")
+    assert read_toml(path) == {"batch_tokens": 4, "optimizer": {"lr": 1.0}}
+
+
+@pytest.mark.parametrize("content", [b"a = ", b"\xff\xfe", None])
+def test_bad_files_are_bad_usage(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "a.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"a\.toml"):
+        read_toml(path)
