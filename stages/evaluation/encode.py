@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.windows import Window, windows
+from stages.evaluation.windows import Window, document_windows, windows
 from stages.models.devices import autocast
 
 READ_AHEAD_IDS = 1 << 20
@@ -46,11 +47,12 @@ def encode_range(
     device: torch.device | str,
     precision: str,
     batch_tokens: int = 8192,
+    documents: np.ndarray | None = None,
 ) -> Iterator[EncodedBlock]:
     """Encode the contexts of tokens [start, stop) of a split; blocks follow without gap or overlap.
 
-    Full windows are encoded together, `batch_tokens` inputs at a time; a shorter last one by
-    itself. A batch depends on the arguments alone, so the same call gives the same bytes.
+    Neighbouring windows of one length are encoded together, `batch_tokens` inputs at a time. A
+    batch depends on the arguments alone, so the same call gives the same bytes.
 
     Args:
         model: a LanguageModel, on `device`; its `encode` is called without carried state.
@@ -59,10 +61,14 @@ def encode_range(
         context, stride: as in `windows`.
         precision: `fp32` or `bf16`.
         batch_tokens: inputs of a forward pass (at least one window).
+        documents: int [D + 1], offsets of documents, if windows are to begin anew at each.
     """
     source = _Ids(ids, eos, limit=stop)
-    wanted = windows(int(ids.shape[0]), context, stride, start, stop)
-    for batch in _batches(wanted, context, max(1, batch_tokens // context)):
+    if documents is None:
+        wanted = windows(int(ids.shape[0]), context, stride, start, stop)
+    else:
+        wanted = document_windows(documents, context, stride, start, stop)
+    for batch in _batches(wanted, max(1, batch_tokens // context)):
         inputs = np.stack([source.inputs(w.start, w.stop) for w in batch])
         with torch.no_grad(), autocast(device, precision):
             encoding = model.encode(torch.from_numpy(inputs).to(device))
@@ -76,13 +82,12 @@ def encode_range(
         )
 
 
-def _batches(wanted: list[Window], context: int, size: int) -> Iterator[list[Window]]:
-    """Full windows, `size` at a time; the split's last window, if it is shorter, alone."""
-    full = [w for w in wanted if w.stop - w.start == context]
-    for i in range(0, len(full), size):
-        yield full[i : i + size]
-    if len(full) < len(wanted):
-        yield wanted[-1:]
+def _batches(wanted: list[Window], size: int) -> Iterator[list[Window]]:
+    """Neighbouring windows of one length, at most `size` at a time."""
+    for _, same in groupby(wanted, key=lambda w: w.stop - w.start):
+        alike = list(same)
+        for i in range(0, len(alike), size):
+            yield alike[i : i + size]
 
 
 def _scored(values: Tensor, batch: list[Window], start: int, stop: int) -> Tensor:

@@ -4,7 +4,9 @@ Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Win
 wS … wS+L-1 (the last is shorter); a token is scored once, in the first window that holds it.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+
+import numpy as np
 
 from stages.errors import UsageError
 
@@ -40,6 +42,23 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
         return []
     first, last = (_scoring_window(token, context, stride) for token in (start, stop - 1))
     return [_window(w, total, context, stride) for w in range(first, last + 1)]
+
+
+def document_windows(offsets: np.ndarray, context: int, stride: int, start: int, stop: int) -> list[Window]:
+    """As `windows`, of a split whose windows begin anew at every document.
+
+    A document's first input is the token before it (`<eos>` for the first document).
+
+    Args:
+        offsets: int [D + 1], where documents start, and the end of the split.
+    """
+    made = []
+    first = int(np.searchsorted(offsets, start, side="right")) - 1
+    last = int(np.searchsorted(offsets, stop, side="left"))
+    for begin, end in zip(offsets[first:last].tolist(), offsets[first + 1 :].tolist(), strict=False):
+        inside = windows(end - begin, context, stride, max(start, begin) - begin, min(stop, end) - begin)
+        made += [Window(*(place + begin for place in astuple(w))) for w in inside]
+    return made
 
 
 def _scoring_window(token: int, context: int, stride: int) -> int:

@@ -45,6 +45,10 @@ class Masses:
     total: Tensor
     peak: Tensor
 
+    def at(self, scale: int, cutoff: int) -> "Masses":
+        """Of masses [S, C, n], those of one scale and one cut-off, [n]."""
+        return Masses(self.target[scale, cutoff], self.total[scale, cutoff], self.peak[scale, 0])
+
     @property
     def empty(self) -> Tensor:
         """Where there is no memory to read, bool [...]."""
@@ -58,7 +62,8 @@ class Masses:
 
 def find_hits(cells: Cells, targets: Tensor) -> Hits:
     """The cells whose value is the target of their position; targets int [n]."""
-    return Hits(*(cells.values == targets[:, None]).nonzero(as_tuple=True))
+    same = cells.values == targets[:, None].to(cells.values.dtype)
+    return Hits(*same.nonzero().unbind(-1))
 
 
 def first_hit(hits: Hits, positions: int, k: int) -> Tensor:

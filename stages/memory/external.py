@@ -5,18 +5,16 @@ import math
 from torch import Tensor
 
 from stages.memory.cells import Cells
+from stages.memory.positions import Positions
 
 
-def external_cells(ids: Tensor, scores: Tensor, values: Tensor) -> Cells:
-    """The neighbours that a search found, as cells.
-
-    Args:
-        ids: int [n, k], rows of the datastore, best first; -1 where there is none.
-        scores: float [n, k], similarity to the query, larger is nearer; -inf where the id is -1.
-        values: int [N], the datastore's token of each row.
-    """
-    found = values[ids.clamp(min=0)]
-    return Cells(scores, found.masked_fill_(ids < 0, -1))
+def external_cells(at: Positions) -> Cells:
+    """The neighbours that a search found, as cells."""
+    ids, missing = at.neighbors, at.neighbors < 0
+    if missing[:, -1].any():
+        ids = ids.masked_fill(missing, len(at.neighbor_values) - 1)
+    values = at.neighbor_values.index_select(0, ids.flatten())
+    return Cells(at.neighbor_scores, values.view(ids.shape))
 
 
 def best_first(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -94,3 +94,10 @@ def test_only_the_range_and_its_context_are_read():
     encode(ids, 500, 520)
     assert min(a for a, _ in ids.read) >= 495
     assert max(b for _, b in ids.read) <= 522
+
+
+def test_documents_are_read_from_the_token_before_them():
+    ids = np.array([1, 2, 3, 4, 5])
+    blocks = encode(ids, 0, 5, documents=np.array([0, 2, 5]))
+    rows = [tuple(r) for b in blocks for r in b.hidden.tolist()]
+    assert rows == [(EOS, 1, EOS), (1, 2, EOS + 1), (2, 1, 2), (3, 2, 5), (4, 3, 9)]

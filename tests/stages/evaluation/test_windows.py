@@ -1,9 +1,10 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
-from stages.evaluation.windows import Window, windows
+from stages.evaluation.windows import Window, document_windows, windows
 
 
 @st.composite
@@ -26,14 +27,9 @@ def first_window_that_holds(token, total, context, stride):
 @given(settings())
 def test_each_token_is_scored_once_by_the_first_window_that_holds_it(case):
     total, context, stride, _, _ = case
-    scored = [
-        (token, w.start)
-        for w in windows(total, context, stride)
-        for token in range(w.scored_from, w.stop)
-    ]
+    scored = [(token, w.start) for w in windows(total, context, stride) for token in range(w.scored_from, w.stop)]
     assert scored == [
-        (token, stride * first_window_that_holds(token, total, context, stride))
-        for token in range(total)
+        (token, stride * first_window_that_holds(token, total, context, stride)) for token in range(total)
     ]
 
 
@@ -74,3 +70,19 @@ def test_a_stride_outside_the_context_is_refused(stride):
 def test_a_range_outside_the_split_is_refused(start, stop):
     with pytest.raises(UsageError, match="not inside a split of 10"):
         windows(10, 4, 4, start, stop)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5), st.data())
+def test_document_windows_are_those_of_each_document_alone(lengths, context, data):
+    offsets = np.cumsum([0, *lengths])
+    stride = data.draw(st.integers(1, context))
+    start = data.draw(st.integers(0, offsets[-1]))
+    stop = data.draw(st.integers(start, offsets[-1]))
+    alone = [
+        Window(w.start + begin, w.stop + begin, w.scored_from + begin)
+        for begin, length in zip(offsets.tolist(), lengths, strict=False)
+        for w in windows(length, context, stride)
+    ]
+    assert document_windows(offsets, context, stride, start, stop) == [
+        w for w in alone if max(start, w.scored_from) < min(stop, w.stop)
+    ]
