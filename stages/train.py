@@ -135,9 +135,11 @@ def _read_splits(tokens: Artifact) -> "Splits":
     from stages.training.loop import Splits
 
     arrays = tokens.zarr("tokens.zarr")
-    valid = arrays["valid/ids"] if "valid" in tokens.metrics["splits"] else None
-    train = np.asarray(cast(zarr.Array, arrays["train/ids"])[:])
-    return Splits(train, valid, tokens.metrics["eos_id"])
+    train, valid = (
+        np.asarray(cast(zarr.Array, arrays[f"{split}/ids"])[:]) if split in tokens.metrics["splits"] else None
+        for split in ("train", "valid")
+    )
+    return Splits(cast(np.ndarray, train), valid, tokens.metrics["eos_id"])
 
 
 def _make_model(fabric: "Fabric", job: Job[TrainConfig], splits: "Splits") -> "LanguageModel":

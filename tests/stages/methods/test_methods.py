@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stages.errors import DataError, UsageError
+from stages.methods import METHODS
+from stages.methods.segments import Segments
+from stages.models.config import TransformerConfig
+from stages.models.language_model import LanguageModel
+
+EOS = 9
+
+
+@pytest.fixture
+def lm():
+    return METHODS.load("lm")()
+
+
+def test_segments_are_cut_at_multiples_and_the_rest_is_left_out():
+    split = Segments(np.arange(10, 24, dtype=np.uint16), 4, EOS)
+    inputs, targets = split.read(np.array([0, 2]))
+    assert split.count == 3
+    assert inputs.tolist() == [[EOS, 10, 11, 12], [17, 18, 19, 20]]
+    assert targets.tolist() == [[10, 11, 12, 13], [18, 19, 20, 21]]
+    assert inputs.dtype == targets.dtype == np.int64
+
+
+def test_a_split_shorter_than_a_segment_is_refused():
+    with pytest.raises(DataError, match="has 3 tokens, less than one segment of 4"):
+        Segments(np.arange(3), 4, EOS)
+
+
+def test_order_depends_on_seed_and_epoch_and_repeats_no_segment(lm):
+    order = lm.order(segments=23, size=4, seed=1, epoch=0)
+    assert order.shape == (5, 4)
+    assert len(set(order.flatten())) == 20
+    assert order.max() < 23
+    assert np.array_equal(order, lm.order(23, 4, 1, 0))
+    assert not np.array_equal(order, lm.order(23, 4, 1, 1))
+    assert not np.array_equal(order, lm.order(23, 4, 2, 0))
+
+
+def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
+    torch.manual_seed(0)
+    config = TransformerConfig(vocab_size=30, width=8, heads=2, ffn_width=8, max_positions=4)
+    model = LanguageModel(config).eval()
+    batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]))
+    scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
+    torch.testing.assert_close(lm.loss(model, batch), F.nll_loss(scores, batch.targets.flatten()))
+
+
+def test_unknown_methods_bring_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'lm'"):
+        METHODS.load("llm")

@@ -1,0 +1,171 @@
+"""The stage train: what it asks of its inputs, what it resolves, what it leaves on disk."""
+
+import json
+import math
+
+import pytest
+from safetensors.torch import load_file
+
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, DataError, UsageError
+from stages.models.language_model import load_model
+from stages.reporting import Silent
+from stages.train import Train
+from stages.training.config import TrainConfig
+from tests.stages.small_store import VOCABULARY, small_tokens
+
+SMALL = {
+    "model": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16},
+    "segment_length": 8,
+    "batch_tokens": 16,
+    "steps": 6,
+    "valid_every": 2,
+    "log_every": 3,
+    "precision": "fp32",
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def train(store, tokens, references=None, reporter=None, **settings):
+    references = {"source": tokens.reference} | (references or {})
+    execution = Execution(device="cpu", reporter=reporter or Silent())
+    return make(Train(), TrainConfig.model_validate(SMALL | settings), references, store, execution).artifact
+
+
+def test_files_and_metrics_of_a_model(store):
+    model = train(store, small_tokens(store))
+    files = {name for name in model.manifest.files if not name.startswith("logs/")}
+    assert files == {"model.safetensors", "last.safetensors", "config.json", "training.jsonl"}
+    assert any(name.startswith("logs/") for name in model.manifest.files)
+    metrics = model.metrics
+    assert metrics["steps"] == 6
+    assert metrics["tokens"] == 96
+    assert metrics["valid_perplexity"] == pytest.approx(math.exp(metrics["valid_loss"]))
+    weights = load_file(model.path / "model.safetensors")
+    assert metrics["parameters"] == sum(tensor.numel() for tensor in weights.values())
+
+
+def test_configuration_on_disk_rebuilds_the_model(store):
+    model = train(store, small_tokens(store))
+    settings = json.loads((model.path / "config.json").read_text())
+    assert settings["method"] == "lm"
+    assert settings["training"]["segment_length"] == 8
+    assert settings["model"]["vocab_size"] == VOCABULARY
+    assert settings["model"]["max_positions"] == 8
+    assert load_model(model.path, "cpu").config.model_dump(mode="json") == settings["model"]
+
+
+def test_best_weights_are_those_of_the_best_validation(store):
+    model = train(store, small_tokens(store), optimizer={"name": "sgd", "lr": 5.0, "momentum": 0.0})
+    assert model.metrics["valid_step"] < 6
+    best, last = (load_file(model.path / f"{name}.safetensors") for name in ("model", "last"))
+    assert not all((best[name] == last[name]).all() for name in best)
+
+
+def test_without_a_validation_split_the_last_weights_are_the_model(store):
+    model = train(store, small_tokens(store, lengths={"train": 90}))
+    assert model.metrics["valid_loss"] is None
+    assert (model.path / "model.safetensors").read_bytes() == (model.path / "last.safetensors").read_bytes()
+
+
+def test_the_same_work_is_the_same_bytes(store, tmp_path):
+    tokens = small_tokens(store)
+    other = Store(tmp_path / "other")
+    assert train(store, tokens).digest == train(other, small_tokens(other), log_every=1).digest
+
+
+def test_epochs_become_steps(store):
+    tokens = small_tokens(store)
+    by_epochs = train(store, tokens, epochs=1.5, steps=1)
+    assert by_epochs.config["steps"] == math.ceil(1.5 * (90 // 8 // 2))
+    assert by_epochs.config["epochs"] is None
+    assert by_epochs.reference == train(store, tokens, steps=by_epochs.config["steps"]).reference
+
+
+def test_adaptive_models_rank_tokens_by_count(store):
+    tokens = small_tokens(store)
+    settings = SMALL["model"] | {"cutoffs": [3, 6], "factor": 2}
+    rank = load_file(train(store, tokens, model=settings).path / "model.safetensors")["vocabulary.rank"]
+    counts = [0] * VOCABULARY
+    for token in tokens.zarr("tokens.zarr")["train/ids"][:]:
+        counts[token] += 1
+    by_rank = sorted(range(VOCABULARY), key=lambda token: (-counts[token], token))
+    assert [by_rank.index(token) for token in range(VOCABULARY)] == rank.tolist()
+
+
+def test_training_goes_on_from_another_model(store):
+    tokens = small_tokens(store)
+    first = train(store, tokens, steps=1, optimizer={"lr": 1e-12})
+    second = train(store, tokens, {"init_from": first.reference}, optimizer={"lr": 1e-12}, model={"width": 4})
+    assert second.config["model"] == first.config["model"]
+    before, after = (load_file(m.path / "last.safetensors") for m in (first, second))
+    for name in before:
+        assert after[name].numpy() == pytest.approx(before[name].numpy(), abs=1e-6)
+
+
+def test_a_model_of_another_vocabulary_is_refused(store):
+    first = train(store, small_tokens(store))
+    size = first.manifest.config["model"]["vocab_size"]
+    first.manifest.config["model"]["vocab_size"] = size + 1
+    from stages.train import _fitting_init
+
+    with pytest.raises(ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"):
+        _fitting_init(first, small_tokens(store))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"method": "llm"}, UsageError, "did you mean 'lm'"),
+        ({"model": SMALL["model"] | {"max_positions": 4}}, UsageError, "max_positions is 4, less than a segment of 8"),
+        ({"model": SMALL["model"] | {"vocab_size": 7}}, UsageError, f"has {VOCABULARY} types; leave it out"),
+        ({"segment_length": 100, "batch_tokens": 100}, DataError, "less than one segment of 100"),
+    ],
+)
+def test_settings_that_do_not_fit_the_tokens(store, settings, error, message):
+    with pytest.raises(error, match=message):
+        train(store, small_tokens(store), **settings)
+
+
+def test_tokens_without_a_training_split_are_refused(store):
+    with pytest.raises(DataError, match="has no split 'train'"):
+        train(store, small_tokens(store, lengths={"test": 20}))
+
+
+def test_models_are_no_tokens(store):
+    tokens = small_tokens(store)
+    with pytest.raises(ArtifactError, match="tokens"):
+        train(store, train(store, tokens))
+
+
+class Interrupt(Silent):
+    """Ends the process' work after a step, as Ctrl-C would; notes what is said."""
+
+    def __init__(self, step=None):
+        self.step, self.messages, self.steps = step, [], []
+
+    def info(self, message):
+        self.messages.append(message)
+
+    def progress(self, done, total, unit, **figures):
+        self.steps.append(done)
+        if done == self.step:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path):
+    tokens = small_tokens(store)
+    with pytest.raises(KeyboardInterrupt):
+        train(store, tokens, reporter=Interrupt(step=5))
+    second = Interrupt()
+    resumed = train(store, tokens, reporter=second)
+    assert second.messages[0].startswith("resumed: ")
+    assert second.steps[0] > 1
+    other = Store(tmp_path / "other")
+    assert resumed.digest == train(other, small_tokens(other)).digest

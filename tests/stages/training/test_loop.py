@@ -1,0 +1,243 @@
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stages.errors import DataError, MemlmError
+from stages.evaluation.windows import windows
+from stages.interrupts import Terminated
+from stages.methods import METHODS
+from stages.models.config import TransformerConfig
+from stages.models.language_model import LanguageModel
+from stages.reporting import Silent
+from stages.training import loop
+from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
+from stages.training.loop import Splits, Trainer
+from stages.training.ranks import make_fabric
+from stages.training.validate import validate
+
+V = 12
+
+
+class Notes(Silent):
+    """Keeps what it is told, and calls `at(step)` after each step."""
+
+    def __init__(self, at=lambda step: None):
+        self.messages, self.steps, self.at = [], [], at
+
+    def info(self, message):
+        self.messages.append(message)
+
+    warning = info
+
+    def progress(self, done, total, unit, **figures):
+        self.steps.append(done)
+        self.figures = figures
+        self.at(done)
+
+
+def settings(**changes):
+    defaults = {
+        "model": TransformerConfig(
+            vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, max_positions=8, cutoffs=(4, 8), factor=2
+        ),
+        "optimizer": OptimizerConfig(lr=0.02, weight_decay=0.01),
+        "schedule": ScheduleConfig(warmup=3, final=0.1),
+        "segment_length": 8,
+        "batch_tokens": 32,
+        "steps": 20,
+        "valid_every": 6,
+        "log_every": 4,
+        "precision": "fp32",
+        "clip_norm": 1.0,
+    }
+    return TrainConfig(**defaults | changes)
+
+
+def splits(tokens=300, valid=37):
+    random = np.random.default_rng(0)
+    ids = np.cumsum(random.integers(1, 3, tokens + valid)) % V
+    return Splits(ids[:tokens].astype(np.uint16), ids[tokens:].astype(np.uint16) if valid else None, 0)
+
+
+def trainer(folder, notes=None, data=None, checkpoint_seconds=1e9, **changes):
+    config = settings(**changes)
+    torch.manual_seed(config.seed)
+    return Trainer(
+        make_fabric(torch.device("cpu")),
+        config,
+        LanguageModel(config.model),
+        METHODS.load("lm")(),
+        data or splits(),
+        folder,
+        notes or Notes(),
+        checkpoint_seconds,
+    )
+
+
+def journal(folder):
+    """Lines of training.jsonl without the field that tells the machine's speed."""
+    lines = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
+
+
+def outcome(folder, run):
+    """All that must not depend on interruptions."""
+    best = (folder / loop.best_weights(run.progress.valid_step)).read_bytes()
+    state = {name: tensor.numpy().tobytes() for name, tensor in run.model.state_dict().items()}
+    return state, best, journal(folder)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    run = trainer(folder)
+    run.run()
+    return outcome(folder, run)
+
+
+def test_loss_falls(tmp_path):
+    run = trainer(tmp_path, steps=60, model=settings().model.model_copy(update={"dropout": 0.0}))
+    progress = run.run()
+    assert progress.train_loss < 0.6 * math.log(V)
+    assert progress.valid_loss < 0.6 * math.log(V)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adagrad", "sgd"])
+def test_an_interrupted_run_ends_with_the_same_bytes(name, tmp_path):
+    optimizer = OptimizerConfig(name=name, lr=0.02)
+    (tmp_path / "whole").mkdir()
+    whole = trainer(tmp_path / "whole", optimizer=optimizer)
+    whole.run()
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for stop_at in (5, 6, 13):
+        notes = Notes(at=lambda step, n=stop_at: step == n and os.kill(os.getpid(), signal.SIGINT))
+        run = trainer(folder, notes, optimizer=optimizer)
+        with pytest.raises(KeyboardInterrupt):
+            run.run()
+    run = trainer(folder, optimizer=optimizer)
+    run.run()
+    assert outcome(folder, run) == outcome(tmp_path / "whole", whole)
+
+
+class Crash(BaseException):
+    """A process that is killed: nothing is saved."""
+
+
+def crash_at(n):
+    def at(step):
+        if step == n:
+            raise Crash
+
+    return at
+
+
+@pytest.mark.parametrize("step", [2, 7, 12, 19])
+def test_a_killed_run_goes_on_from_its_last_checkpoint(step, uninterrupted, tmp_path):
+    with pytest.raises(Crash):
+        trainer(tmp_path, Notes(at=crash_at(step)), checkpoint_seconds=0).run()
+    notes = Notes()
+    run = trainer(tmp_path, notes)
+    run.run()
+    assert notes.messages[0] == f"resumed: {step - 1} of 20 steps"
+    assert notes.steps == list(range(step, 21))
+    assert outcome(tmp_path, run) == uninterrupted
+
+
+def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path):
+    with pytest.raises(Crash):
+        trainer(tmp_path, Notes(at=crash_at(8))).run()
+    assert (tmp_path / "best-6.safetensors").is_file()
+    run = trainer(tmp_path)
+    assert run.progress.step == 6
+    run.run()
+    assert outcome(tmp_path, run) == uninterrupted
+    assert len(list(tmp_path.glob("best-*"))) == 1
+
+
+def test_accumulated_batches_make_the_update_of_one_large_batch(tmp_path):
+    """Without dropout, 2 x 32 tokens move the weights as 64 tokens do."""
+    model = settings().model.model_copy(update={"dropout": 0.0})
+    for name, changes in {"a": {"batch_tokens": 64}, "b": {"accumulate": 2}}.items():
+        (tmp_path / name).mkdir()
+        run = trainer(tmp_path / name, model=model, steps=2, optimizer=OptimizerConfig(name="sgd"), **changes)
+        run.run()
+        torch.save(run.model.state_dict(), tmp_path / f"{name}.pt")
+    a, b = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in "ab")
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_sigterm_saves_between_steps(tmp_path):
+    with pytest.raises(Terminated):
+        trainer(tmp_path, Notes(at=lambda step: step == 3 and os.kill(os.getpid(), signal.SIGTERM))).run()
+    assert trainer(tmp_path).progress.step == 3
+
+
+def test_a_loss_that_is_no_number_says_where_and_what_to_try(tmp_path):
+    run = trainer(tmp_path, optimizer=OptimizerConfig(name="sgd", lr=1e30), clip_norm=0.0)
+    with pytest.raises(MemlmError, match=r"loss is (nan|inf) at step \d+ of 20.*lower --lr"):
+        run.run()
+
+
+def test_journal_has_every_figure(tmp_path):
+    trainer(tmp_path).run()
+    lines = journal(tmp_path)
+    assert [line["step"] for line in lines] == [4, 6, 8, 12, 16, 18, 20]
+    assert [line["step"] for line in lines if line["valid_loss"] is not None] == [6, 12, 18, 20]
+    assert lines[-1]["tokens"] == 20 * 32
+    assert lines[-1]["learning_rate"] == pytest.approx(0.002)
+    assert list((tmp_path / "logs").iterdir())
+
+
+def test_validation_scores_every_token_once(tmp_path):
+    run = trainer(tmp_path)
+    ids = splits().valid
+    got = validate(run.fabric, run.model, ids, 0, 8)
+    stream = np.concatenate(([0], ids)).astype(np.int64)
+    run.model.eval()
+    total = 0.0
+    for window in windows(len(ids), 8, 8):
+        inputs = torch.from_numpy(stream[window.start : window.stop])[None]
+        log_probs = run.model.log_probs(run.model.encode(inputs).hidden[0])
+        targets = torch.from_numpy(stream[window.start + 1 : window.stop + 1])
+        total -= log_probs.gather(1, targets[:, None]).sum().item()
+    assert got == pytest.approx(total / len(ids), rel=1e-5)
+
+
+def test_without_a_validation_split_there_is_none(tmp_path):
+    run = trainer(tmp_path, data=splits(valid=0))
+    assert run.run().valid_loss is None
+    assert not list(tmp_path.glob("best-*"))
+
+
+def test_a_short_split_makes_smaller_batches_and_says_so(tmp_path):
+    notes = Notes()
+    run = trainer(tmp_path, notes, data=splits(tokens=20))
+    assert run.update_tokens == 16
+    assert "2 segments instead of 4" in notes.messages[0]
+    run.run()
+
+
+def test_a_split_without_a_segment_is_refused(tmp_path):
+    with pytest.raises(DataError, match="less than one segment"):
+        trainer(tmp_path, data=splits(tokens=7))
+
+
+def test_ranks_follow_the_counts_of_the_training_split():
+    counts = splits().token_counts(V)
+    assert counts.tolist() == np.bincount(splits().train, minlength=V).tolist()
+
+
+def test_checkpoint_holds_no_pickle(tmp_path):
+    with pytest.raises(Crash):
+        trainer(tmp_path, Notes(at=crash_at(7))).run()
+    tensors = load_file(tmp_path / "checkpoint.safetensors")
+    assert "model/vocabulary.rank" in tensors
+    assert "random/0/cpu" in tensors
+    assert any(name.startswith("optimizer/0/") for name in tensors)

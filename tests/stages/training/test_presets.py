@@ -1,0 +1,98 @@
+import pytest
+import torch
+from pydantic import ValidationError
+
+from stages.errors import UsageError
+from stages.models.language_model import LanguageModel
+from stages.training.config import TrainConfig
+from stages.training.presets import DEFAULT, load_preset, preset_names
+
+WIKITEXT103_TYPES = 267_735
+
+
+def parameters(name):
+    config = TrainConfig.model_validate(load_preset(name)).model
+    with torch.device("meta"):
+        model = LanguageModel(config.model_copy(update={"vocab_size": WIKITEXT103_TYPES}))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def counted(clusters, width, ffn, layers):
+    """Weights of the published architecture, by hand; clusters: (words, width) of each."""
+    vocabulary = sum(words * narrow + narrow * width for words, narrow in clusters)
+    cluster_entries = (len(clusters) - 1) * width
+    attention = 4 * width * width + 4 * width
+    feed_forward = 2 * width * ffn + ffn + width
+    norms = 2 * width
+    return vocabulary + cluster_entries + layers * (attention + feed_forward + 2 * norms) + norms
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "widths", "shape"),
+    [
+        ("wikitext103-247m", 247e6, (1024, 256, 64), (1024, 4096, 16)),
+        ("wikitext103-150m", 150e6, (410, 410, 410), (410, 2100, 16)),
+        ("wikitext103-7m", 7e6, (128, 32, 8), (128, 512, 8)),
+    ],
+)
+def test_parameter_counts_are_the_published_ones(name, published, widths, shape):
+    count = parameters(name)
+    assert count == counted([*zip((20_000, 40_000, 207_735), widths, strict=True)], *shape)
+    assert count == pytest.approx(published, rel=0.02)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_presets_are_valid_and_complete(name):
+    table = load_preset(name)
+    config = TrainConfig.model_validate(table)
+    assert set(table) == set(TrainConfig.model_fields) - {"epochs"}
+    assert config.method == "lm"
+
+
+@pytest.mark.parametrize(
+    ("name", "update_tokens", "accumulate", "segments"),
+    [
+        ("wikitext103-247m", 73_728, 3, 24),
+        ("wikitext103-150m", 36_000, 4, 240),
+        ("wikitext103-7m", 24_576, 1, 8),
+    ],
+)
+def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segments):
+    config = TrainConfig.model_validate(load_preset(name))
+    assert config.update_tokens == update_tokens
+    assert config.accumulate == accumulate
+    assert config.update_tokens // config.segment_length == segments
+
+
+def test_the_default_is_a_preset():
+    assert DEFAULT in preset_names()
+
+
+def test_unknown_names_bring_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'wikitext2-small'"):
+        load_preset("wikitext2-smal")
+
+
+def test_files_of_the_users_own(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("steps = 3\n[model]\nlayers = 1\n")
+    assert load_preset(str(file)) == {"steps": 3, "model": {"layers": 1}}
+    file.write_text("steps = \n")
+    with pytest.raises(UsageError, match=r"mine\.toml is no TOML"):
+        load_preset(str(file))
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_preset(str(tmp_path / "other.toml"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_tokens": 1000, "segment_length": 300}, "not a multiple of segment_length 300; 900 is"),
+        ({"steps": -1}, "greater than 0"),
+        ({"optimizer": {"lr": float("nan")}}, "finite"),
+        ({"stepps": 3}, "Extra inputs"),
+    ],
+)
+def test_nonsense_is_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        TrainConfig.model_validate(settings)
