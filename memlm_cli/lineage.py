@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> str:
-    """Each artifact under the last of those that it was made from; the others stand beside it.
+    """Each artifact under the last of those that it was made from; others, that do not lead there, beside it.
 
     Args:
         artifacts: what to draw; inputs that are not among them are left out.
@@ -20,10 +20,14 @@ def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> s
 
     roots = Tree("", hide_root=True)
     drawn: dict[str, Tree] = {}
+    above: dict[str, set[str]] = {}
     for artifact in parents_first(artifacts):
-        parents = [p for p in drawn if p in _parents(artifact)]
-        label = _label(artifact, names.get(artifact.reference, ""), parents[:-1])
-        drawn[artifact.reference] = (drawn[parents[-1]] if parents else roots).add(label)
+        parents = [reference for reference in drawn if reference in _parents(artifact)]
+        last = parents[-1] if parents else None
+        others = [p for p in parents[:-1] if last and p not in above[last]]
+        label = _label(artifact, names.get(artifact.reference, ""), others)
+        drawn[artifact.reference] = (drawn[last] if last else roots).add(label)
+        above[artifact.reference] = set(parents).union(*(above[p] for p in parents))
     sink = io.StringIO()
     Console(file=sink, width=10_000, highlight=False, markup=False).print(roots)
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

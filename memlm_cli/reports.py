@@ -1,6 +1,6 @@
 """What a stage found out, as tables on stderr."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import figure, figure_name
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
 
 def show_result(artifact: "Artifact") -> None:
     """The table of an artifact's kind."""
-    title = f"{artifact.reference}"
     if artifact.kind == "tokens":
-        _show_splits(title, artifact.metrics)
+        _show_splits(artifact.reference, artifact.metrics)
     else:
-        rows = [(figure_name(name), _value(value)) for name, value in artifact.metrics.items() if _is_plain(value)]
-        show_table(title, ("", ""), rows)
+        show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+
+
+def _plain(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values for people; a table of figures by number (`recall`) becomes `recall@1`, `recall@4`, …"""
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from _plain(value, f"{prefix}{figure_name(name)} ")
+        elif isinstance(value, str | int | float):
+            label = f"{prefix.strip()}@{name}" if name.isdigit() else f"{prefix}{figure_name(name)}"
+            yield label, _value(value)
 
 
 def _show_splits(title: str, metrics: Mapping[str, Any]) -> None:
@@ -25,10 +33,6 @@ def _show_splits(title: str, metrics: Mapping[str, Any]) -> None:
     names = list(dict.fromkeys(name for split in splits.values() for name in split))
     rows = [[split, *(_value(values.get(name)) for name in names)] for split, values in splits.items()]
     show_table(title, ["split", *map(figure_name, names)], rows)
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
 
 
 def _value(value: Any) -> str:

@@ -23,7 +23,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     from rich.table import Table
 
     rows = list(rows)
-    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD if terminal else None)
+    style = box.SIMPLE_HEAD if terminal else None
+    drawn = Table(title=title or None, title_justify="left", box=style, pad_edge=terminal)
     for number, column in enumerate(columns):
         figures = all(_is_figure(row[number]) for row in rows)
         drawn.add_column(column, justify="right" if figures else "left", overflow="fold", no_wrap=not terminal)

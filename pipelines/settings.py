@@ -3,10 +3,11 @@
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from stages.errors import UsageError, did_you_mean
 
@@ -81,36 +82,48 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
         return model.model_validate(values)
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
-        raise UsageError(prefix + "; ".join(dict.fromkeys(_complaints(error, model)))) from None
+        raise UsageError(prefix + "; ".join(_complaints(error, model))) from None
 
 
 def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
+    """One complaint a setting, though each member of a union has its own."""
+    wrong: dict[str, list[ErrorDetails]] = {}
     for problem in error.errors(include_url=False):
-        location = problem["loc"]
-        name = ".".join(str(part) for part in location)
+        path, known = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
-            known = _names_beside(model, location)
-            yield f"There is no setting {name!r}; {did_you_mean(str(location[-1]), known)}"
+            yield f"There is no setting {path!r}; {did_you_mean(path.rpartition('.')[2], known)}"
         elif problem["type"] == "missing":
-            yield f"The setting {name!r} is missing"
+            yield f"The setting {path!r} is missing"
         else:
-            yield _wrong_value(name, problem["msg"].removeprefix("Value error, "), problem["input"])
+            wrong.setdefault(path, []).append(problem)
+    for path, problems in wrong.items():
+        messages = dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
+        yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
 
 
-def _wrong_value(name: str, message: str, value: Any) -> str:
-    if not name:
+def _wrong_value(path: str, message: str, value: Any) -> str:
+    if not path:
         return message
     given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
-    return f"{name}: {message[:1].lower()}{message[1:]}{given}"
+    return f"{path}: {message[:1].lower()}{message[1:]}{given}"
 
 
-def _names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Names that are legal where `location` ends; tags of unions and indices of lists are stepped over."""
-    models = [model]
-    for part in location[:-1]:
-        fields = [fields[part] for fields in map(_fields, models) if part in fields]
-        models = [inner for field in fields for inner in _models_in(field.annotation)] or models
-    return sorted({str(name) for m in models for name in _fields(m)})
+def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str]]:
+    """The dotted name of a location, without the tags of unions, and the names that are legal beside it."""
+    models, path, known, any_name = [model], [], list[str](), False
+    for number, part in enumerate(location):
+        fields = {name: field for m in models for name, field in _fields(m).items()}
+        unknown = bool(models) and number == len(location) - 1
+        if part in fields:
+            known = sorted(map(str, fields))
+            models = _models_in(fields[part].annotation)
+        elif unknown and not any_name:
+            known = sorted(map(str, fields))
+        elif not any_name and not isinstance(part, int):
+            continue
+        path.append(str(part))
+        any_name = part in fields and get_origin(fields[part].annotation) is dict
+    return ".".join(path), known
 
 
 def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:

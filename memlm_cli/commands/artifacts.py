@@ -99,7 +99,9 @@ def rm(
     for artifact in doomed.values() if not force else ():
         kept = [d.reference for d in opened.dependents(artifact) if d.reference not in doomed]
         if kept:
-            raise UsageError(f"{', '.join(kept)} was made from {artifact.reference}; remove it too, or give --force.")
+            raise UsageError(
+                f"{artifact.reference} is what {', '.join(kept)} was made from; remove that too, or give --force."
+            )
     for artifact in doomed.values():
         opened.remove(artifact)
         answer(f"removed {artifact.reference} ({size(artifact.manifest.bytes)})")

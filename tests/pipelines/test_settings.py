@@ -1,11 +1,12 @@
 """Settings from several places, and complaints that a person can act on."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from pipelines.settings import assignment, merged, nested, read_toml, validated
 from stages.config import Settings
@@ -19,6 +20,7 @@ class Optimizer(Settings):
 class Train(Settings):
     steps: int = 1
     method: Literal["lm", "other"] = "lm"
+    lists: Annotated[int, Field(gt=0)] | Literal["auto"] | None = "auto"
     optimizer: Optimizer = Optimizer()
 
 
@@ -76,6 +78,7 @@ def test_other_texts_are_no_assignments(text: str) -> None:
         ({"setps": 3}, "There is no setting 'setps'; did you mean 'steps'?"),
         ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'lr'?"),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: input should be a finite number (given: nan)"),
+        ({"lists": 0}, "lists: input should be greater than 0 or Input should be 'auto' (given: 0)"),
         ({"steps": "many"}, "steps: input should be a valid integer"),
         ({"method": "spalm"}, "method: input should be 'lm' or 'other' (given: 'spalm')"),
     ],

@@ -1,0 +1,120 @@
+"""What is in the store, seen and cleared from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memlm_cli.lineage import parents_first
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
+
+SMALL = [
+    *("--steps", "2", "--segment-length", "16", "--batch-tokens", "32"),
+    *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2"),
+]
+
+
+class Lineage:
+    """References of the first three stages on one text."""
+
+    def __init__(self, memlm: Memlm, text: Path) -> None:
+        self.tokens = memlm("tokenize", "--train", text, "--name", "small").reference
+        self.model = memlm("train", self.tokens, *SMALL).reference
+        self.datastore = memlm("build-datastore", self.model).reference
+
+
+@pytest.fixture
+def made(memlm: Memlm, text: Path) -> Lineage:
+    return Lineage(memlm, text)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """The store that `memlm` works in."""
+    return Store(tmp_path / "store")
+
+
+def test_an_empty_store_lists_nothing(memlm: Memlm) -> None:
+    assert memlm("artifacts", "list")[:2] == (0, "")
+
+
+def test_list_shows_kinds_names_and_parents(memlm: Memlm, made: Lineage) -> None:
+    lines = memlm("artifacts", "list").out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [made.tokens, made.model, made.datastore]
+    assert "small" in lines[1]
+    assert made.tokens in lines[2]
+    (entry,) = json.loads(memlm("artifacts", "list", "model", "--json").out)
+    assert entry["reference"] == made.model
+    assert entry["inputs"] == {"tokens": made.tokens}
+
+
+def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
+    manifest = json.loads(memlm("artifacts", "show", "tokens/small").out)
+    assert f"{manifest['kind']}/{manifest['id']}" == made.tokens
+    assert memlm("artifacts", "show", "tokens/smal").code == 4
+
+
+def test_graph_draws_the_lineage(memlm: Memlm, made: Lineage) -> None:
+    lines = memlm("artifacts", "graph").out.splitlines()
+    assert lines == [
+        f"{made.tokens} (small)",
+        f"└── {made.model}",
+        f"    └── {made.datastore}",
+    ]
+
+
+def test_graph_of_one_artifact_leaves_out_strangers(memlm: Memlm, made: Lineage, text: Path) -> None:
+    other = memlm("tokenize", "--train", text, "--tokenizer", "char").reference
+    assert other in memlm("artifacts", "graph").out
+    related = memlm("artifacts", "graph", made.model).out
+    assert other not in related
+    assert all(reference in related for reference in (made.tokens, made.model, made.datastore))
+
+
+def test_parents_come_first_whatever_the_order(store: Store, made: Lineage) -> None:
+    found = parents_first(list(reversed(store.artifacts())))
+    assert [a.reference for a in found] == [made.tokens, made.model, made.datastore]
+
+
+def test_verify_finds_a_flipped_bit(memlm: Memlm, store: Store, made: Lineage) -> None:
+    assert memlm("artifacts", "verify").code == 0
+    weights = store.get(made.model).path / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    ended = memlm("artifacts", "verify")
+    assert ended.code == 4
+    assert "model.safetensors" in ended.err
+    assert made.model in ended.err.splitlines()[-1]
+    assert made.tokens in ended.out and made.model not in ended.out
+    assert memlm("build-datastore", made.model, "--key", "hidden").code == 4
+    assert memlm("artifacts", "rm", "--force", made.model).code == 0
+
+
+def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: Lineage) -> None:
+    ended = memlm("artifacts", "rm", made.model)
+    assert ended.code == 2
+    assert made.datastore in ended.err
+    assert store.has("model", made.model.partition("/")[2])
+    ended = memlm("artifacts", "rm", made.model, made.datastore)
+    assert ended.code == 0
+    assert [a.reference for a in store.artifacts()] == [made.tokens]
+
+
+def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineage) -> None:
+    left = store.draft_folder("model", "0123456789ab")
+    left.mkdir(parents=True)
+    (left / "weights").write_bytes(bytes(2500))
+    dry = memlm("artifacts", "gc", "--dry-run")
+    assert "model/.0123456789ab-partial" in dry.out
+    assert "2.5 kB would be freed" in dry.out
+    assert left.is_dir()
+    assert "2.5 kB was freed" in memlm("artifacts", "gc").out
+    assert not left.exists()
+    assert len(store.artifacts()) == 3
+
+
+def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(memlm: Memlm, store: Store, made: Lineage) -> None:
+    assert memlm("artifacts", "gc", "--unnamed").code == 0
+    assert [a.reference for a in store.artifacts()] == [made.tokens]
