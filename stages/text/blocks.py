@@ -72,14 +72,14 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
     read = 0
     for block in blocks:
         read, rest = read + len(block), block
-        while rest:
+        while rest := rest.lstrip(b"\0") if decompressor.eof else rest:
             if decompressor.eof:
                 decompressor = _DECOMPRESSORS[suffix]()
             try:
                 yield decompressor.decompress(rest)
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 raise DataError(f"{path} is no intact {suffix} file: {error}, before byte {read}.") from error
-            rest = decompressor.unused_data.lstrip(b"\0") if decompressor.eof else b""
+            rest = decompressor.unused_data if decompressor.eof else b""
     if read and not decompressor.eof:
         raise DataError(f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream.")
 

@@ -25,11 +25,15 @@ def find_files(specs: Iterable[str]) -> list[str]:
 
 def _expand(spec: str) -> list[str]:
     path = Path(spec)
-    if spec == PYDOCS or path.is_file():
-        return [spec]
-    if path.is_dir():
-        return _usable_below(path)
-    if path.exists():
+    try:
+        if spec == PYDOCS or path.is_file():
+            return [spec]
+        if path.is_dir():
+            return _usable_below(path)
+        exists = path.exists()
+    except OSError as error:
+        raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
+    if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 

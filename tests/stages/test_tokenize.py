@@ -1,0 +1,349 @@
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from tokenizers import Tokenizer
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import Outcome, make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, DataError, UsageError
+from stages.reporting import Silent
+from stages.text import pieces as pieces_module
+from stages.text import spool as spool_module
+from stages.text.config import TokenizeConfig
+from stages.text.tokens import open_split
+from stages.tokenize import Tokenize
+from tests.oracles import text as oracle
+
+TEXT = "One  line .\n\n A second PARAGRAPH\nof two lines\n \nthe end , the end\n"
+ARTICLES = "".join(
+    f" \n = Title {i} = \n \n {'some words ' * i}\n \n = = Part = = \n \n one line\n" for i in range(1, 12)
+)
+
+
+class Spoken(Silent):
+    def __init__(self) -> None:
+        self.infos: list[str] = []
+        self.warnings: list[str] = []
+
+    def info(self, message: str) -> None:
+        self.infos.append(message)
+
+    def warning(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
+    execution = Execution(reporter=reporter or Silent())
+    return make(Tokenize(), TokenizeConfig(**settings), references, Store(store), execution)
+
+
+def tokenize(store: Path, references: dict[str, Any], **settings: Any) -> Artifact:
+    return run(store, references, **settings).artifact
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8", newline="")
+    return str(path)
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many shards of few lines, rows of a few tokens."""
+    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 25)
+    monkeypatch.setattr("stages.tokenize.rows_per_shard", lambda row_bytes: 7)
+
+
+def arrays(artifact: Artifact, split: str) -> dict[str, np.ndarray]:
+    return {name: array[:] for name, array in vars(open_split(artifact.zarr("tokens.zarr"), split)).items()}
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("rule", ["file", "line", "blank-line", "wikitext"])
+def test_words_documents_and_paragraphs_are_those_of_the_oracle(rule: str, tmp_path: Path) -> None:
+    texts = {"train": TEXT + ARTICLES, "valid": "the end\nunknown words"}
+    files = {split: [write(tmp_path / f"{split}.txt", text)] for split, text in texts.items()}
+    artifact = tokenize(tmp_path / "store", files, documents=rule)
+    types = oracle.word_vocabulary(texts["train"])
+    for split, text in texts.items():
+        tokens = oracle.word_tokens(text)
+        documents = oracle.documents(text, rule)
+        paragraphs = [p for document in documents for p in oracle.paragraphs(document)]
+        found = arrays(artifact, split)
+        assert [types[i] for i in found["ids"]] == [w if w in types else "<unk>" for w in tokens]
+        sizes = [len(oracle.word_tokens(document)) for document in documents]
+        assert found["doc_offsets"].tolist() == np.cumsum([0, *sizes]).tolist()
+        sizes = [len(oracle.word_tokens(paragraph)) for paragraph in paragraphs]
+        assert found["paragraph_ends"].tolist() == np.cumsum(sizes).tolist()
+        assert found["paragraph_hashes"].tolist() == list(map(oracle.paragraph_hash, paragraphs))
+        assert artifact.metrics["splits"][split] == {
+            "tokens": len(tokens),
+            "documents": len(documents),
+            "paragraphs": len(paragraphs),
+            "characters": len(text),
+            "bytes": len(text.encode()),
+            "words": len(tokens),
+            "unknown_rate": sum(w not in types or w == "<unk>" for w in tokens) / len(tokens),
+        }
+    assert (types[artifact.metrics["eos_id"]], types[artifact.metrics["unk_id"]]) == ("<eos>", "<unk>")
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_the_published_tokenizer_gives_the_ids_of_each_document(
+    tokenizer: str, lowercase: bool, tmp_path: Path
+) -> None:
+    texts = ["Größe\n\nthe  cat\n", TEXT, "the mat\nthe END\n"]
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    files = {"train": [write(tmp_path / "a.jsonl", lines)]}
+    artifact = tokenize(tmp_path / "store", files, tokenizer=tokenizer, lowercase=lowercase)
+    published = Tokenizer.from_file(str(artifact.file("tokenizer.json")))
+    found = arrays(artifact, "train")
+    offsets = found["doc_offsets"]
+    for text, start, stop in zip(texts, offsets, offsets[1:], strict=False):
+        assert found["ids"][start:stop].tolist() == published.encode(text).ids
+    metrics = artifact.metrics
+    assert metrics["vocabulary_size"] == published.get_vocab_size()
+    assert metrics["eos_id"] == published.token_to_id("<eos>")
+    assert metrics["splits"]["train"]["characters"] == sum(map(len, texts))
+    assert metrics["tokenizer"] == tokenizer
+
+
+def test_results_depend_on_no_shard_and_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"source": [write(tmp_path / "a.txt", ARTICLES * 3)]}
+    settings = {"tokenizer": "bpe", "vocab_size": 280, "documents": "wikitext"}
+    monkeypatch.setattr("stages.text.blocks.RAW_BLOCK", 11)
+    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 40)
+    monkeypatch.setattr("stages.text.bpe.BATCH_CHARACTERS", 30)
+    small = tokenize(tmp_path / "small", files, **settings)
+    monkeypatch.undo()
+    large = tokenize(tmp_path / "large", files, **settings)
+    assert small.manifest.files == large.manifest.files
+    assert small.metrics == large.metrics
+    assert small.id == large.id
+
+
+def test_a_file_of_one_giant_line_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "anarchism originated as a term of abuse " * 40
+    files = {"train": [write(tmp_path / "text8", text)]}
+    whole = tokenize(tmp_path / "whole", files)
+    monkeypatch.setattr(pieces_module, "LONGEST_PIECE", 64)
+    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 100)
+    cut = tokenize(tmp_path / "cut", files)
+    assert cut.manifest.files == whole.manifest.files
+    assert cut.metrics["splits"]["train"]["tokens"] == 40 * 7 + 1
+
+
+def split_sizes(artifact: Artifact) -> dict[str, int]:
+    return {split: metrics["documents"] for split, metrics in artifact.metrics["splits"].items()}
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(tmp_path: Path) -> None:
+    lines = [f"word{i:02d} \n" for i in range(20)]
+    files = {"source": [write(tmp_path / "a.txt", "".join(lines))]}
+    spoken = Spoken()
+    artifact = run(tmp_path / "s", files, spoken, documents="line", split=(0.5, 0.25, 0.25)).artifact
+    assert split_sizes(artifact) == {"train": 10, "valid": 5, "test": 5}
+    assert artifact.metrics["vocabulary_size"] == 12
+    assert artifact.metrics["splits"]["valid"]["unknown_rate"] == 0.5
+    assert artifact.metrics["splits"]["train"]["share"] == pytest.approx(0.5, abs=0.03)
+    assert any(info.startswith("train: 50.0%") and "of the text, 10 documents" in info for info in spoken.infos)
+    assert spoken.warnings == ["train has only 20 tokens", "valid has only 10 tokens", "test has only 10 tokens"]
+
+
+def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_path: Path) -> None:
+    files = {"source": ["builtin:pydocs"]}
+    artifact = tokenize(tmp_path, files, tokenizer="bpe", vocab_size=None, documents=None)
+    assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 8192
+    assert sum(split_sizes(artifact).values()) == 79
+    spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=8192, split=(0.9, 0.05, 0.05))
+    assert (spelled.status, spelled.artifact.id) == ("cached", artifact.id)
+
+
+def test_too_few_documents_are_bad_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="The text has 1 document, too few for 3 splits"):
+        run(tmp_path / "s", {"source": [write(tmp_path / "a.txt", TEXT)]})
+
+
+def test_identity_is_content_in_order_never_names(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a.txt", "one\n"), write(tmp_path / "b.txt", "two\n")
+    copy, as_json = write(tmp_path / "copy.txt", "one\n"), write(tmp_path / "a.jsonl", '{"text": "one\\n"}')
+    store = tmp_path / "s"
+    first = tokenize(store, {"train": [a, b]})
+    assert run(store, {"train": [copy, b]}).status == "cached"
+    assert tokenize(store, {"train": [b, a]}).id != first.id
+    assert tokenize(store, {"train": [a], "valid": [b]}).id != first.id
+    assert tokenize(store, {"train": [as_json]}).id != tokenize(store, {"train": [a]}).id
+    jsonl_text = write(tmp_path / "records.txt", '{"text": "one\\n"}')
+    assert arrays(tokenize(store, {"train": [jsonl_text]}, documents="jsonl"), "train")["ids"].tolist() == [1, 0]
+
+
+def test_another_artifacts_tokenizer_and_its_file(tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    made = tokenize(store, {"train": [write(tmp_path / "a.txt", TEXT)]}, lowercase=True)
+    other = {"test": [write(tmp_path / "b.txt", "The new END\n")]}
+    by_artifact = tokenize(store, {**other, "tokenizer": made.reference})
+    by_file = tokenize(store, {**other, "tokenizer": str(made.file("tokenizer.json"))}, tokenizer="given")
+    assert by_artifact.input("tokenizer").id == made.id
+    assert by_artifact.config["tokenizer"] == "given" and by_artifact.metrics["tokenizer"] == "word"
+    assert by_artifact.manifest.files == by_file.manifest.files
+    assert by_artifact.file("tokenizer.json").read_bytes() == made.file("tokenizer.json").read_bytes()
+    names = {id: name for name, id in Tokenizer.from_file(str(made.file("tokenizer.json"))).get_vocab().items()}
+    assert [names[id] for id in arrays(by_artifact, "test")["ids"].tolist()] == ["the", "<unk>", "end", "<eos>"]
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Callable[[], int]:
+    """Let a method of Tokenize die at one of its calls; returns how many calls came through so far."""
+    counted = 0
+    original = getattr(Tokenize, target)
+
+    def wrapped(*arguments: Any) -> Any:
+        nonlocal counted
+        if counted == calls:
+            raise Crash
+        counted += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(Tokenize, target, wrapped)
+    return lambda: counted
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("done", [0, 1, 5])
+def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
+    settings: dict[str, Any] = {"tokenizer": "bpe", "vocab_size": 270, "documents": "wikitext"}
+    expected = tokenize(tmp_path / "whole", files, **settings)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_after(patch, "run_shard", done)
+        run(tmp_path / "s", files, **settings)
+    spoken = Spoken()
+    with monkeypatch.context() as patch:
+        encoded = crash_after(patch, "run_shard", -1)
+        patch.setattr("stages.tokenize._scan", lambda job: pytest.fail("read the text again"))
+        patch.setattr("stages.tokenize._make_tokenizer", lambda *a: pytest.fail("trained again"))
+        outcome = run(tmp_path / "s", files, spoken, **settings)
+    total = encoded() + done
+    assert total > 10
+    assert f"resumed: {done} of {total} shards" in spoken.infos
+    assert outcome.status == "resumed"
+    assert outcome.artifact.manifest.files == expected.manifest.files
+    assert outcome.artifact.metrics == expected.metrics
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"train": [write(tmp_path / "a.txt", ARTICLES)], "test": [write(tmp_path / "b.txt", TEXT)]}
+    expected = tokenize(tmp_path / "whole", files)
+    from stages.artifacts.draft import DraftArray
+
+    written: list[int] = []
+    original = DraftArray.write
+
+    def dying(array: DraftArray, shard: int, block: np.ndarray) -> None:
+        if len(written) == 5:
+            raise Crash
+        written.append(shard)
+        original(array, shard, block)
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(DraftArray, "write", dying)
+        run(tmp_path / "s", files)
+    with monkeypatch.context() as patch:
+        crash_after(patch, "run_shard", 0)
+        patch.setattr(DraftArray, "write", lambda *a: (written.append(a[1]), original(*a)))
+        outcome = run(tmp_path / "s", files)
+    assert outcome.artifact.manifest.files == expected.manifest.files
+    assert len(written) == sum("/c/" in name for name in expected.manifest.files)
+
+
+def test_a_file_that_changes_after_hashing_is_bad_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    write(path, "before\n")
+    original = Tokenize.open
+
+    def change_then_open(*arguments: Any) -> Any:
+        write(path, "after\n")
+        return original(*arguments)
+
+    monkeypatch.setattr(Tokenize, "open", change_then_open)
+    with pytest.raises(DataError, match=r"a\.txt changed while it was being read"):
+        run(tmp_path / "s", {"train": [str(path)]})
+    assert not Store(tmp_path / "s").artifacts()
+
+
+def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
+    good = gzip.compress(TEXT.encode())
+    bad = {
+        "empty.txt": (b"", r"empty\.txt is empty"),
+        "binary.txt": (b"ELF\0", r"binary\.txt looks binary: it has a NUL at byte 3"),
+        "latin.txt": (b"caf\xe9", r"latin\.txt is not UTF-8 at byte 3"),
+        "torn.txt.gz": (good[:-5], r"torn\.txt\.gz is truncated: it ends at byte"),
+        "wrong.jsonl": (b'{"text": "a"}\n{"text"', r"wrong\.jsonl, line 2: no valid JSON"),
+        "other.jsonl": (b'{"body": "a"}\n', r"other\.jsonl, line 1: expected a JSON object with a field"),
+    }
+    for name, (content, message) in bad.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            run(tmp_path / "s", {"train": [str(tmp_path / name)]})
+    with pytest.raises(DataError, match=r"missing\.txt does not exist"):
+        run(tmp_path / "s", {"train": [str(tmp_path / "missing.txt")]})
+    assert not Store(tmp_path / "s").artifacts()
+
+
+@pytest.mark.parametrize(
+    ("references", "settings", "message"),
+    [
+        ({}, {}, "Which text"),
+        ({"source": ["a"], "valid": ["a"]}, {}, "both alone and for valid"),
+        ({"train": ["a"]}, {"split": (0.8, 0.1, 0.1)}, "named by split already"),
+        ({"valid": ["a"]}, {}, "comes from train"),
+        ({"valid": ["a"]}, {"tokenizer": "given"}, "Which tokenizer"),
+        ({"valid": ["a"], "tokenizer": "t.json"}, {"vocab_size": 10}, "A given tokenizer has its own"),
+    ],
+)
+def test_usage_is_checked_before_files(
+    references: dict[str, Any], settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path, references, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tokenizer": "words"}, "did you mean 'word'"),
+        ({"vocab_size": 0}, "greater than 0"),
+        ({"vocab_size": 2}, "at least 3 types"),
+        ({"tokenizer": "bpe", "vocab_size": 256}, "at least 257"),
+        ({"tokenizer": "byte", "vocab_size": 300}, "fixed size"),
+        ({"split": (0.9, 0.2, 0.1)}, "sum to 1.2, not to 1"),
+        ({"split": (1.0, -0.1, 0.1)}, "less than 1"),
+        ({"split": (float("nan"), 0.5, 0.5)}, "greater than 0|finite"),
+        ({"documents": "chapter"}, "'file', 'line', 'blank-line', 'wikitext' or 'jsonl'"),
+        ({"tokenizer": "given", "lowercase": True}, "lowercase"),
+    ],
+)
+def test_nonsense_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TokenizeConfig(**settings)
+
+
+def test_bytes_need_no_train_and_missing_splits_are_named(tmp_path: Path) -> None:
+    artifact = tokenize(tmp_path / "s", {"test": [write(tmp_path / "a.txt", "aé")]}, tokenizer="byte")
+    assert arrays(artifact, "test")["ids"].tolist() == list("aé".encode())
+    with pytest.raises(ArtifactError, match="no split 'train'; they have: test"):
+        open_split(artifact.zarr("tokens.zarr"), "train")

@@ -1,0 +1,16 @@
+"""Text in memory as the passes of `tokenize` see it."""
+
+import numpy as np
+
+from stages.text.documents import BOUNDARIES, MarkedPiece, mark
+from stages.text.pieces import pieces
+from stages.text.spool import Pieces
+
+
+def marked(text: str, rule: str = "file") -> list[MarkedPiece]:
+    return list(mark(pieces([text]), BOUNDARIES[rule]))
+
+
+def as_pieces(text: str, rule: str = "file") -> Pieces:
+    found = marked(text, rule)
+    return Pieces([piece.text for piece in found], np.array([piece.marks for piece in found], np.uint8))

@@ -1,0 +1,69 @@
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stages.text import documents as module
+from stages.text.documents import BOUNDARIES, ParagraphHashes, is_title, mark
+from stages.text.pieces import pieces
+from tests.oracles import text as oracle
+
+lines = st.sampled_from(["\n", " \n", "word\n", "two words \n", " = Title = \n", " = = Part = = \n", " = a = b = \n"])
+texts = st.builds(lambda ls, end: "".join(ls) + end, st.lists(lines, max_size=12), st.sampled_from(["", " ", "end"]))
+
+
+def marked_groups(text: str, rule: str, opens: int) -> list[str]:
+    found: list[str] = []
+    for piece in mark(pieces([text]), BOUNDARIES[rule]):
+        if piece.marks & opens:
+            found.append("")
+        found[-1] += piece.text
+    return found
+
+
+@pytest.mark.parametrize("rule", ["file", "line", "blank-line", "wikitext"])
+@given(texts)
+@example(" \n = A = \n \n text \n \n = = B = = \n \n more \n \n = C = \n \n end \n")
+def test_documents_begin_where_the_oracle_says(rule: str, text: str) -> None:
+    assert marked_groups(text, rule, module.OPENS_DOCUMENT) == oracle.documents(text, rule)
+
+
+@pytest.mark.parametrize("rule", ["file", "line", "wikitext"])
+@given(texts)
+def test_paragraphs_and_their_hashes(rule: str, text: str) -> None:
+    expected = [p for document in oracle.documents(text, rule) for p in oracle.paragraphs(document)]
+    assert marked_groups(text, rule, module.OPENS_PARAGRAPH) == expected
+    hashes = ParagraphHashes()
+    found = [hashes.add(piece) for piece in mark(pieces([text]), BOUNDARIES[rule])] + [hashes.finish()]
+    assert [value for value in found if value is not None] == list(map(oracle.paragraph_hash, expected))
+
+
+@given(texts)
+def test_each_document_ends_once_before_the_next(text: str) -> None:
+    marks = [piece.marks for piece in mark(pieces([text]), BOUNDARIES["line"])]
+    opens = [bool(m & module.OPENS_DOCUMENT) for m in marks]
+    ends = [bool(m & module.ENDS_DOCUMENT) for m in marks]
+    assert ends == [*opens[1:], True][: len(marks)]
+
+
+def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.text.pieces.LONGEST_PIECE", 5)
+    text = "  one  two   three\n   \n\n"
+    hashes = ParagraphHashes()
+    assert [hashes.add(p) for p in mark(pieces([text]), BOUNDARIES["file"])].count(None) > 3
+    assert hashes.finish() == oracle.paragraph_hash(text)
+    assert hashes.finish() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        (" = Title = \n", True),
+        (" = E = mc = \n", True),
+        (" = = Part = = \n", False),
+        (" = = = Sub = = = \n", False),
+        (" = \n", False),
+        ("= Title =\n", False),
+    ],
+)
+def test_titles_are_level_one_headings(line: str, title: bool) -> None:
+    assert is_title(line) == title

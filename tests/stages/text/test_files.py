@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from stages.errors import DataError
+from stages.text.files import PYDOCS, file_digest, find_files, format_of, pydoc_topics
+
+
+def test_files_and_the_builtin_corpus_stand_for_themselves(tmp_path: Path) -> None:
+    odd_name = tmp_path / "wiki.tokens"
+    odd_name.write_text("a")
+    assert find_files([PYDOCS, str(odd_name)]) == [PYDOCS, str(odd_name)]
+
+
+def test_directories_are_searched_in_order_of_path(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/z.jsonl.zst", "a/b.txt.gz", "a.txt.xz", "notes.md", ".hidden.txt", ".git/x.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    found = [str(Path(path).relative_to(tmp_path)) for path in find_files([str(tmp_path)])]
+    assert found == ["a/b.txt.gz", "a/z.jsonl.zst", "a.txt.xz", "b.txt"]
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(DataError, match=r"holds no \.txt, \.jsonl file"):
+        find_files([str(tmp_path)])
+    with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
+        find_files([str(tmp_path / "nowhere.txt")])
+    with pytest.raises(DataError, match="no regular file"):
+        find_files(["/dev/null"])
+
+
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.txt", "txt"), ("a.jsonl.xz", "jsonl"), ("a.tokens.gz", "txt"), (PYDOCS, "pydocs")]
+)
+def test_names_tell_the_format(name: str, format: str) -> None:
+    assert format_of(name) == format
+
+
+def test_pydocs_come_in_alphabetical_order() -> None:
+    from pydoc_data.topics import topics
+
+    texts = list(pydoc_topics())
+    assert len(texts) == len(topics) > 50
+    assert texts[0] == topics[min(topics)] and texts[-1] == topics[max(topics)]
+    assert file_digest(PYDOCS) == file_digest(PYDOCS)

@@ -1,0 +1,67 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.errors import DataError
+from stages.text.corpus import read_corpus
+from stages.text.files import PYDOCS, file_digest, format_of, pydoc_topics
+from stages.text.records import TextFile, records
+
+
+def text_file(path: Path | str) -> TextFile:
+    return TextFile(str(path), format_of(str(path)), file_digest(str(path)))
+
+
+def read(path: Path | str) -> list[str]:
+    return ["".join(piece.text for piece in record) for record in records(text_file(path))]
+
+
+def test_a_json_line_is_a_record_and_blank_lines_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    content = '{"text": "one\\ntwo", "id": 7}\n\n  \n{"text": "drei \\u2028 \\ud83c\\udf0d"}'
+    path.write_bytes(gzip.compress(content.encode()))
+    assert read(path) == ["one\ntwo", "drei \u2028 🌍"]
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5))
+def test_every_text_comes_back(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("records") / "a.jsonl"
+    lines = (json.dumps({"text": t}, ensure_ascii=False) for t in texts)
+    path.write_text("\n".join(lines).replace("\0", "\\u0000"), encoding="utf-8")
+    assert read(path) == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "torn', "no valid JSON"),
+        ("[" * 100_000, "no valid JSON"),
+        ('["text"]', 'expected a JSON object with a field "text"'),
+        ('{"body": "x"}', 'expected a JSON object with a field "text"'),
+        ('{"text": 7}', 'expected a JSON object with a field "text" that is a string'),
+        ('{"text": "a\\ud800"}', "half of a surrogate pair at character 1"),
+    ],
+)
+def test_wrong_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "good"}\n' + line + "\n")
+    with pytest.raises(DataError, match=rf"a\.jsonl, line 2: {message}"):
+        read(path)
+
+
+def test_pydocs_are_a_record_a_topic() -> None:
+    assert read(PYDOCS) == list(pydoc_topics())
+
+
+def test_files_begin_documents_and_empty_ones_are_refused(tmp_path: Path) -> None:
+    for name, content in {"a.txt": "one", "b.txt": "two\n", "empty.txt": "", "no.jsonl": '{"text": ""}\n'}.items():
+        (tmp_path / name).write_text(content)
+    files = [text_file(tmp_path / name) for name in ("a.txt", "b.txt")]
+    assert [piece.marks & 1 for piece in read_corpus(files, "blank-line")] == [1, 1]
+    for name in ("empty.txt", "no.jsonl"):
+        with pytest.raises(DataError, match=f"{name} is empty; expected text"):
+            list(read_corpus([*files, text_file(tmp_path / name)], "file"))

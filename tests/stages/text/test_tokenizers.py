@@ -1,0 +1,159 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from stages.errors import DataError, UsageError
+from stages.text import TOKENIZERS
+from stages.text import pieces as pieces_module
+from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
+from stages.text.given import open_tokenizer
+from stages.text.tokenizer import TextTokenizer
+from stages.text.word import WordTokenizer
+from tests.oracles import text as oracle
+from tests.stages.text.helpers import as_pieces
+
+TRAIN = (
+    "The cat sat on the mat .\n\n The  dog\tate the cat's food <unk> , <eos> too .\r\n"
+    "Größe ΣΊΣΥΦΟΣ 世界 🌍 İ x\x1cy\u2028z\n the the cat\n"
+)
+ANY_TEXT = st.text(st.sampled_from("theca's <unk>.\n\t\r\x1c\u2028üΣß世🌍0"), max_size=80)
+KINDS = ["word", "char", "byte", "bpe"]
+TOKENIZERS_MADE = {
+    (kind, lowercase): TOKENIZERS.load(kind).train([as_pieces(TRAIN)], 300 if kind == "bpe" else None, lowercase)
+    for kind in KINDS
+    for lowercase in (False, True)
+}
+
+
+def encode(tokenizer: TextTokenizer, text: str, rule: str = "file") -> list[int]:
+    return tokenizer.encode(as_pieces(text, rule))[0].tolist()
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY_TEXT)
+def test_the_saved_tokenizer_gives_the_same_ids(kind: str, lowercase: bool, text: str) -> None:
+    tokenizer = TOKENIZERS_MADE[kind, lowercase]
+    document = text + "\n"
+    assert encode(tokenizer, document) == tokenizer.huggingface().encode(document).ids
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_tokenizer_is_opened_as_what_it_is(kind: str, lowercase: bool, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS_MADE[kind, lowercase]
+    tokenizer.save(tmp_path / "a.json")
+    opened = open_tokenizer(tmp_path / "a.json")
+    opened.save(tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert (opened.eos_after, opened.eos_id, opened.unk_id, opened.vocabulary_size) == (
+        tokenizer.eos_after,
+        tokenizer.eos_id,
+        tokenizer.unk_id,
+        tokenizer.vocabulary_size,
+    )
+    assert encode(opened, TRAIN) == encode(tokenizer, TRAIN)
+    assert isinstance(opened, HuggingFaceTokenizer if kind == "bpe" else type(tokenizer))
+
+
+@pytest.mark.parametrize("limit", [None, 3, 6])
+@given(text=ANY_TEXT)
+def test_words_are_those_of_the_oracle(limit: int | None, text: str) -> None:
+    tokenizer = WordTokenizer.train([as_pieces(TRAIN)], limit, False)
+    types = oracle.word_vocabulary(TRAIN, limit)
+    assert list(tokenizer.vocabulary) == types
+    expected = [types.index(w if w in types else "<unk>") for w in oracle.word_tokens(text)]
+    assert encode(tokenizer, text) == expected
+
+
+@given(text=ANY_TEXT)
+def test_characters_and_bytes(text: str) -> None:
+    assert encode(TOKENIZERS_MADE["byte", False], text) == list(text.encode())
+    characters = TOKENIZERS_MADE["char", False]
+    names = {id: name for name, id in characters.huggingface().get_vocab().items()}
+    known = set(TRAIN)
+    assert [names[id] for id in encode(characters, text)] == [c if c in known else "<unk>" for c in text]
+
+
+@given(text=ANY_TEXT)
+def test_bpe_loses_nothing(text: str) -> None:
+    tokenizer = TOKENIZERS_MADE["bpe", False]
+    ids = encode(tokenizer, text + "end")
+    assert ids[-1] == tokenizer.eos_id
+    assert tokenizer.huggingface().decode(ids) == text + "end"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY_TEXT, rule=st.sampled_from(["line", "file", "blank-line"]))
+def test_pieces_end_where_their_tokens_do(kind: str, text: str, rule: str) -> None:
+    tokenizer = TOKENIZERS_MADE[kind, False]
+    pieces = as_pieces("a" + text, rule)
+    ids, ends = tokenizer.encode(pieces)
+    starts = [0, *ends[:-1].tolist()]
+    for piece, mark, a, b in zip(pieces.texts, pieces.marks.tolist(), starts, ends.tolist(), strict=True):
+        alone, _ = tokenizer.encode(type(pieces)([piece], np.array([mark], np.uint8)))
+        assert ids[a:b].tolist() == alone.tolist()
+    assert len(ids) == ends[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cut_line_has_the_tokens_of_the_whole_line(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = TOKENIZERS_MADE[kind, False]
+    text = "the cat  sat on\tthe mat's food 世界 . the dog ate\n"
+    whole = encode(tokenizer, text)
+    for longest in range(9, 50):
+        monkeypatch.setattr(pieces_module, "LONGEST_PIECE", longest)
+        assert len(as_pieces(text).texts) > 1 or longest >= len(text) - 1
+        assert encode(tokenizer, text) == whole
+
+
+def test_ids_are_stored_in_as_few_bytes_as_they_need() -> None:
+    large = {f"w{i}": i + 2 for i in range(2**16 - 3)} | {"<unk>": 0, "<eos>": 1}
+    assert WordTokenizer(large, False).dtype == np.uint16
+    assert WordTokenizer(large | {"one more": 2**16 - 1}, False).dtype == np.uint32
+
+
+def test_a_foreign_tokenizer_gets_an_eos_after_each_document(tmp_path: Path) -> None:
+    foreign = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2, "[CLS]": 3}, "[UNK]"))
+    foreign.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    foreign.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 3)])
+    foreign.enable_truncation(2)
+    foreign.enable_padding(length=8)
+    foreign.save(str(tmp_path / "foreign.json"))
+    tokenizer = open_tokenizer(tmp_path / "foreign.json")
+    assert (tokenizer.eos_id, tokenizer.unk_id, tokenizer.vocabulary_size) == (4, 2, 5)
+    assert encode(tokenizer, "a b a\nb c\n", "line") == [0, 1, 0, 4, 1, 2, 4]
+    assert tokenizer.huggingface().encode("a b a\nb c\n").ids == [0, 1, 0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "no json", json.dumps({"model": {"type": "WordLevel"}})])
+def test_a_file_that_is_no_tokenizer_is_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"broken\.json is no tokenizer"):
+        open_tokenizer(path)
+
+
+def test_an_unknown_tokenizer_gets_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean 'word'"):
+        TOKENIZERS.load("words")
+
+
+def test_bpe_is_the_same_in_every_process(tmp_path: Path) -> None:
+    BpeTokenizer.train([as_pieces(TRAIN)], 300, False).save(tmp_path / "here.json")
+    program = (
+        "from tests.stages.text import test_tokenizers as t; from pathlib import Path; import sys\n"
+        "t.BpeTokenizer.train([t.as_pieces(t.TRAIN)], 300, False).save(Path(sys.argv[1]))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "RAYON_NUM_THREADS": "1"}
+    there = tmp_path / "there.json"
+    subprocess.run([sys.executable, "-c", program, str(there)], check=True, env=environment)
+    assert (tmp_path / "here.json").read_bytes() == there.read_bytes()
