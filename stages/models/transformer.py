@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.errors import UsageError
+from stages.models.attention import causal_attention
 from stages.models.config import TransformerConfig
+from stages.models.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 
@@ -59,14 +61,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        y = F.scaled_dot_product_attention(
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            v.transpose(1, 2),
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=True,
-        )
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -78,7 +74,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(config.width, config.ffn_width)
         self.down = nn.Linear(config.ffn_width, config.width)
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
@@ -94,7 +90,7 @@ class Block(nn.Module):
         self.attention = Attention(config)
         self.ffn_norm = nn.LayerNorm(config.width)
         self.ffn = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """[B, L, d] -> the next residual stream and the input of the feed-forward layer."""
@@ -110,7 +106,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.scale = config.width**0.5
         self.positions = Positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self._initialize(config.layers)
