@@ -17,7 +17,6 @@ from stages.models.config import ModelConfig
 from stages.models.cross_entropy import linear_cross_entropy, linear_log_prob
 from stages.models.dropout import Dropout
 
-
 INITIAL_NORM = 0.3
 """Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting its own input
 (loss 15 instead of 10 on WikiText-2), and is still behind after 150 steps."""
