@@ -9,9 +9,7 @@ PAIR_ELEMENTS = 1 << 20
 """Numbers gathered at a time when pairs are scored one by one: 4 MB a side."""
 
 
-def pair_scores(
-    queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str
-) -> np.ndarray:
+def pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
     """Scores [n] of the pairs (queries[which], keys[rows]), summed in float32.
 
     Squared distances come from differences: a key is at distance exactly 0 from itself.

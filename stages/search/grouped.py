@@ -5,6 +5,7 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import faiss
 import numpy as np
@@ -20,7 +21,7 @@ class DecodedLists:
         starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
     """
 
-    def __init__(self, ivf: faiss.IndexIVF) -> None:
+    def __init__(self, ivf: Any) -> None:
         self.ivf = ivf
         self.lists = ivf.invlists
         self.sizes = [self.lists.list_size(number) for number in range(ivf.nlist)]
@@ -36,15 +37,14 @@ class DecodedLists:
         codes = faiss.rev_swig_ptr(self.lists.get_codes(number), size * width).reshape(size, width)
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
-        quantizer = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
-        if getattr(quantizer, "qtype", None) == faiss.ScalarQuantizer.QT_fp16:
-            decoded = codes.view(np.float16)
-        else:
-            decoded = quantizer.decode(codes)
+        quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
+        if getattr(quantizer, "qtype", None) == faiss.ScalarQuantizer.QT_fp16 and not self.ivf.by_residual:
+            return codes.view(np.float16)
+        decoded: np.ndarray = quantizer.decode(codes)
         return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
 
 
-def can_group(index: faiss.Index) -> bool:
+def can_group(index: Any) -> bool:
     """Whether the lists of this index can be decoded here."""
     kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if type(index) not in kinds:
@@ -59,7 +59,7 @@ class GroupedSearcher(ScanningSearcher):
     four times as many, up to all of them.
     """
 
-    def __init__(self, ivf: faiss.IndexIVF, metric: str, probe: int, lossless: bool) -> None:
+    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe = ivf, probe
         self.lists = DecodedLists(ivf)
@@ -81,8 +81,8 @@ class GroupedSearcher(ScanningSearcher):
 
     def _visits(self, queries: np.ndarray, probe: int) -> Iterator[tuple[int, np.ndarray]]:
         """(list, queries that probe it) for every list with keys that some query probes."""
-        _, nearest = self.ivf.quantizer.search(queries, probe)
-        nearest = nearest.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32).ravel()
+        visited = self.ivf.quantizer.search(queries, probe)[1].ravel()
+        nearest = visited.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32)
         order = np.argsort(nearest, kind="stable")
         limits = np.searchsorted(nearest, np.arange(self.ivf.nlist + 1), sorter=order)
         for number in np.flatnonzero(np.diff(limits)).tolist():

@@ -55,13 +55,28 @@ class StoredKeys:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Given rows, in the order given, [len(rows), dim] float32; each shard is read once."""
         out = np.empty((len(rows), self.dim), np.float32)
-        owner = np.asarray(rows) // self.rows_per_shard
-        order = np.argsort(owner, kind="stable")
-        wanted, starts = np.unique(owner[order], return_index=True)
-        groups = np.split(order, starts[1:])
-        for (first, block), group in zip(self.each(wanted.tolist()), groups, strict=True):
-            out[group] = block[rows[group] - first]
+        groups = dict(_by_shard(rows, self.rows_per_shard))
+        for (first, block), places in zip(self.each(groups), groups.values(), strict=True):
+            out[places] = block[rows[places] - first]
         return out
+
+
+def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
+    """Given entries of a one-dimensional Zarr array, in the order given; each shard is read once."""
+    out = np.empty(len(rows), array.dtype)
+    per_shard = int((array.shards or array.chunks)[0])
+    for shard, places in _by_shard(rows, per_shard):
+        block = np.asarray(array[shard * per_shard : (shard + 1) * per_shard])
+        out[places] = block[rows[places] - shard * per_shard]
+    return out
+
+
+def _by_shard(rows: np.ndarray, per_shard: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(shard, places in `rows` whose row it holds) for each shard that is needed."""
+    owner = rows // per_shard
+    order = np.argsort(owner, kind="stable")
+    wanted, starts = np.unique(owner[order], return_index=True)
+    yield from zip(wanted.tolist(), np.split(order, starts[1:]), strict=True)
 
 
 def _first(shards: Iterator[int]) -> list[int]:

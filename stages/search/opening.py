@@ -1,6 +1,7 @@
 """From a file of FAISS to the searcher that serves it best."""
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -19,7 +20,7 @@ FEW_QUERIES = 20
 1.15) leaves mid-sized batches up to five times slower."""
 
 
-def read_index(path: Path) -> faiss.Index:
+def read_index(path: Path) -> Any:
     """Raises: ArtifactError if the file is no index that this FAISS can read."""
     try:
         return faiss.read_index(str(path))
@@ -29,7 +30,7 @@ def read_index(path: Path) -> faiss.Index:
         ) from error
 
 
-def searcher_of(index: faiss.Index, metric: str, probe: int | None) -> Searcher:
+def searcher_of(index: Any, metric: str, probe: int | None) -> Searcher:
     """The searcher for an index in memory; `probe` lists are read a query where it has lists."""
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
@@ -43,12 +44,12 @@ def searcher_of(index: faiss.Index, metric: str, probe: int | None) -> Searcher:
 class _KeysOfFlat(StoredKeys):
     """Keys inside a flat index, which must live as long as they are read."""
 
-    def __init__(self, index: faiss.Index, keys: np.ndarray) -> None:
+    def __init__(self, index: Any, keys: np.ndarray) -> None:
         super().__init__(keys, FLAT_ROWS_AT_A_TIME)
         self.index = index
 
 
-def _whole_keys(ivf: faiss.IndexIVF) -> bool:
+def _whole_keys(ivf: Any) -> bool:
     """Whether the lists hold keys as they were added (float16 lists are made for float16 keys alone)."""
     if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
         return ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual

@@ -1,5 +1,7 @@
 """Search with FAISS's own `index.search`, for kinds of index that are not searched list by list."""
 
+from typing import Any
+
 import faiss
 import numpy as np
 
@@ -23,14 +25,12 @@ class PlainSearcher(Searcher):
     four times as many rows, in four times as many lists, in the end everywhere.
     """
 
-    def __init__(self, index: faiss.Index, metric: str, probe: int | None, lossless: bool) -> None:
+    def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
         super().__init__(rows=index.ntotal, dim=index.d, metric=metric, lossless=lossless)
         self.index, self.probe = index, probe
         self.ivf = faiss.try_extract_index_ivf(index)
 
-    def attempt(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> Attempt:
+    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
         size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
@@ -52,7 +52,7 @@ class PlainSearcher(Searcher):
             self.index.k_factor = min(REFINE_FACTOR, max(1, self.rows // size))
         return self.ivf is None or probe == self.ivf.nlist
 
-    def _index(self, exhausted: bool) -> faiss.Index:
+    def _index(self, exhausted: bool) -> Any:
         """The index, or the keys behind a graph that may not lead to all of them."""
         if exhausted and isinstance(self.index, faiss.IndexHNSW):
             return self.index.storage

@@ -89,9 +89,7 @@ def _hide(scores: np.ndarray, columns: np.ndarray) -> None:
 class ScanningSearcher(Searcher):
     """Search in two steps: candidates from matrix products, then their scores without cancellation."""
 
-    def attempt(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> Attempt:
+    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).max(initial=0))
         masked, wanted = (exclude, k) if width > NARROW else (None, k + max(width, 0))
         size = min(self.rows, wanted + slack(k) * 4**effort)

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.search.ranking import pick, score_to_distance
 
-BLOCK_BYTES = 256 << 20
+BLOCK_BYTES = 512 << 20
 """Queries and candidates of one block: what a search holds beyond its result."""
 
 
@@ -64,9 +64,7 @@ class Searcher(ABC):
             scores[block], ids[block] = self._search_block(queries[block], k, exclude)
         return ids, score_to_distance(scores, self.metric)
 
-    def _search_block(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _search_block(self, queries: np.ndarray, k: int, exclude: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Search a block, then search again, harder, for the queries that came up short."""
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
@@ -77,9 +75,7 @@ class Searcher(ABC):
         return scores, ids
 
     @abstractmethod
-    def attempt(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> Attempt:
+    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         """Search a block with an effort that grows (0, 1, …) until every query is complete."""
 
 

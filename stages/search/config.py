@@ -1,0 +1,195 @@
+"""Settings of an index: rules of thumb for what is left to `auto`, and what is legal for which keys."""
+
+from math import log2
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from stages.config import StageConfig
+from stages.errors import UsageError
+
+KINDS = ("flat", "ivf-flat", "ivf-pq", "hnsw")
+APPLIES = {
+    "lists": ("ivf-flat", "ivf-pq"),
+    "code_bytes": ("ivf-pq",),
+    "code_bits": ("ivf-pq",),
+    "links": ("hnsw",),
+}
+"""Settings that only some kinds have; a factory string says these things itself."""
+
+FLAT_ROWS = 50_000
+"""Up to this many keys `auto` compares with all of them: lists would gain less than their recall costs."""
+MOST_LISTS = 4096
+"""kNN-LM's number for 103 million keys; with more, choosing lists becomes the slow part."""
+PROBE = 32
+CODE_BYTES = 64
+CODE_BITS = 8
+LINKS = 32
+KEYS_PER_LIST = 64
+FEWEST_TRAIN_KEYS = 1 << 16
+
+Auto = Literal["auto"]
+Count = Annotated[int, Field(gt=0)]
+
+
+class IndexConfig(StageConfig):
+    """Settings of build-index. What does not apply to the kind is None once resolved."""
+
+    not_identity = frozenset({"largest_gigabytes"})
+
+    index: Annotated[str, Field(min_length=1)] = "auto"
+    """auto, flat, ivf-flat, ivf-pq, hnsw, or a FAISS factory string."""
+    metric: Literal["l2", "ip"] = "l2"
+    """Squared Euclidean distance, or inner product."""
+    lists: Count | Auto | None = "auto"
+    """Inverted lists; auto: the power of two nearest to the square root of the keys, at most 4,096."""
+    probe: Count | Auto | None = "auto"
+    """Lists that a query reads; auto: 32, or all if there are fewer."""
+    code_bytes: Count | Auto | None = "auto"
+    """Bytes of a product-quantised key; auto: 64, or the largest number below that suits the width."""
+    code_bits: Annotated[int, Field(ge=1, le=12)] | Auto | None = "auto"
+    """Bits of one code of a product quantiser; auto: 8."""
+    links: Annotated[int, Field(ge=2)] | Auto | None = "auto"
+    """Links of a key in an HNSW graph; auto: 32."""
+    train_keys: Count | Auto | None = "auto"
+    """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least 65,536."""
+    largest_gigabytes: Annotated[float, Field(gt=0)] = 8.0
+    """Where whole keys would take more than this, auto compresses them."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Of the sample and of k-means."""
+    recall_queries: Count = 1000
+    """Rows whose neighbours are compared with exact search."""
+
+
+class Keys(NamedTuple):
+    """What is to be indexed: number of keys, width, and dtype as stored."""
+
+    rows: int
+    dim: int
+    dtype: str
+
+
+def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
+    """The kind that `auto` takes for these keys, and why."""
+    gigabytes = keys.rows * keys.dim * (2 if keys.dtype == "float16" else 4) / 1e9
+    if keys.rows <= FLAT_ROWS:
+        return "flat", f"{keys.rows:,} keys are few enough to compare with all of them"
+    if gigabytes <= largest_gigabytes:
+        return "ivf-flat", (
+            f"{keys.rows:,} keys are many, so a query reads the nearest lists only; whole keys take "
+            f"{gigabytes:.2g} GB, which memory holds, so distances stay exact"
+        )
+    return "ivf-pq", f"whole keys would take {gigabytes:.3g} GB, more than {largest_gigabytes:g} GB"
+
+
+def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
+    """Decide all that was left to `auto`, and check it.
+
+    Raises: UsageError for a setting that the kind does not have or that is not legal for these keys; it
+        names one that is.
+    """
+    kind = config.index
+    if kind == "auto":
+        kind, _ = automatic_kind(keys, config.largest_gigabytes)
+    changes: dict[str, Any] = {"index": kind, **_without_inapplicable(config, kind)}
+    if kind == "ivf-pq":
+        changes |= _resolve_code(config, keys)
+    if kind in ("ivf-flat", "ivf-pq"):
+        changes |= _resolve_lists(config, keys, changes["code_bits"] or 0)
+    if kind == "hnsw" and config.links == "auto":
+        changes["links"] = LINKS
+    if kind not in KINDS:
+        changes |= _resolve_factory(config, keys)
+    return config.model_copy(update=changes)
+
+
+def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
+    absent = [name for name, kinds in APPLIES.items() if kind not in kinds]
+    if kind in ("flat", "hnsw"):
+        absent += ["probe", "train_keys"]
+    for name in absent:
+        if getattr(config, name) not in ("auto", None):
+            which = ", ".join(APPLIES.get(name, ("ivf-flat", "ivf-pq")))
+            raise UsageError(f"{name} means nothing to a {kind!r} index: leave it out, or choose index {which}.")
+    return dict.fromkeys(absent)
+
+
+def automatic_lists(rows: int) -> int:
+    """The power of two nearest to the square root of the number of keys."""
+    return min(MOST_LISTS, 2 ** round(log2(rows) / 2))
+
+
+def _resolve_lists(config: IndexConfig, keys: Keys, code_bits: int) -> dict[str, int]:
+    lists = automatic_lists(keys.rows) if config.lists in ("auto", None) else int(config.lists)
+    check_lists(lists, keys)
+    train_keys = _train_keys(config, keys, lists, max(lists, 2**code_bits))
+    return {"lists": lists, "probe": resolve_probe(config, lists), "train_keys": train_keys}
+
+
+def check_lists(lists: int, keys: Keys) -> None:
+    """Raises: UsageError if there are more lists than keys to put into them."""
+    if lists > keys.rows:
+        raise UsageError(
+            f"{lists:,} lists are more than the {keys.rows:,} keys; {automatic_lists(keys.rows):,} would suit them."
+        )
+
+
+def resolve_probe(config: IndexConfig, lists: int) -> int:
+    """Lists that a query reads. Raises UsageError if that is more than there are."""
+    if config.probe in ("auto", None):
+        return min(PROBE, lists)
+    assert isinstance(config.probe, int)
+    if config.probe > lists:
+        raise UsageError(f"probe {config.probe} is more than the {lists} lists; give at most {lists}.")
+    return config.probe
+
+
+def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
+    bits = CODE_BITS if config.code_bits in ("auto", None) else int(config.code_bits)
+    legal = [m * bits // 8 for m in range(1, keys.dim + 1) if keys.dim % m == 0 and m * bits % 8 == 0]
+    if not legal:
+        raise UsageError(
+            f"No code of {bits} bits a part fills whole bytes for keys of width {keys.dim}; use code_bits 8."
+        )
+    if config.code_bytes in ("auto", None):
+        code = max((size for size in legal if size <= CODE_BYTES), default=legal[0])
+    else:
+        code = int(config.code_bytes)
+    if code not in legal:
+        near = min(legal, key=lambda size: abs(size - code))
+        raise UsageError(
+            f"code_bytes {code} does not cut keys of width {keys.dim} into equal parts of {bits} bits each; "
+            f"{near} does."
+        )
+    if 2**bits > keys.rows:
+        raise UsageError(
+            f"Codes of {bits} bits are learnt from at least {2**bits:,} keys, and there are {keys.rows:,}; "
+            "choose index flat or ivf-flat."
+        )
+    return {"code_bytes": code, "code_bits": bits}
+
+
+def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
+    from stages.search.factory import factory_facts
+
+    facts = factory_facts(config.index, keys.dim, config.metric)
+    if facts.lists is not None:
+        check_lists(facts.lists, keys)
+    if facts.fewest_keys > keys.rows:
+        raise UsageError(
+            f"{config.index!r} is learnt from at least {facts.fewest_keys:,} keys, and there are {keys.rows:,}; "
+            "choose index flat or ivf-flat."
+        )
+    if facts.lists is None and isinstance(config.probe, int):
+        raise UsageError(f"{config.index!r} has no lists to probe: leave probe out.")
+    probe = None if facts.lists is None else resolve_probe(config, facts.lists)
+    return {"probe": probe, "train_keys": _train_keys(config, keys, facts.lists or 1, facts.fewest_keys)}
+
+
+def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int:
+    if config.train_keys in ("auto", None):
+        return min(keys.rows, max(KEYS_PER_LIST * lists, FEWEST_TRAIN_KEYS))
+    sample = min(keys.rows, int(config.train_keys))
+    if sample < fewest:
+        raise UsageError(f"train_keys {sample} is too few to learn from; give at least {fewest}.")
+    return sample
