@@ -1,6 +1,6 @@
 """`memlm evaluate`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -33,6 +33,14 @@ def evaluate(
         typer.Option(help="Tokens a window reads (default: the model's segment length)."),
     ] = None,
     stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
+    mem_length: Annotated[
+        int | None,
+        typer.Option(help="Positions that the backbone carries (default: the model's)."),
+    ] = None,
+    reset: Annotated[
+        Literal["none", "document"] | None,
+        typer.Option(help="Whether windows begin anew at every document (default: none)."),
+    ] = None,
     save_token_scores: Annotated[
         bool | None,
         typer.Option("--save-token-scores", help="Keep the log-probability of every token."),
@@ -55,6 +63,8 @@ def evaluate(
             "tune_split": tune_split,
             "context": context,
             "stride": stride,
+            "mem_length": mem_length,
+            "reset": reset,
             "save_token_scores": save_token_scores,
         },
         {"tokens": tokens, "index": index, "neighbors": neighbors},
