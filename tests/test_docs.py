@@ -1,0 +1,54 @@
+"""What the documents show works as shown."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from memlm_cli.app import app
+from pipelines.recipe import load_recipe
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GROUP = typer.main.get_command(app)
+
+
+def shown_commands(text: str) -> list[list[str]]:
+    """Every `memlm …` of the indented blocks, continued lines joined, pipes cut."""
+    blocks = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^    .*$", text, re.M)))
+    parts = [part.strip() for line in blocks.splitlines() for part in re.split(r"\||&&", line.partition(" # ")[0])]
+    return [shlex.split(part) for part in parts if re.match(r"memlm [a-z]", part)]
+
+
+def options_of(words: list[str]) -> set[str]:
+    command = GROUP
+    for word in words[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    assert command is not GROUP, f"no such command: {' '.join(words)}"
+    return {name for parameter in command.params for name in parameter.opts} | {"--help"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_and_their_options_exist(document: Path) -> None:
+    for words in shown_commands(document.read_text("utf-8")):
+        unknown = {word for word in words if word.startswith("--")} - options_of(words)
+        assert not unknown, f"{document.name}: {' '.join(words)}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8")):
+        assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_recipe_of_the_guide_is_valid(tmp_path: Path) -> None:
+    (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/guide.md").read_text("utf-8"), re.S)
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe)
+    assert load_recipe(path, {"train": ["a.txt"]}, {}).description == "kNN-LM on my text"
+
+
+def test_commands_are_found_in_the_documents() -> None:
+    assert len(shown_commands((ROOT / "docs/guide.md").read_text("utf-8"))) > 10
