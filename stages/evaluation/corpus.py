@@ -50,6 +50,16 @@ def require_split(tokens: Artifact, split: str) -> None:
         raise ArtifactError(f"{tokens.reference} has no split {split!r}; {hint}")
 
 
+def require_tune_split(tokens: Artifact, split: str) -> None:
+    """Raises: ArtifactError, saying how to do without, if there is no such split to tune on."""
+    splits = tokens.metrics["splits"]
+    if split not in splits:
+        raise ArtifactError(
+            f"{tokens.reference} has no split {split!r} to tune on: name another with --tune-split "
+            f"({', '.join(splits)}), or give numbers in place of tune."
+        )
+
+
 def resolve_windows(
     encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None
 ) -> WindowSettings:

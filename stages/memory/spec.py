@@ -76,6 +76,17 @@ class Reading(Settings):
         return self
 
     @property
+    def choices(self) -> list[str]:
+        """The keys whose number is to be chosen on the tuning split."""
+        numbers = {
+            "temperature": self.temperature,
+            "theta": self.theta,
+            "lambda": self.weight,
+            "k": self.k,
+        }
+        return [n for n, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
+
+    @property
     def spelled(self) -> str:
         """The one way to write this reading: keys in the order above, defaults left out."""
         given = self.model_dump(by_alias=True, exclude_defaults=True, exclude={"sources"})

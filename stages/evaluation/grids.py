@@ -1,0 +1,164 @@
+"""Hyperparameters of memory readings: the grid, its sums over a split, and the best point.
+
+A point of a reading is (cells read, factor of their scores, weight of the memory). Arrays over the
+grid of one reading are [S, C, G]: scales, cut-offs, weights; of several readings, one after the
+other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.memory.cells import Cells, Hits, Masses, find_hits, target_masses
+
+TEMPERATURE_FRACTIONS = tuple(float(f"{f:.4g}") for f in np.geomspace(0.01, 2, 16))
+"""Default grid of τ, as fractions of the spread of scores."""
+
+
+class Point(NamedTuple):
+    """One setting of a reading."""
+
+    cutoff: int
+    scale: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class ReadingGrid:
+    """What a reading may be set to; `reader` is an object such as `stages.memory.interpolate`'s."""
+
+    reader: Any
+    scales: tuple[float, ...]
+    cutoffs: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.scales), len(self.cutoffs), len(self.weights)
+
+    def point(self, scale: int, cutoff: int, weight: int) -> Point:
+        """The point at a place of the grid."""
+        return Point(self.cutoffs[cutoff], self.scales[scale], self.weights[weight])
+
+
+class Recalled(NamedTuple):
+    """The cells that positions read, and those of them that hold the target."""
+
+    cells: Cells
+    hits: Hits
+
+
+def recall(cells: Cells, targets: Tensor) -> Recalled:
+    """Cells with their hits; targets int [n]."""
+    return Recalled(cells, find_hits(cells, targets))
+
+
+def score_spread(scores: Tensor, similarity: str) -> float:
+    """What temperatures are measured in: the size of the scores of a sample, [n, k], best first.
+
+    For `l2` the median distance to the k-th neighbour, else the median of how far its score lies
+    below the best; 1 if that is not positive.
+    """
+    last = scores.masked_fill(scores.isneginf(), torch.inf).amin(-1)
+    spread = -last if similarity == "l2" else scores[:, 0] - last
+    spread = spread[spread.isfinite()]
+    median = float(spread.median()) if len(spread) else 0.0
+    return median if median > 0 else 1.0
+
+
+def grid_nll(log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], grids: Sequence[ReadingGrid]) -> np.ndarray:
+    """Summed negative log-likelihood of n targets at every point of the grid, float64.
+
+    Args:
+        log_p, log_z: [n], of the model alone, in nats.
+        recalled: what each reading reads, in the order of reading.
+        grids: of each reading.
+    Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
+    """
+    masses = [target_masses(*one, grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
+    return _sweep(log_p, log_z, masses, grids).cpu().numpy()
+
+
+def _sweep(log_p: Tensor, log_z: Tensor, masses: Sequence[Masses], grids: Sequence[ReadingGrid]) -> Tensor:
+    grid, later = grids[0], grids[1:]
+    weights = torch.tensor(grid.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
+    sums = []
+    for scale in range(len(grid.scales)):
+        for cutoff in range(len(grid.cutoffs)):
+            read = grid.reader.read(log_p, log_z, masses[0].at(scale, cutoff), weights)
+            if later:
+                sums += [_sweep(one, log_z, masses[1:], later) for one in read]
+            else:
+                sums.append(-read.sum(-1, dtype=torch.float64))
+    return torch.stack(sums).view(*(n for one in grids for n in one.shape))
+
+
+def compose(
+    log_p: Tensor,
+    log_z: Tensor,
+    recalled: Sequence[Recalled],
+    grids: Sequence[ReadingGrid],
+    points: Sequence[Point],
+) -> tuple[Tensor, list[Tensor]]:
+    """log p of the targets after every reading, [n], and each reading's log p_mem, [n] each."""
+    log_p_mem = []
+    for one, grid, point in zip(recalled, grids, points, strict=True):
+        masses = target_masses(*one, [point.scale], [point.cutoff]).at(0, 0)
+        log_p = grid.reader.read(log_p, log_z, masses, point.weight)
+        log_p_mem.append(masses.log_prob)
+    return log_p, log_p_mem
+
+
+def nll_by_cutoff(
+    log_p: Tensor, log_z: Tensor, recalled: Recalled, grid: ReadingGrid, points: Sequence[Point]
+) -> np.ndarray:
+    """Summed negative log-likelihood of one reading at several points, float64 [points]."""
+    sums = np.empty(len(points))
+    for scale in {point.scale for point in points}:
+        places = [i for i, point in enumerate(points) if point.scale == scale]
+        cutoffs = sorted({points[i].cutoff for i in places})
+        masses = target_masses(*recalled, [scale], cutoffs)
+        for i in places:
+            at = masses.at(0, cutoffs.index(points[i].cutoff))
+            read = grid.reader.read(log_p, log_z, at, points[i].weight)
+            sums[i] = -float(read.sum(dtype=torch.float64))
+    return sums
+
+
+class Best(NamedTuple):
+    """The best point of a grid, and for each number that had a choice whether it lies inside."""
+
+    points: tuple[Point, ...]
+    interior: tuple[dict[str, bool], ...]
+    place: tuple[int, ...]
+
+
+def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
+    """The point with the smallest sum, the first of equals.
+
+    Args:
+        nll: as `grid_nll` gives it, summed over a split.
+        allowed: for each reading, the cut-offs that may be chosen.
+    """
+    masked = nll
+    for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
+        refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
+        shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]
+        masked = np.where(refused.reshape(shape), np.inf, masked)
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape))
+    by_reading = [place[3 * i : 3 * i + 3] for i in range(len(grids))]
+    return Best(
+        tuple(grid.point(*where) for grid, where in zip(grids, by_reading, strict=True)),
+        tuple(_interior(grid, where) for grid, where in zip(grids, by_reading, strict=True)),
+        place,
+    )
+
+
+def _interior(grid: ReadingGrid, place: Sequence[int]) -> dict[str, bool]:
+    """For each of scale and weight with a choice: whether the best is not at the grid's edge."""
+    sizes = {"scale": (place[0], grid.shape[0]), "weight": (place[2], grid.shape[2])}
+    return {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 1}

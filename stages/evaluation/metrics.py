@@ -1,0 +1,50 @@
+"""Figures of merit of a scored split, from its summed negative log-likelihood."""
+
+import math
+from typing import Any, NamedTuple
+
+
+class Counts(NamedTuple):
+    """How long a split is, in each unit."""
+
+    tokens: int
+    characters: int
+    bytes: int
+    words: int
+
+    @classmethod
+    def of(cls, split: dict[str, Any]) -> "Counts":
+        """From what tokenize measured about a split."""
+        return cls(*(int(split[unit]) for unit in cls._fields))
+
+
+def figures(nll: float, counts: Counts) -> dict[str, float | None]:
+    """Figures of a split whose tokens have `nll` nats in all; None where one is not a finite number.
+
+    `nll` is the mean in nats per token, perplexity its exponential; bits per character and per byte
+    divide by what the text had before it was tokenized; word perplexity is exp(nats per word).
+    """
+    return {
+        "nll": _finite(nll / counts.tokens),
+        "perplexity": perplexity(nll, counts.tokens),
+        "bits_per_character": _share(nll / math.log(2), counts.characters),
+        "bits_per_byte": _share(nll / math.log(2), counts.bytes),
+        "word_perplexity": perplexity(nll, counts.words),
+    }
+
+
+def perplexity(nll: float, units: int) -> float | None:
+    """exp(nats per unit) of `nll` nats in all; None if there is no unit or the number is too large."""
+    mean = _share(nll, units)
+    try:
+        return None if mean is None else _finite(math.exp(mean))
+    except OverflowError:
+        return None
+
+
+def _share(total: float, units: int) -> float | None:
+    return _finite(total / units) if units else None
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,87 @@
+"""Readings of memory, completed with what the artifacts decide. Free of torch."""
+
+from collections.abc import Mapping
+from itertools import accumulate, repeat
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.errors import ArtifactError, UsageError
+from stages.evaluation.lineage import require_neighbors, stored_splits
+from stages.memory.spec import Reading
+
+DEFAULT = ("knn-lm",)
+"""The readings where an index or neighbors is evaluated and nothing else is said."""
+
+MOST_NEIGHBORS = 1024
+"""Neighbours read unless told otherwise."""
+
+SIMILARITIES = {"l2": "l2", "ip": "dot"}
+"""What a search in a metric compares by."""
+
+
+def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+    """A reading with the similarity, key and numbers of neighbours that these artifacts give it.
+
+    Args:
+        read: what the evaluation reads, by role.
+        splits: those whose neighbours are needed.
+    Raises: UsageError without a datastore; ArtifactError if the stored neighbours or keys are not
+        those that the reading asks for.
+    """
+    if "datastore" not in read:
+        raise UsageError(
+            f"{reading.spelled} reads a datastore: evaluate an index or neighbors, or name one with "
+            "--index or --neighbors."
+        )
+    datastore = read["datastore"]
+    if reading.key not in (None, datastore.config["key"]):
+        raise ArtifactError(
+            f"{datastore.reference} has keys {datastore.config['key']!r}, not {reading.key!r}; "
+            f"build another: memlm build-datastore --key {reading.key} {read['encoder'].reference}"
+        )
+    return reading.model_copy(
+        update={
+            "key": datastore.config["key"],
+            "similarity": reading.similarity or SIMILARITIES[read["index"].config["metric"]],
+            "k": _numbers(reading, read, splits),
+        }
+    )
+
+
+def doubling_cutoffs(k: int) -> tuple[int, ...]:
+    """1, 2, 4, … up to k, and k itself."""
+    powers = accumulate(repeat(2, k.bit_length() - 1), int.__mul__, initial=1)
+    return tuple(sorted({*powers, k}))
+
+
+def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
+    """Whether a completed reading's scores must come from the stored keys.
+
+    Args:
+        metric: of the index.
+        lossless: whether distances as they are found are those of the stored keys.
+    """
+    comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[metric]
+    return reading.similarity not in comparable or (reading.exact and not lossless)
+
+
+def _numbers(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
+    most = min(MOST_NEIGHBORS, _available(read, splits))
+    if reading.k == "tune":
+        return doubling_cutoffs(most)
+    if reading.k is None:
+        return (most,)
+    if "neighbors" in read:
+        for split in splits:
+            require_neighbors(read["neighbors"], split, max(reading.k))
+    return tuple(sorted(set(reading.k)))
+
+
+def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
+    rows = int(read["datastore"].metrics["rows"])
+    if "neighbors" not in read:
+        return rows
+    for split in splits:
+        require_neighbors(read["neighbors"], split, 1)
+    stored: dict[str, Any] = stored_splits(read["neighbors"])
+    return min(rows, *(stored[split] for split in splits))

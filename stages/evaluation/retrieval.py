@@ -1,0 +1,59 @@
+"""Where a scored token's neighbours come from: stored ones, or a search of an index."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from stages.search.searcher import Searcher
+
+
+@dataclass(frozen=True)
+class Found:
+    """Neighbours of n tokens, best first: rows of the datastore, -1 where missing, and distances."""
+
+    ids: np.ndarray
+    distances: np.ndarray
+
+
+class Retrieval(Protocol):
+    """Gives the neighbours of a range of a split's tokens."""
+
+    needs_keys: bool
+    """Whether `find` searches with keys of the tokens."""
+
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
+        """Neighbours of tokens [start, stop); keys float32 [n, d] if they are needed."""
+
+
+@dataclass(frozen=True)
+class StoredNeighbors:
+    """Neighbours that were found before; `group` holds `<split>/ids` and `<split>/distances`."""
+
+    group: Any
+    k: int
+    needs_keys = False
+
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
+        return Found(
+            np.asarray(self.group[f"{split}/ids"][start:stop, : self.k]),
+            np.asarray(self.group[f"{split}/distances"][start:stop, : self.k]),
+        )
+
+
+@dataclass(frozen=True)
+class IndexSearch:
+    """Searches an index; on the datastore's own split a token does not see its own row."""
+
+    searcher: Searcher
+    k: int
+    own_split: str | None
+    needs_keys = True
+
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
+        assert keys is not None
+        exclude = None
+        if split == self.own_split:
+            rows = np.arange(start, stop, dtype=np.int64)
+            exclude = np.stack((rows, rows + 1), axis=1)
+        return Found(*self.searcher.search(keys, self.k, exclude))
