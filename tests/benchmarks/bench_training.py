@@ -1,0 +1,190 @@
+"""Training throughput against a minimal loop of the same shape.
+
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
+
+The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
+scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
+AdamW. Ours is `Trainer`, validation and checkpoints aside. Both take turns, one step each, in one
+process on the same data; the ratio is that of the median times.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stages.methods import METHODS
+from stages.models.config import TransformerConfig
+from stages.models.devices import autocast, resolve_device, tune_allocator
+from stages.models.language_model import LanguageModel
+from stages.reporting import Silent
+from stages.training.config import OptimizerConfig, TrainConfig
+from stages.training.loop import Splits, Trainer
+from stages.training.ranks import make_fabric
+
+LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 3e-4, (0.9, 0.95), 0.1, 1.0
+
+
+class MinimalBlock(nn.Module):
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.p = heads, dropout
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, length, d = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split(d, dim=2)
+        q, k, v = (t.view(b, length, self.heads, d // self.heads).transpose(1, 2) for t in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.drop(self.out(y.transpose(1, 2).contiguous().view(b, length, d)))
+        return x + self.drop(self.down(F.gelu(self.up(self.norm2(x)))))
+
+
+class MinimalModel(nn.Module):
+    def __init__(self, config: TransformerConfig, vocabulary: int, length: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, config.width)
+        self.positions = nn.Embedding(length, config.width)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        self.drop = nn.Dropout(config.dropout)
+        blocks = (MinimalBlock(config.width, config.heads, config.dropout) for _ in range(config.layers))
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        places = torch.arange(inputs.shape[1], device=inputs.device)
+        x = self.norm(self.blocks(self.drop(self.tokens(inputs) + self.positions(places))))
+        scores = F.linear(x, self.tokens.weight)
+        return F.cross_entropy(scores.view(-1, scores.shape[-1]), targets.flatten())
+
+
+def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device) -> Callable[[], None]:
+    """One step of the minimal loop, on segments drawn at random, as nanoGPT draws them."""
+    model = MinimalModel(config.model, vocabulary, config.segment_length).to(device)
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, LEARNING_RATE, BETAS, fused=True)
+    length, rows = config.segment_length, config.batch_tokens // config.segment_length
+
+    def step() -> None:
+        starts = torch.randint(len(splits.train) - length, (rows,)).tolist()
+        x, y = (
+            torch.stack(
+                [torch.from_numpy(splits.train[i + shift : i + shift + length].astype(np.int64)) for i in starts]
+            )
+            for shift in (0, 1)
+        )
+        with autocast(device, config.precision):
+            loss = model(x.to(device), y.to(device))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        loss.item()
+
+    return step
+
+
+def our_step(config: TrainConfig, splits: Splits, folder: Path, device: torch.device) -> Callable[[], None]:
+    """One step of `Trainer`, its report included."""
+    trainer = Trainer(
+        make_fabric(device),
+        config,
+        LanguageModel(config.model),
+        METHODS.load(config.method)(),
+        splits,
+        folder,
+        Silent(),
+        checkpoint_seconds=1e9,
+    )
+    trainer.objective.train()
+    trainer.journal = None
+
+    def step() -> None:
+        trainer._update()
+        trainer._report()
+
+    return step
+
+
+def median_seconds(steps: list[Callable[[], None]], rounds: int, warm_up: int) -> list[float]:
+    """Median time of each step, all taking turns."""
+    times: list[list[float]] = [[] for _ in steps]
+    for number in range(warm_up + rounds):
+        for step, seconds in zip(steps, times, strict=True):
+            started = time.perf_counter()
+            step()
+            if number >= warm_up:
+                seconds.append(time.perf_counter() - started)
+    return [statistics.median(seconds) for seconds in times]
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
+    device = resolve_device(arguments.device)
+    tune_allocator()
+    torch.manual_seed(0)
+    config = TrainConfig(
+        model=TransformerConfig(
+            vocab_size=arguments.vocabulary,
+            layers=arguments.layers,
+            width=arguments.width,
+            heads=arguments.heads,
+            ffn_width=4 * arguments.width,
+            max_positions=arguments.segment_length,
+            dropout=arguments.dropout,
+        ),
+        optimizer=OptimizerConfig(lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY),
+        segment_length=arguments.segment_length,
+        batch_tokens=arguments.batch_tokens,
+        clip_norm=CLIP,
+        steps=1_000_000,
+        valid_every=0,
+        precision=arguments.precision,
+    )
+    zipf = np.minimum(np.random.default_rng(0).zipf(1.3, 1_000_000), arguments.vocabulary) - 1
+    splits = Splits(zipf.astype(np.uint16), None, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        steps = [
+            our_step(config, splits, Path(folder), device),
+            minimal_step(config, splits, arguments.vocabulary, device),
+        ]
+        ours, minimal = median_seconds(steps, arguments.rounds, warm_up=3)
+    return {
+        "tokens_per_second": round(config.update_tokens / ours, 1),
+        "minimal_tokens_per_second": round(config.update_tokens / minimal, 1),
+        "ratio": round(minimal / ours, 3),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--vocabulary", type=int, default=10_000)
+    parser.add_argument("--segment-length", type=int, default=256)
+    parser.add_argument("--batch-tokens", type=int, default=2048)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--rounds", type=int, default=20)
+    print(json.dumps(measure(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()
