@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -14,17 +14,22 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    print(message, file=sys.stderr, flush=True)
+    """Lines on stderr."""
+    _write(message, sys.stderr)
 
 
 def answer(text: str) -> None:
-    """Write what was asked for to stdout; a reader that has gone away is no error."""
+    """What was asked for, on stdout."""
+    _write(text, sys.stdout)
+
+
+def _write(text: str, stream: TextIO) -> None:
+    """A reader that has gone away is no error: work goes on, and nothing more is written there."""
     try:
-        print(text, flush=True)
+        print(text, file=stream, flush=True)
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
 
 
 def on_terminal() -> bool:

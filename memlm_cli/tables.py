@@ -1,10 +1,9 @@
 """Tables for people: rich on a terminal, plain aligned text elsewhere."""
 
 import io
-import sys
 from collections.abc import Iterable, Sequence
 
-from memlm_cli.console import on_terminal
+from memlm_cli.console import on_terminal, say
 
 Row = Sequence[str]
 
@@ -38,7 +37,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr."""
-    print(table(title, columns, rows, terminal=on_terminal()), file=sys.stderr, flush=True)
+    say(table(title, columns, rows, terminal=on_terminal()))
 
 
 def _is_figure(cell: str) -> bool:

@@ -80,17 +80,15 @@ def test_names_and_times_are_readable() -> None:
     assert duration(3723) == "1:02:03"
 
 
-def test_an_answer_nobody_reads_is_no_error() -> None:
-    program = "import sys; from memlm_cli.console import answer; sys.stdin.read(); answer('tokens/0'); sys.exit(0)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None and process.stdin is not None and process.stderr is not None
-    process.stdout.close()
-    process.stdin.close()
-    assert process.wait() == 0
-    assert process.stderr.read() == b""
-    process.stderr.close()
+@pytest.mark.parametrize(("writer", "stream"), [("answer", "stdout"), ("say", "stderr")])
+def test_writing_to_a_reader_that_has_gone_away_is_no_error(writer: str, stream: str) -> None:
+    program = f"import sys; from memlm_cli.console import {writer} as w; sys.stdin.read(); w('a'); w('b')"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+        reader = process.stdout if stream == "stdout" else process.stderr
+        other = process.stderr if stream == "stdout" else process.stdout
+        assert process.stdin is not None and reader is not None and other is not None
+        reader.close()
+        process.stdin.close()
+        assert process.wait() == 0
+        assert other.read() == b""
