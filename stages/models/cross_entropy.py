@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK_SCORES = {"cpu": 1 << 22, "cuda": 1 << 27}
-"""Scores held at a time (4 bytes each): a block stays near the CPU's caches, or fills a GPU."""
+BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
+"""Scores of a block (4 bytes each); two such blocks are held. Smaller ones make the products slower."""
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
@@ -40,8 +40,22 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Te
 
 
 def _blocks(tokens: int, weight: Tensor) -> list[slice]:
-    size = max(16, BLOCK_SCORES.get(weight.device.type, 1 << 22) // len(weight))
+    size = max(16, BLOCK_SCORES.get(weight.device.type, 1 << 23) // len(weight))
     return [slice(i, min(i + size, tokens)) for i in range(0, tokens, size)]
+
+
+def _block(hidden: Tensor, weight: Tensor, targets: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
+    """A block's loss and the gradient of its scores, softmax - one_hot [n, V], in room [2, n, V].
+
+    The normalizer follows from the largest probability: that is 1/V at least, while the target's may underflow.
+    """
+    scores, probs = room
+    torch.mm(hidden, weight.T, out=scores)
+    torch.softmax(scores, -1, out=probs)
+    log_z = scores.amax(-1) - probs.amax(-1).log()
+    loss = (log_z - scores.gather(1, targets[:, None]).squeeze(1)).sum()
+    probs[torch.arange(len(targets), device=targets.device), targets] -= 1
+    return loss, probs
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -51,14 +65,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight) if needs_weight else None
         loss = hidden.new_zeros(())
-        for rows in _blocks(len(targets), weight):
-            scores = hidden[rows] @ weight.T
-            log_probs = scores.log_softmax(-1)
-            loss -= log_probs.gather(1, targets[rows, None]).sum()
-            if grad_hidden is None and grad_weight is None:
-                continue
-            grad_scores = log_probs.exp_()
-            grad_scores[torch.arange(len(grad_scores), device=hidden.device), targets[rows]] -= 1
+        blocks = _blocks(len(targets), weight)
+        room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
+        for rows in blocks:
+            room_here = room[:, : rows.stop - rows.start]
+            block_loss, grad_scores = _block(hidden[rows], weight, targets[rows], room_here)
+            loss += block_loss
             if grad_hidden is not None:
                 torch.mm(grad_scores, weight, out=grad_hidden[rows])
             if grad_weight is not None:

@@ -51,3 +51,12 @@ def test_no_tokens_no_loss():
     loss = linear_cross_entropy(torch.zeros(0, 2), weight, torch.zeros(0, dtype=torch.int64))
     loss.backward()
     assert loss == 0 and weight.grad.count_nonzero() == 0
+
+
+def test_a_target_of_no_probability_has_a_finite_loss():
+    hidden = torch.tensor([[300.0]], requires_grad=True)
+    weight = torch.tensor([[1.0], [-1.0]])
+    loss = linear_cross_entropy(hidden, weight, torch.tensor([1]))
+    assert loss.item() == 600.0
+    loss.backward()
+    assert hidden.grad.item() == 2.0
