@@ -1,0 +1,395 @@
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from stages import evaluate
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import ArtifactError, UsageError
+from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluation.windows import document_windows, windows
+from stages.index import BuildIndex
+from stages.models.language_model import load_model
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.search.config import IndexConfig
+from tests.oracles import knn_lm as oracle
+from tests.stages.small_store import EOS, array, small_model, small_tokens
+
+LINES = "external:k=6,lambda=0.3,temperature=2"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def model(store: Store) -> Artifact:
+    return small_model(store, small_tokens(store))
+
+
+@pytest.fixture(scope="module")
+def datastore(store: Store, model: Artifact) -> Artifact:
+    return made(store, BuildDatastore(), DatastoreConfig(), model)
+
+
+@pytest.fixture(scope="module")
+def index(store: Store, datastore: Artifact) -> Artifact:
+    return made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
+
+
+@pytest.fixture(scope="module")
+def neighbors(store: Store, index: Artifact) -> Artifact:
+    return made(store, PrecomputeNeighbors(), NeighborsConfig(k=16), index)
+
+
+def made(store, stage, config, source, reporter=None, **references) -> Artifact:
+    execution = Execution() if reporter is None else Execution(reporter=reporter)
+    given = {"source": source.reference} | {n: a.reference for n, a in references.items()}
+    return make(stage, config, given, store, execution).artifact
+
+
+def evaluated(store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, **settings):
+    others = {"tokens": tokens, "index": index, "neighbors": neighbors}
+    references = {name: artifact for name, artifact in others.items() if artifact is not None}
+    config = EvaluateConfig(memory=memory or None, **settings)
+    return made(store, Evaluate(), config, source, reporter, **references)
+
+
+def metrics(report: Artifact) -> dict:
+    return json.loads((report.path / "metrics.json").read_text())
+
+
+def slow_plain(model: Artifact, split: str, context=8, stride=8, documents=False) -> np.ndarray:
+    """log p of every token, and its key, one window at a time."""
+    language_model = load_model(model.path, "cpu")
+    tokens = model.input("tokens")
+    ids = array(tokens, "tokens.zarr", f"{split}/ids").astype(np.int64)
+    offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets")
+    inputs = np.concatenate(([EOS], ids[:-1]))
+    plan = document_windows(offsets, context, stride, 0, len(ids)) if documents else windows(len(ids), context, stride)
+    log_p, keys = [], []
+    for w in plan:
+        with torch.no_grad():
+            seen = language_model.encode(torch.from_numpy(inputs[None, w.start : w.stop]))
+            rows = slice(w.scored_from - w.start, None)
+            dense = language_model.log_probs(seen.hidden[0, rows]).double().numpy()
+        log_p += [row[i] for row, i in zip(dense, ids[w.scored_from : w.stop], strict=True)]
+        keys += list(seen.ffn_input[0, rows].numpy().astype(np.float16))
+    return np.array(log_p), np.array(keys), ids
+
+
+def slow_knn_lm(model, datastore, split, k, lam, temperature, metric="l2", own=False):
+    log_p, queries, ids = slow_plain(model, split)
+    keys = array(datastore, "datastore.zarr", "keys")
+    values = array(datastore, "datastore.zarr", "values")
+    final, memory = [], []
+    for i, target in enumerate(ids):
+        rows, distances = oracle.neighbours(keys, queries[i], k, metric, {i} if own else ())
+        p_mem = oracle.memory_probability(distances, values[rows], target, temperature, metric)
+        memory.append(p_mem)
+        final.append(oracle.log_prob(math.exp(log_p[i]), p_mem, lam))
+    return np.array(final), np.array(memory)
+
+
+@pytest.mark.parametrize(("context", "stride"), [(None, None), (7, 3)])
+def test_plain_perplexity_is_that_of_one_window_after_the_other(store, model, context, stride):
+    report = metrics(evaluated(store, model, context=context, stride=stride))
+    log_p, _, _ = slow_plain(model, "test", context or 8, stride or 8)
+    nll = -log_p.sum()
+    assert report["tokens"] == 35
+    assert report["nll"] == pytest.approx(nll / 35, abs=1e-6)
+    assert report["perplexity"] == pytest.approx(math.exp(nll / 35), rel=1e-6)
+    assert report["bits_per_character"] == pytest.approx(nll / 175 / math.log(2), rel=1e-6)
+    assert report["bits_per_byte"] == pytest.approx(nll / 210 / math.log(2), rel=1e-6)
+    assert report["word_perplexity"] == pytest.approx(math.exp(nll / 17), rel=1e-6)
+    assert report["memories"] == []
+    assert [row["row"] for row in report["rows"]] == ["plain"]
+
+
+def test_windows_can_begin_anew_at_documents(store, model):
+    report = metrics(evaluated(store, model, reset="document"))
+    log_p, _, _ = slow_plain(model, "test", documents=True)
+    assert report["nll"] == pytest.approx(-log_p.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_knn_lm_is_what_float64_makes_of_the_stored_keys(store, model, datastore, index, split):
+    report = evaluated(store, index, LINES, split=split, save_token_scores=True)
+    want, memory = slow_knn_lm(model, datastore, split, 6, 0.3, 2.0, own=split == "train")
+    logp = array(report, "scores.zarr", "logp")
+    np.testing.assert_allclose(logp, want, atol=1e-4)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(array(report, "scores.zarr", "logp_memory")[:, 0], np.log(memory), atol=1e-3)
+    assert metrics(report)["nll"] == pytest.approx(-want.mean(), abs=1e-4)
+    assert metrics(report)["perplexity"] == pytest.approx(math.exp(-logp.astype(float).mean()), rel=1e-6)
+
+
+def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
+    for split in ("test", "train"):
+        searched = metrics(evaluated(store, index, LINES, split=split))
+        stored = metrics(evaluated(store, neighbors, LINES, split=split))
+        assert stored["nll"] == pytest.approx(searched["nll"], abs=1e-6)
+        assert stored["retrieval_accuracy"] == searched["retrieval_accuracy"]
+
+
+def test_the_best_of_the_grid_is_used(store, model, datastore, neighbors):
+    spec = "external:k=4/16,lambda=0.1/0.4/0.7,temperature=0.5/2/8"
+    report = metrics(evaluated(store, neighbors, spec))
+    tried = {
+        (k, temperature, lam): -slow_knn_lm(model, datastore, "valid", k, lam, temperature)[0].mean()
+        for k in (4, 16)
+        for temperature in (0.5, 2.0, 8.0)
+        for lam in (0.1, 0.4, 0.7)
+    }
+    k, temperature, lam = min(tried, key=tried.get)
+    (memory,) = report["memories"]
+    assert (memory["k"], memory["temperature"], memory["lambda"]) == (k, temperature, lam)
+    assert memory["tuned"] == ["temperature", "lambda", "k"]
+    assert memory["tune_split"] == "valid"
+    grid = report["grid"]
+    for i, row_temperature in enumerate(grid["temperature"]):
+        for j, row_lam in enumerate(grid["lambda"]):
+            want = tried[grid["k"], row_temperature, row_lam]
+            assert grid["nll"][i][j] == pytest.approx(want, abs=1e-4)
+    want = -slow_knn_lm(model, datastore, "test", k, lam, temperature)[0].mean()
+    assert report["nll"] == pytest.approx(want, abs=1e-4)
+
+
+def test_perplexity_by_k_tunes_every_k_by_itself(store, model, datastore, neighbors):
+    report = metrics(evaluated(store, neighbors))
+    assert [point["k"] for point in report["perplexity_by_k"]] == [1, 2, 4, 8, 16]
+    for point in report["perplexity_by_k"]:
+        setting = point["k"], point["lambda"], point["temperature"]
+        want = -slow_knn_lm(model, datastore, "test", *setting)[0].mean()
+        assert point["perplexity"] == pytest.approx(math.exp(want), rel=1e-4)
+    assert report["perplexity_by_k"][-1]["perplexity"] == pytest.approx(report["perplexity"])
+
+
+def test_retrieval_accuracy_counts_targets_among_the_best(store, model, datastore, neighbors):
+    report = metrics(evaluated(store, neighbors, LINES))
+    ids = array(model.input("tokens"), "tokens.zarr", "test/ids")
+    values = array(datastore, "datastore.zarr", "values")
+    found = values[array(neighbors, "neighbors.zarr", "test/ids")]
+    want = {str(k): float((found[:, :k] == ids[:, None]).any(1).mean()) for k in (1, 6)}
+    assert report["retrieval_accuracy"] == pytest.approx(want)
+
+
+def test_readings_compose_in_order(store, model, datastore, index):
+    first, second = "external:k=2,lambda=0.2", "external:k=8,lambda=0.5,temperature=4"
+    report = evaluated(store, index, first, second, save_token_scores=True)
+    p_lm = np.exp(slow_plain(model, "test")[0])
+    p_first = slow_knn_lm(model, datastore, "test", 2, 0.2, 1.0)[1]
+    p_second = slow_knn_lm(model, datastore, "test", 8, 0.5, 4.0)[1]
+    want = 0.5 * (0.8 * p_lm + 0.2 * p_first) + 0.5 * p_second
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(want), atol=1e-4)
+    assert array(report, "scores.zarr", "logp_memory").shape == (35, 2)
+    assert metrics(report)["perplexity_by_k"] == []
+
+
+def test_two_tuned_readings_get_the_best_pair(store, neighbors):
+    first, second = "external:k=2,lambda=0.1/0.3", "external:k=8,lambda=0.6,temperature=1/5"
+    together = metrics(evaluated(store, neighbors, first, second, tune_split="test"))
+    tried = [
+        metrics(evaluated(store, neighbors, f"external:k=2,lambda={lam}", f"{second[:-3]}{temperature}"))
+        for lam in (0.1, 0.3)
+        for temperature in (1, 5)
+    ]
+    assert together["nll"] == pytest.approx(min(one["nll"] for one in tried), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "metric", "divisor"), [("dot", "ip", 1), ("scaled-dot", "ip", math.sqrt(8)), ("l2", "l2", 1)]
+)
+def test_another_similarity_is_recomputed_from_the_stored_keys(
+    store, model, datastore, index, similarity, metric, divisor
+):
+    report = evaluated(store, index, f"external:k=200,lambda=0.3,similarity={similarity}", save_token_scores=True)
+    want, _ = slow_knn_lm(model, datastore, "test", 200, 0.3, divisor, metric)
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=1e-4)
+
+
+def test_a_lossy_index_is_read_with_both_distances(store, model, datastore):
+    lossy = made(store, BuildIndex(), IndexConfig(index="SQ4"), datastore)
+    stored = made(store, PrecomputeNeighbors(), NeighborsConfig(k=90, exclude="none"), lossy)
+    spec = "external:k=90,lambda=0.3,temperature=2"
+    reports = [metrics(evaluated(store, source, spec)) for source in (lossy, stored)]
+    exact = -slow_knn_lm(model, datastore, "test", 90, 0.3, 2.0)[0].mean()
+    for report in reports:
+        assert [row["row"] for row in report["rows"]] == [
+            "plain",
+            "external (quantised distances)",
+            "external (exact distances)",
+        ]
+        assert report["rows"][2]["nll"] == pytest.approx(exact, abs=1e-4)
+        assert report["rows"][1]["nll"] == report["nll"] != pytest.approx(exact, abs=1e-5)
+    turned = metrics(evaluated(store, stored, spec + ",exact=true"))
+    assert turned["nll"] == pytest.approx(exact, abs=1e-4)
+    assert turned["rows"][2]["nll"] == pytest.approx(reports[0]["nll"], abs=1e-6)
+
+
+def test_the_memory_of_another_encoder(store, model, datastore, index, neighbors):
+    other = small_model(store, model.input("tokens"), seed=5)
+    report = evaluated(store, other, LINES, index=index, save_token_scores=True)
+    p_lm = np.exp(slow_plain(other, "test")[0])
+    p_mem = slow_knn_lm(model, datastore, "test", 6, 0.3, 2.0)[1]
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(0.7 * p_lm + 0.3 * p_mem), atol=1e-4)
+    assert metrics(report)["read"]["encoder"] == model.reference
+    assert metrics(report)["read"]["model"] == other.reference
+    stored = evaluated(store, other, LINES, neighbors=neighbors)
+    assert metrics(stored)["nll"] == pytest.approx(metrics(report)["nll"], abs=1e-6)
+
+
+def test_another_corpus_with_the_model_s_vocabulary(store, model, index):
+    other = small_tokens(store, seed=3, lengths={"test": 20})
+    report = metrics(evaluated(store, index, LINES, tokens=other))
+    assert (report["tokens"], report["read"]["tokens"]) == (20, other.reference)
+
+
+def test_tokens_outside_paragraphs_of_the_training_text(store, model, neighbors):
+    report = evaluated(store, neighbors, LINES, split="valid", save_token_scores=True)
+    tokens = model.input("tokens")
+    known = set(array(tokens, "tokens.zarr", "train/paragraph_hashes").tolist())
+    ends = array(tokens, "tokens.zarr", "valid/paragraph_ends")
+    outside = np.ones(40, bool)
+    for start, end, digest in zip(
+        [0, *ends], ends, array(tokens, "tokens.zarr", "valid/paragraph_hashes").tolist(), strict=False
+    ):
+        outside[start:end] = digest not in known
+    told = metrics(report)["outside_repeated_paragraphs"]
+    assert 0 < told["repeated_tokens"] == 40 - outside.sum()
+    for row, name in zip(told["rows"], ("logp_lm", "logp"), strict=True):
+        want = math.exp(-array(report, "scores.zarr", name)[outside].astype(float).mean())
+        assert row["perplexity"] == pytest.approx(want, rel=1e-6)
+
+
+def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
+    whole = evaluated(store, neighbors, save_token_scores=True, stride=4)
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 13)
+    other = Store(store.root.parent / "parts")
+    for name in ("tokens", "model", "datastore", "index", "neighbors"):
+        (other.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (other.root / name).symlink_to(store.root / name)
+    parts = evaluated(other, neighbors, save_token_scores=True, stride=4)
+    assert len(list((parts.path / "scores.zarr/logp/c").iterdir())) == 3
+    for name in ("nll", "retrieval_accuracy"):
+        assert metrics(parts)[name] == pytest.approx(metrics(whole)[name], abs=1e-6)
+    np.testing.assert_allclose(
+        array(parts, "scores.zarr", "logp_memory"), array(whole, "scores.zarr", "logp_memory"), atol=1e-4
+    )
+
+
+def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    ran, original, budget = [], Evaluate.run_shard, [4]
+
+    def run_shard(self, job, work, shard):
+        if not budget[0]:
+            budget[0] = 100
+            raise KeyboardInterrupt
+        budget[0] -= 1
+        ran.append(shard.key)
+        return original(self, job, work, shard)
+
+    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    spec = "external:k=5,lambda=tune,temperature=tune"
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(store, index, spec)
+    resumed = metrics(evaluated(store, index, spec))
+    parts = [f"tune-{n:06d}" for n in range(3)] + [f"score-{n:06d}" for n in range(3)]
+    assert ran == ["sample", *parts]
+    whole = metrics(evaluated(store, index, spec + ",reader=interpolate", save_token_scores=True))
+    for name in ("nll", "memories", "grid", "perplexity_by_k"):
+        assert resumed[name] == whole[name]
+
+
+def test_a_report_holds_what_the_contract_promises(store, neighbors):
+    report = evaluated(store, neighbors, LINES)
+    told = metrics(report)
+    for name in (
+        *("split", "tokens", "nll", "perplexity", "bits_per_character", "word_perplexity"),
+        *("method", "memories", "tokens_per_second"),
+    ):
+        assert told[name] is not None
+    assert set(told["read"]) == {"model", "tokens", "neighbors", "index", "datastore", "encoder"}
+    assert report.metrics["perplexity"] == told["perplexity"]
+    assert not (report.path / "scores.zarr").exists()
+
+
+def test_nothing_is_tuned_where_nothing_is_to_choose(store, neighbors, model):
+    assert evaluated(store, neighbors, LINES).config["tune_split"] is None
+    plain = evaluated(store, neighbors, "none")
+    assert plain.id == evaluated(store, model).id
+    assert set(metrics(plain)["read"]) == {"model", "tokens"}
+
+
+class Heard:
+    def __init__(self):
+        self.warnings = []
+
+    def info(self, message): ...
+
+    def warning(self, message):
+        self.warnings.append(message)
+
+    def progress(self, done, total, unit, **figures): ...
+
+
+def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, neighbors):
+    heard = Heard()
+    spec = "external:k=3,lambda=0.001/0.002/0.003"
+    evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
+    assert "tuned on 'test', the split that is scored" in heard.warnings[0]
+    assert "best lambda lies at the edge" in heard.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("memory", "settings", "error", "words"),
+    [
+        ("external:k=17,lambda=0.2", {}, ArtifactError, "has 16 neighbours a token, fewer than k=17"),
+        ("external:lambda=0.2,key=hidden", {}, ArtifactError, "build-datastore --key hidden model/"),
+        ("external:lambda=tune", {"tune_split": "vald"}, ArtifactError, "no split 'vald' to tune on"),
+        ("external:lambda=0.2", {"split": "tset"}, ArtifactError, "did you mean 'test'"),
+        ("external:lambda=0.2", {"stride": 9}, UsageError, "--stride 9 is larger"),
+    ],
+)
+def test_what_does_not_fit_is_refused(store, neighbors, memory, settings, error, words):
+    with pytest.raises(error, match=words):
+        evaluated(store, neighbors, memory, **settings)
+
+
+def test_neighbours_must_be_those_of_the_scored_tokens(store, index, neighbors, model):
+    some = made(store, PrecomputeNeighbors(), NeighborsConfig(k=4, queries=("valid",)), index)
+    with pytest.raises(ArtifactError, match=r"no neighbours of split 'test' \(it has: valid\)"):
+        evaluated(store, some, LINES)
+    other = small_tokens(store, seed=9)
+    with pytest.raises(ArtifactError, match=r"holds neighbours of tokens/.*, not of tokens/"):
+        evaluated(store, neighbors, LINES, tokens=other)
+
+
+def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
+    with pytest.raises(UsageError, match="evaluate an index or neighbors, or name one"):
+        evaluated(store, model, LINES)
+    with pytest.raises(UsageError, match="--index or --neighbors, not both"):
+        evaluated(store, model, LINES, index=index, neighbors=neighbors)
+
+
+def test_the_configuration_is_checked_before_any_work():
+    with pytest.raises(ValueError, match="did you mean 'lambda'"):
+        EvaluateConfig(memory=("external:lamda=0.2",))
+    with pytest.raises(ValueError, match="does not have the source 'long' yet"):
+        EvaluateConfig(memory=("neural-cache",))
+    assert EvaluateConfig(memory=("none",)).memory == ()
+
+
+def test_the_verb_imports_without_torch():
+    code = "import stages.evaluate, sys; sys.exit('torch' in sys.modules or 'faiss' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
