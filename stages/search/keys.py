@@ -41,12 +41,13 @@ class StoredKeys:
         """(first row, keys) shard by shard; the next one is read while the caller works."""
         wanted = iter(range(self.shards) if shards is None else shards)
         with ThreadPoolExecutor(1) as pool:
-            pending = [(s, pool.submit(self.read, s)) for s in _first(wanted)]
-            while pending:
-                shard, future = pending.pop()
-                block = future.result()
-                pending = [(s, pool.submit(self.read, s)) for s in _first(wanted)]
-                yield self.bounds(shard)[0], block
+            shard = next(wanted, None)
+            ahead = None if shard is None else pool.submit(self.read, shard)
+            while shard is not None and ahead is not None:
+                block, first = ahead.result(), self.bounds(shard)[0]
+                shard = next(wanted, None)
+                ahead = None if shard is None else pool.submit(self.read, shard)
+                yield first, block
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1, [stop - start, dim] in the stored dtype."""
@@ -75,9 +76,7 @@ def _by_shard(rows: np.ndarray, per_shard: int) -> Iterator[tuple[int, np.ndarra
     """(shard, places in `rows` whose row it holds) for each shard that is needed."""
     owner = rows // per_shard
     order = np.argsort(owner, kind="stable")
-    wanted, starts = np.unique(owner[order], return_index=True)
-    yield from zip(wanted.tolist(), np.split(order, starts[1:]), strict=True)
-
-
-def _first(shards: Iterator[int]) -> list[int]:
-    return [shard for shard, _ in zip(shards, range(1), strict=False)]
+    wanted, counts = np.unique(owner, return_counts=True)
+    ends = np.cumsum(counts)
+    for shard, start, end in zip(wanted.tolist(), ends - counts, ends, strict=True):
+        yield shard, order[start:end]

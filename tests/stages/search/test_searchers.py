@@ -1,0 +1,176 @@
+"""One contract for all searchers; keys are small integers, so ties are many and float32 sums are exact."""
+
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.search.exact import ExactSearcher
+from stages.search.grouped import GroupedSearcher
+from stages.search.keys import StoredKeys
+from stages.search.opening import searcher_of
+from stages.search.plain import PlainSearcher
+from stages.search.searcher import Searcher
+from tests.oracles.search import nearest
+
+DIM = 6
+METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
+
+
+def integer_keys(rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-2, 3, (rows, DIM)).astype(np.float32)
+
+
+def smooth_keys(rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, DIM)).astype(np.float32)
+
+
+def built(factory: str, keys: np.ndarray, metric: str = "l2") -> Any:
+    index = faiss.index_factory(keys.shape[1], factory, METRICS[metric])
+    if "SQfp16" in factory:
+        index.by_residual = False
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None:
+        ivf.cp.min_points_per_centroid = 1
+    index.train(keys)
+    index.add(keys)
+    return index
+
+
+def exact(keys: np.ndarray, metric: str) -> Searcher:
+    return ExactSearcher(StoredKeys(keys, rows_per_shard=37), metric)
+
+
+def grouped(keys: np.ndarray, metric: str) -> Searcher:
+    index = built("IVF8,SQfp16", keys, metric)
+    return searcher_of(index, metric, probe=8)
+
+
+def flat(keys: np.ndarray, metric: str) -> Searcher:
+    return searcher_of(built("Flat", keys, metric), metric, None)
+
+
+COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped])
+"""Searchers that look at every row."""
+
+
+@COMPLETE
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("k", [1, 4, 150, 400])
+@pytest.mark.parametrize("exclude", ["none", "self", "wide", "nearly all"])
+def test_finds_the_k_best_allowed_rows_with_ties_by_the_smaller(make: Any, metric: str, k: int, exclude: str) -> None:
+    keys = integer_keys(300)
+    rows = np.arange(0, 300, 12)
+    ranges = {
+        "none": None,
+        "self": np.stack([rows, rows + 1], axis=1),
+        "wide": np.stack([rows - 50, rows + 51], axis=1),
+        "nearly all": np.stack([rows * 0, rows * 0 + 298], axis=1),
+    }[exclude]
+    ids, distances = make(keys, metric).search(keys[rows], k, ranges)
+    want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
+    assert (ids.dtype, distances.dtype) == (np.int64, np.float32)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances.astype(np.float32))
+
+
+@COMPLETE
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_agrees_with_the_definition_for_any_sizes(make: Any, data: Any) -> None:
+    rows = data.draw(st.integers(8, 60), label="rows")
+    k = data.draw(st.integers(1, 70), label="k")
+    start = data.draw(st.integers(0, rows), label="start")
+    width = data.draw(st.integers(0, rows), label="width")
+    keys = integer_keys(rows, data.draw(st.integers(0, 99), label="seed"))
+    queries = integer_keys(5, 1000)
+    ranges = np.tile([start, start + width], (5, 1))
+    ids, distances = make(keys, "l2").search(queries, k, ranges)
+    want_ids, want_distances = nearest(queries, keys, k, "l2", ranges)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances.astype(np.float32))
+
+
+@COMPLETE
+def test_many_equal_keys_do_not_hide_the_smallest_rows(make: Any) -> None:
+    keys = np.concatenate([integer_keys(40), np.ones((200, DIM), np.float32)])
+    ids, _ = make(keys, "l2").search(np.ones((3, DIM), np.float32), 5)
+    ones = np.flatnonzero((keys == 1).all(axis=1))
+    np.testing.assert_array_equal(ids, np.tile(ones[:5], (3, 1)))
+
+
+@COMPLETE
+def test_a_key_far_from_the_origin_is_at_distance_zero_from_itself(make: Any) -> None:
+    keys = (smooth_keys(200) + 300).astype(np.float16).astype(np.float32)
+    ids, distances = make(keys, "l2").search(keys, 1)
+    want_ids, _ = nearest(keys, keys, 1, "l2")
+    np.testing.assert_array_equal(distances, 0)
+    np.testing.assert_array_equal(ids, want_ids)
+
+
+def test_a_query_that_comes_up_short_reads_more_lists() -> None:
+    keys = smooth_keys(400)
+    searcher = searcher_of(built("IVF16,Flat", keys), "l2", probe=1)
+    ids, _ = searcher.search(keys[:20], 400)
+    assert (np.sort(ids, axis=1) == np.arange(400)).all()
+
+
+def test_reading_one_list_finds_that_lists_best() -> None:
+    keys = smooth_keys(400)
+    index = built("IVF4,Flat", keys)
+    ids, _ = searcher_of(index, "l2", probe=1).search(keys, 3)
+    index.nprobe = 1
+    _, want = index.search(keys, 3)
+    assert (np.sort(ids, axis=1) == np.sort(want, axis=1)).mean() > 0.999
+
+
+@pytest.mark.parametrize("factory", ["IVF8,PQ3x4", "IVF8,SQ8", "IVF8,Flat"])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_grouped_search_of_codes_gives_what_faiss_gives(factory: str, metric: str) -> None:
+    keys = smooth_keys(500)
+    index = built(factory, keys, metric)
+    searcher = searcher_of(index, metric, probe=3)
+    assert isinstance(searcher, GroupedSearcher)
+    _, distances = searcher.search(keys[:60], 7)
+    index.nprobe = 3
+    want, _ = index.search(keys[:60], 7)
+    np.testing.assert_allclose(distances, want, rtol=1e-4, atol=1e-4)
+    assert searcher.lossless == (factory == "IVF8,Flat")
+
+
+@pytest.mark.parametrize("factory", ["HNSW8", "IVF8,PQ3x4fs,RFlat", "PCA5,IVF8,Flat", "SQ8", "IVF8_HNSW4,Flat"])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_other_kinds_find_most_and_leave_out_what_is_excluded(factory: str, metric: str) -> None:
+    keys, rows = smooth_keys(400), np.arange(0, 400, 10)
+    searcher = searcher_of(built(factory, keys, metric), metric, probe=8)
+    ranges = np.stack([rows - 30, rows + 31], axis=1)
+    ids, distances = searcher.search(keys[rows], 8, ranges)
+    want, _ = nearest(keys[rows], keys, 8, metric, ranges)
+    assert not ((ids >= ranges[:, :1]) & (ids < ranges[:, 1:])).any()
+    assert np.mean([len(np.intersect1d(a, b)) / 8 for a, b in zip(ids, want, strict=True)]) > 0.6
+    rising = distances if metric == "l2" else -distances
+    assert (np.diff(rising, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("factory", ["HNSW4", "IVF16,PQ3x4fs"])
+def test_other_kinds_give_up_only_when_no_allowed_row_is_left(factory: str) -> None:
+    keys = smooth_keys(300)
+    searcher = searcher_of(built(factory, keys), "l2", probe=1)
+    assert isinstance(searcher, PlainSearcher)
+    ids, distances = searcher.search(keys[:5], 300, np.tile([10, 20], (5, 1)))
+    assert (np.sort(ids[:, :290], axis=1) == np.delete(np.arange(300), range(10, 20))).all()
+    assert (ids[:, 290:] == -1).all()
+    assert (distances[:, 290:] == np.inf).all()
+
+
+def test_blocks_of_queries_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = smooth_keys(200)
+    searcher, ranges = grouped(keys, "l2"), np.stack([np.arange(200), np.arange(200) + 1], axis=1)
+    whole = searcher.search(keys, 3, ranges)
+    monkeypatch.setattr("stages.search.searcher.BLOCK_BYTES", 7 * (8 * DIM + 24 * 3))
+    parts = searcher.search(keys, 3, ranges)
+    np.testing.assert_array_equal(whole[0], parts[0])
+    np.testing.assert_array_equal(whole[1], parts[1])
