@@ -1,6 +1,6 @@
 """Stage tokenize: text -> tokens.
 
-The text is read once, streaming, into a spool of shards of a fixed size (about 4 MB); the tokenizer is made from
+The text is read once, streaming, into a spool of shards of a fixed size (about 1 MB); the tokenizer is made from
 train's shards; then each shard is encoded on its own, and the ids of each split are put together in whole rows.
 Memory in use is one shard and the vocabulary, whatever the corpus; the disk holds the text and its ids twice
 until the artifact is published.
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.artifacts.arrays import rows_per_shard
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
@@ -33,6 +32,8 @@ ONE_CORPUS = "source"
 """Role of files that are not given by split."""
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure or to learn from."""
+ROW_BYTES = 2**21
+"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 SPOOL = "scratch/text"
 SCAN = "scan"
 TOKENIZER = "tokenizer"
@@ -338,12 +339,12 @@ def _assemble(
 def _write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
-    array = job.draft.array(f"tokens.zarr/{name}", (rows,), dtype, rows_per_shard(dtype.itemsize))
+    array = job.draft.array(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
     for shard in range(array.shards):
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
             inside = array.rows(shard)
-            array.write(shard, read(inside.start, inside.stop).astype(dtype))
+            array.write(shard, read(inside.start, inside.stop).astype(dtype, copy=False))
             job.draft.commit(key)
 
 

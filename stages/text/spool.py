@@ -12,8 +12,8 @@ import numpy as np
 
 from stages.text.documents import OPENS_DOCUMENT, MarkedPiece, ParagraphHashes
 
-SHARD_CHARACTERS = 4 * 2**20
-SHARD_PIECES = 2**16
+SHARD_CHARACTERS = 2**20
+SHARD_PIECES = 2**14
 """A shard ends where it reaches either, so that text of short lines takes no more memory than other text."""
 _PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
 HASHES = "paragraph-hashes.bin"

@@ -10,14 +10,13 @@ from stages.text.tokenizer import EOS, UNK
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
 
-_PYTHON_ONLY = "\x1c\x1d\x1e\x1f"
-"""Separators that `str.split` splits on though Unicode does not call them white space."""
-_WORD = re.compile(rf"(?:[^\s]|[{_PYTHON_ONLY}])+")
+_WORD = re.compile(r"(?:\S|[\x1c-\x1f])+")
+"""Python calls these four separators white space, Unicode does not."""
 
 
 def words(text: str) -> list[str]:
     """Split text on Unicode white space, as the pre-tokenizer `WhitespaceSplit` does."""
-    if any(separator in text for separator in _PYTHON_ONLY):
+    if "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
         return _WORD.findall(text)
     return text.split()
 

@@ -58,7 +58,7 @@ def write(path: Path, text: str) -> str:
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many shards of few lines, rows of a few tokens."""
     monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 25)
-    monkeypatch.setattr("stages.tokenize.rows_per_shard", lambda row_bytes: 7)
+    monkeypatch.setattr("stages.tokenize.ROW_BYTES", 56)
 
 
 def arrays(artifact: Artifact, split: str) -> dict[str, np.ndarray]:
