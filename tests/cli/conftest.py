@@ -28,6 +28,13 @@ class Ended(NamedTuple):
 Memlm = Callable[..., Ended]
 
 
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where tracebacks of bugs go."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture
 def memlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Memlm:
     """Runs `memlm ARGUMENTS` with a store of its own and the given text on standard input."""

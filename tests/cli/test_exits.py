@@ -52,9 +52,7 @@ def test_a_full_disk_is_found_behind_another_error() -> None:
     assert "/store/x" in failure.message
 
 
-def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:
     def bug() -> None:
         raise ZeroDivisionError("one over none")
 
@@ -64,7 +62,7 @@ def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(
     log = Path(err.split()[-1])
     assert "one over none" in log.read_text()
     assert "in bug" in log.read_text()
-    log.unlink()
+    assert log.parent == logs
 
 
 def test_an_expected_failure_is_one_line_without_a_traceback(
