@@ -6,6 +6,7 @@ the best and the last weights.
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +22,8 @@ from stages.methods import METHODS
 from stages.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from stages.models.language_model import LanguageModel
-    from stages.training.loop import Progress, Splits
+    from stages.training.loop import Splits, Trainer
 
 DONE = "training"
 
@@ -61,9 +60,21 @@ class Train(Stage[TrainConfig]):
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         if not job.draft.done(DONE):
-            job.draft.commit(DONE, _train(job))
+            trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
+            _write_outputs(job, trainer)
+            job.draft.commit(DONE, _metrics(trainer))
             job.draft.flush()
         return job.draft.record(DONE)
+
+    def follow(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> bool:
+        """Under torchrun, on all ranks but the first: do this rank's share of the work and write nothing.
+
+        Returns: whether this process is such a rank; then the artifact is made by the first.
+        """
+        if int(os.environ.get("RANK", 0)) == 0:
+            return False
+        _fit(config, inputs, execution, None)
+        return True
 
 
 def _fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
@@ -102,30 +113,27 @@ def _steps(config: TrainConfig, tokens: Artifact) -> int:
     return max(1, math.ceil(config.epochs * batches / config.accumulate))
 
 
-def _train(job: Job[TrainConfig]) -> dict[str, Any]:
-    """Train, write the artifact's files (on the first rank) and return the metrics."""
-    from stages.methods import METHODS
+def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
+    """Train to the last step, with checkpoints in `folder`, which the first rank tells the others."""
     from stages.models.devices import resolve_device, tune_allocator
     from stages.training.loop import Trainer
     from stages.training.ranks import make_fabric
 
     tune_allocator()
-    fabric = make_fabric(resolve_device(job.execution.device))
-    splits = _read_splits(job.inputs["tokens"])
-    model = _make_model(fabric, job, splits)
+    fabric = make_fabric(resolve_device(execution.device))
+    splits = _read_splits(inputs["tokens"])
     trainer = Trainer(
         fabric,
-        job.config,
-        model,
-        METHODS.load(job.config.method)(),
+        config,
+        _make_model(config, inputs, splits, fabric.global_rank),
+        METHODS.load(config.method)(),
         splits,
-        job.draft.scratch,
-        job.reporter,
-        job.execution.checkpoint_seconds,
+        Path(fabric.broadcast(str(folder))),
+        execution.reporter,
+        execution.checkpoint_seconds,
     )
-    progress = trainer.run()
-    _write_outputs(job, model, progress)
-    return _metrics(model, progress, trainer.update_tokens)
+    trainer.run()
+    return trainer
 
 
 def _read_splits(tokens: Artifact) -> "Splits":
@@ -142,31 +150,31 @@ def _read_splits(tokens: Artifact) -> "Splits":
     return Splits(cast(np.ndarray, train), valid, tokens.metrics["eos_id"])
 
 
-def _make_model(fabric: "Fabric", job: Job[TrainConfig], splits: "Splits") -> "LanguageModel":
+def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int) -> "LanguageModel":
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
     import torch
 
     from stages.models.language_model import LanguageModel, load_model
     from stages.models.vocabulary import AdaptiveVocabulary
 
-    torch.manual_seed(job.config.seed)
-    if "init" in job.inputs:
-        model = load_model(job.inputs["init"].path, "cpu")
+    torch.manual_seed(config.seed)
+    if "init" in inputs:
+        model = load_model(inputs["init"].path, "cpu")
     else:
-        model = LanguageModel(job.config.model)
+        model = LanguageModel(config.model)
         if isinstance(model.vocabulary, AdaptiveVocabulary):
             model.vocabulary.sort_by(splits.token_counts(len(model.vocabulary.rank)))
-    torch.manual_seed(job.config.seed + fabric.global_rank)
+    torch.manual_seed(config.seed + rank)
     return model
 
 
-def _write_outputs(job: Job[TrainConfig], model: "LanguageModel", progress: "Progress") -> None:
+def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     from stages.models.language_model import save_weights
     from stages.training.journal import LINES, LOGS
     from stages.training.loop import best_weights
 
-    draft = job.draft
-    save_weights(model, draft.add("last.safetensors"))
+    draft, progress = job.draft, trainer.progress
+    save_weights(trainer.model, draft.add("last.safetensors"))
     best = "last.safetensors" if progress.valid_step is None else f"scratch/{best_weights(progress.valid_step)}"
     shutil.copyfile(draft.path / best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
@@ -182,11 +190,12 @@ def _copy(draft: Draft, file: Path) -> None:
     shutil.copyfile(file, draft.add(file.relative_to(draft.scratch)))
 
 
-def _metrics(model: "LanguageModel", progress: "Progress", update_tokens: int) -> dict[str, Any]:
-    tokens = progress.step * update_tokens
+def _metrics(trainer: "Trainer") -> dict[str, Any]:
+    progress = trainer.progress
+    tokens = progress.step * trainer.update_tokens
     valid = progress.valid_loss
     return {
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         "steps": progress.step,
         "tokens": tokens,
         "train_loss": progress.train_loss,

@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from stages.training.checkpoint import load_checkpoint, random_state, save_check
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
 from stages.training.optimizer import make_optimizer
-from stages.training.ranks import mean_over_ranks
+from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
 from stages.training.validate import validate
 
@@ -281,19 +281,13 @@ class Trainer:
         return flag if self.fabric.world_size == 1 else mean_over_ranks(self.fabric, float(flag)) > 0
 
     def _save(self) -> None:
-        random = self._random_states()
+        random = gather_over_ranks(self.fabric, random_state())
         if self.fabric.is_global_zero:
             assert self.journal is not None
             self.progress.journal_bytes = self.journal.sync()
             save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, random, asdict(self.progress))
             self._drop_old_weights()
         self._saved_at = time.monotonic()
-
-    def _random_states(self) -> list[dict[str, Tensor]]:
-        if self.fabric.world_size == 1:
-            return [random_state()]
-        gathered = cast(dict[str, Tensor], self.fabric.all_gather(random_state()))
-        return [{name: t[r].cpu() for name, t in gathered.items()} for r in range(self.fabric.world_size)]
 
     def _drop_old_weights(self) -> None:
         for path in self.folder.glob(best_weights("*")):

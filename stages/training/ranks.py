@@ -1,16 +1,11 @@
 """One process or several: what torchrun says, as Lightning Fabric wants it."""
 
 import os
-from typing import cast
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
-
-
-def rank() -> int:
-    """Number of this process among those that train together."""
-    return int(os.environ.get("RANK", 0))
 
 
 def world_size() -> int:
@@ -35,3 +30,12 @@ def mean_over_ranks(fabric: Fabric, value: float) -> float:
     """Mean of a number over all processes; every one must ask."""
     shared = torch.tensor(value, dtype=torch.float64, device=fabric.device)
     return float(cast(Tensor, fabric.all_reduce(shared, reduce_op="mean")))
+
+
+def gather_over_ranks(fabric: Fabric, value: Any) -> list[Any]:
+    """A value of each process, in the order of the ranks; every one must ask."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    torch.distributed.all_gather_object(values, value)
+    return values

@@ -1,0 +1,51 @@
+"""Several processes make the model that one would make."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.train import Train
+from stages.training.config import TrainConfig
+from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
+from tests.stages.small_store import small_tokens
+from tests.stages.training import two_ranks
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_one_process_alone_is_the_mean_of_itself():
+    fabric = make_fabric(torch.device("cpu"))
+    assert mean_over_ranks(fabric, 3.5) == 3.5
+    assert gather_over_ranks(fabric, "a") == ["a"]
+
+
+def test_the_first_rank_does_not_follow(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    assert not Train().follow(TrainConfig(), None, Execution())
+
+
+@pytest.mark.timeout(300)
+def test_two_ranks_train_as_one(tmp_path):
+    alone, together = Store(tmp_path / "alone"), Store(tmp_path / "together")
+    settings = TrainConfig.model_validate(two_ranks.SETTINGS)
+    references = {"source": small_tokens(alone).reference}
+    expected = make(Train(), settings, references, alone, Execution(device="cpu")).artifact
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [two_ranks.__file__, str(together.root), small_tokens(together).reference]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [expected.reference]
+    got = together.get(expected.reference)
+    assert got.metrics["valid_loss"] == pytest.approx(expected.metrics["valid_loss"], rel=1e-4)
+    for name in ("model", "last"):
+        weights, wanted = (load_file(a.path / f"{name}.safetensors") for a in (got, expected))
+        torch.testing.assert_close(weights, wanted, rtol=1e-3, atol=1e-4)
