@@ -1,0 +1,122 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.errors import ArtifactError
+from stages.search import build
+from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.keys import StoredKeys
+from stages.search.opening import read_index
+from stages.search.recall import measure, recall
+from stages.search.searcher import Searcher, open_searcher
+
+
+def stored(dtype: str = "float16", rows: int = 600, dim: int = 8) -> StoredKeys:
+    keys = np.random.default_rng(0).standard_normal((rows, dim)).astype(dtype)
+    return StoredKeys(keys, rows_per_shard=70)
+
+
+def resolved(keys: StoredKeys, **settings: Any) -> IndexConfig:
+    return resolve(IndexConfig(**settings), Keys(keys.rows, keys.dim, keys.dtype.name))
+
+
+def in_parts(config: IndexConfig, keys: StoredKeys, folder: Path, sizes: list[range]) -> Path:
+    trained = folder / "trained"
+    build.train(config, keys, trained)
+    parts = []
+    for number, shards in enumerate(sizes):
+        parts.append(folder / f"part-{number}")
+        build.write_part(read_index(trained), keys, shards, parts[-1])
+    build.merge(read_index(trained), parts, keys.rows, folder / "index.faiss")
+    return folder / "index.faiss"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4}, {"index": "PCA4,IVF9,SQ8"}]
+)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_parts_make_the_same_index_as_one_piece(tmp_path: Path, settings: dict[str, Any], dtype: str) -> None:
+    keys = stored(dtype)
+    config = resolved(keys, **settings)
+    index = in_parts(config, keys, tmp_path, [range(0, 4), range(4, 5), range(5, keys.shards)])
+    build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
+    searchers = [open_searcher(path, config.model_dump()) for path in (index, tmp_path / "whole")]
+    queries = keys.rows_between(0, 50).astype(np.float32)
+    (ids, distances), (want_ids, want_distances) = (s.search(queries, 9) for s in searchers)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances)
+
+
+def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
+    keys = stored()
+    config = resolved(keys, index="ivf-pq", code_bits=4)
+    files = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        files.append(in_parts(config, keys, tmp_path / name, [range(0, 4), range(4, keys.shards)]).read_bytes())
+    assert files[0] == files[1]
+
+
+def test_another_seed_gives_another_index(tmp_path: Path) -> None:
+    keys = stored()
+    for seed in (0, 1):
+        build.train(resolved(keys, index="ivf-flat", seed=seed, train_keys=300), keys, tmp_path / str(seed))
+    assert (tmp_path / "0").read_bytes() != (tmp_path / "1").read_bytes()
+
+
+def test_lists_of_half_precision_keys_lose_nothing(tmp_path: Path) -> None:
+    keys = stored("float16")
+    config = resolved(keys, index="ivf-flat", lists=8, probe=8)
+    path = in_parts(config, keys, tmp_path, [range(keys.shards)])
+    searcher = open_searcher(path, config.model_dump())
+    ids, distances = searcher.search(keys.rows_between(0, 600).astype(np.float32), 1)
+    np.testing.assert_array_equal(ids[:, 0], np.arange(600))
+    np.testing.assert_array_equal(distances, 0)
+    assert searcher.lossless
+    assert path.stat().st_size < 600 * (2 * 8 + 8) + 4096
+
+
+def test_a_missing_part_is_noticed(tmp_path: Path) -> None:
+    keys = stored()
+    config = resolved(keys, index="ivf-flat")
+    with pytest.raises(ArtifactError, match="560 of 600 keys"):
+        in_parts(config, keys, tmp_path, [range(0, keys.shards - 1)])
+
+
+def test_a_file_that_is_no_index_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index.faiss").write_bytes(b"nothing of the kind")
+    with pytest.raises(ArtifactError, match=r"index\.faiss.*memlm build-index"):
+        open_searcher(tmp_path / "index.faiss", {"metric": "l2", "probe": None})
+
+
+def test_kinds_without_lists_grow_in_one_piece(tmp_path: Path) -> None:
+    keys = stored()
+    for kind in ("flat", "hnsw", "IVF8,PQ4x4fs,RFlat", "IVF8,FlatDedup"):
+        build.train(resolved(keys, index=kind), keys, tmp_path / "trained")
+        index = read_index(tmp_path / "trained")
+        assert not build.grows_in_parts(index)
+        build.build_whole(index, keys, tmp_path / "index")
+        assert read_index(tmp_path / "index").ntotal == 600
+
+
+def test_recall_counts_true_neighbours_among_those_found() -> None:
+    true, found = np.array([[1, 2, 3], [4, 5, -1]]), np.array([[2, 1, 9], [5, 7, -1]])
+    assert recall(found, true, 1) == 0
+    assert recall(found, true, 2) == 3 / 4
+    assert recall(found, true, 3) == 3 / 5
+
+
+def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
+    keys = stored(rows=600)
+    config = resolved(keys, index="ivf-flat", lists=8, probe=8)
+    searcher: Searcher = open_searcher(in_parts(config, keys, tmp_path, [range(keys.shards)]), config.model_dump())
+    figures = measure(searcher, keys, queries=100, seed=0)
+    assert figures["queries"] == 100
+    assert set(figures["recall"]) == {"1", "4", "8", "64"}
+    assert figures["recall"]["64"] == 1
+    by_probe = [figures["recall_by_probe"][p]["8"] for p in ("1", "2", "4", "8")]
+    assert by_probe == sorted(by_probe)
+    assert by_probe[0] < 0.9 < by_probe[-1] == 1
+    assert searcher.search(keys.rows_between(0, 1).astype(np.float32), 600)[0].min() == 0

@@ -1,0 +1,214 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages import neighbors
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import ArtifactError, UsageError
+from stages.index import BuildIndex, IndexConfig
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors, forbidden_rows
+from tests.oracles.search import nearest
+from tests.stages.small_store import array, small_model, small_tokens
+from tests.stages.test_index import Notes
+
+TRAIN, VALID = 300, 70
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
+    monkeypatch.setattr(neighbors, "FEWEST_QUERIES", 100)
+    monkeypatch.setattr(neighbors, "MOST_QUERIES", 100)
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def datastore(store: Store) -> Artifact:
+    return build_datastore(store)
+
+
+def build_datastore(store: Store, **settings: Any) -> Artifact:
+    model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": VALID}))
+    references = {"source": model.reference}
+    return make(BuildDatastore(), DatastoreConfig(**settings), references, store, Execution("cpu")).artifact
+
+
+def build_index(store: Store, datastore: Artifact, **settings: Any) -> Artifact:
+    references = {"source": datastore.reference}
+    return make(BuildIndex(), IndexConfig(**settings), references, store, Execution("cpu")).artifact
+
+
+def precompute(
+    store: Store, index: Artifact, notes: Notes | None = None, tokens: str | None = None, **settings: Any
+) -> Artifact:
+    references = {"source": index.reference, "tokens": tokens}
+    execution = Execution("cpu", reporter=notes or Notes())
+    return make(PrecomputeNeighbors(), NeighborsConfig(**settings), references, store, execution).artifact
+
+
+def keys_of(datastore: Artifact) -> np.ndarray:
+    return array(datastore, "datastore.zarr", "keys").astype(np.float32)
+
+
+def found(artifact: Artifact, split: str) -> tuple[np.ndarray, np.ndarray]:
+    return array(artifact, "neighbors.zarr", f"{split}/ids"), array(artifact, "neighbors.zarr", f"{split}/distances")
+
+
+def test_the_datastores_own_tokens_find_others_and_never_themselves(store: Store, datastore: Artifact) -> None:
+    artifact = precompute(store, build_index(store, datastore))
+    ids, distances = found(artifact, "train")
+    keys, rows = keys_of(datastore), np.arange(TRAIN)
+    want_ids, want_distances = nearest(keys, keys, 4, "l2", np.stack([rows, rows + 1], axis=1))
+    assert (ids.dtype, distances.dtype) == (np.int64, np.float32)
+    assert not (ids == rows[:, None]).any()
+    np.testing.assert_allclose(distances, want_distances, rtol=1e-4, atol=1e-5)
+    assert (ids == want_ids).mean() > 0.98
+    assert artifact.config["exclude"] == "self"
+
+
+def test_other_splits_are_encoded_and_nothing_is_excluded(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore, metric="ip")
+    artifact = precompute(store, index, queries=("valid",), k=3)
+    reference = {"source": datastore.input("encoder").reference}
+    config = DatastoreConfig(split="valid")
+    queries = make(BuildDatastore(), config, reference, store, Execution("cpu")).artifact
+    ids, distances = found(artifact, "valid")
+    want_ids, want_distances = nearest(keys_of(queries), keys_of(datastore), 3, "ip")
+    assert (ids == want_ids).mean() > 0.95
+    np.testing.assert_allclose(distances, want_distances, rtol=5e-3)
+    assert not (artifact.path / "neighbors.zarr" / "train").exists()
+    assert artifact.config["exclude"] == "none"
+
+
+def test_states_rates_accuracy_and_what_is_missing(store: Store, datastore: Artifact) -> None:
+    notes = Notes()
+    artifact = precompute(store, build_index(store, datastore), notes)
+    ids, _ = found(artifact, "train")
+    values = array(datastore, "datastore.zarr", "values")
+    figures = artifact.metrics["splits"]["train"]
+    assert figures["top1_accuracy"] == pytest.approx((values[ids[:, 0]] == values).mean(), abs=1e-6)
+    assert (figures["queries"], figures["missing"]) == (TRAIN, 0)
+    assert figures["queries_per_second"] > 0
+    assert list(artifact.metrics["splits"]) == ["train", "valid"]
+    size = (TRAIN + VALID) * 4 * 12 / 1e6
+    assert notes.infos[0].startswith(f"writing {size:,.1f} MB")
+
+
+@pytest.mark.parametrize(("exclude", "missing"), [("window:5", 0), ("document", 0), ("window:1000", 1)])
+def test_only_allowed_rows_are_found(store: Store, datastore: Artifact, exclude: str, missing: float) -> None:
+    index = build_index(store, datastore, index="ivf-flat", lists=16, probe=1)
+    artifact = precompute(store, index, queries=("train",), k=7, exclude=exclude)
+    ids, distances = found(artifact, "train")
+    tokens = datastore.input("corpus")
+    ranges = forbidden_rows(exclude, 0, TRAIN, array(tokens, "tokens.zarr", "train/doc_offsets"))
+    assert ranges is not None
+    assert not ((ids >= ranges[:, :1]) & (ids < ranges[:, 1:])).any()
+    assert artifact.metrics["splits"]["train"]["missing"] == missing == (ids < 0).mean()
+    assert np.isinf(distances[ids < 0]).all()
+
+
+def test_forbidden_rows_are_those_of_the_contract() -> None:
+    offsets = np.array([0, 3, 3, 7])
+    assert forbidden_rows("none", 2, 5, offsets) is None
+    np.testing.assert_array_equal(forbidden_rows("self", 2, 5, offsets), [[2, 3], [3, 4], [4, 5]])
+    np.testing.assert_array_equal(forbidden_rows("window:2", 1, 3, offsets), [[0, 4], [0, 5]])
+    np.testing.assert_array_equal(forbidden_rows("document", 1, 5, offsets), [[0, 3], [0, 3], [3, 7], [3, 7]])
+
+
+def test_exact_distances_are_those_of_the_stored_keys(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore, index="ivf-pq", code_bits=4, code_bytes=1)
+    rough = precompute(store, index, queries=("train",))
+    exact = precompute(store, index, queries=("train",), exact=True)
+    keys = keys_of(datastore)
+    ids, distances = found(exact, "train")
+    np.testing.assert_allclose(distances, ((keys[:, None] - keys[ids]) ** 2).sum(-1), rtol=1e-5, atol=1e-6)
+    assert (exact.config["exact"], exact.config["candidates"]) == (True, 64)
+    assert (rough.config["exact"], rough.config["candidates"]) == (False, None)
+    assert distances.mean() < ((keys[:, None] - keys[found(rough, "train")[0]]) ** 2).sum(-1).mean()
+
+
+def test_an_index_of_whole_keys_is_exact_without_being_asked(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore)
+    asked, silent = (precompute(store, index, queries=("valid",), exact=exact) for exact in (True, False))
+    assert asked.id == silent.id
+    with pytest.raises(UsageError, match="whole keys"):
+        precompute(store, index, exact=True, candidates=9)
+
+
+def test_part_of_a_split_is_looked_up_for_all_of_it(store: Store) -> None:
+    datastore = build_datastore(store, fraction=0.5)
+    ids, _ = found(precompute(store, build_index(store, datastore), queries=("train",)), "train")
+    assert ids.shape == (TRAIN, 4)
+    assert ids.max() < TRAIN // 2
+    assert not (ids == np.arange(TRAIN)[:, None]).any()
+
+
+def test_as_few_lists_are_read_as_the_measured_recall_allows(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore, index="ivf-flat", lists=16, probe=16)
+    table = index.metrics["recall_by_probe"]
+    artifact = precompute(store, index, queries=("valid",), recall=0.9)
+    probe = artifact.config["probe"]
+    assert table[str(probe)]["4"] >= 0.9 * table["16"]["4"]
+    assert probe == 1 or table[str(probe // 2)]["4"] < 0.9 * table["16"]["4"]
+    assert precompute(store, index, queries=("valid",), probe=probe).id == artifact.id
+    with pytest.raises(UsageError, match="probe 17 is more than the 16 lists"):
+        precompute(store, index, probe=17)
+
+
+def test_another_corpus_must_speak_the_encoders_vocabulary(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore)
+    other = small_tokens(store, lengths={"train": 80}, seed=5)
+    artifact = precompute(store, index, tokens=other.reference)
+    assert found(artifact, "train")[0].shape == (80, 4)
+    assert artifact.config["exclude"] == "none"
+    foreign = small_tokens(store, lengths={"train": 80}, tokenizer="foreign")
+    with pytest.raises(ArtifactError, match="tokenized differently"):
+        precompute(store, index, tokens=foreign.reference)
+
+
+def test_an_unknown_split_is_refused_with_the_nearest_name(store: Store, datastore: Artifact) -> None:
+    with pytest.raises(ArtifactError, match="did you mean 'valid'"):
+        precompute(store, build_index(store, datastore), queries=("vaild",))
+
+
+def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
+    store: Store, datastore: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = build_index(store, datastore)
+    whole = precompute(store, index)
+    expected = whole.digest
+    store.remove(whole)
+    searched: list[str] = []
+    real = neighbors._search
+
+    def dies_in_the_third(config: Any, work: Any, split: Any, shard: Any) -> Any:
+        if len(searched) == 2:
+            searched.append("died")
+            raise KeyboardInterrupt
+        searched.append(shard.key)
+        return real(config, work, split, shard)
+
+    monkeypatch.setattr(neighbors, "_search", dies_in_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        precompute(store, index)
+    notes = Notes()
+    again = precompute(store, index, notes)
+    assert again.digest == expected
+    assert len(searched) == len(set(searched)) == 6
+    assert "resumed: 2 of 5 shards" in notes.infos
+
+
+@pytest.mark.parametrize("k", [4, 64, 1024])
+@pytest.mark.parametrize("dim", [16, 256, 1024])
+def test_shards_are_large_enough_to_share_work_and_bounded(k: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    queries, rows = neighbors._shard_sizes(NeighborsConfig(k=k, candidates=None), dim)
+    assert queries % rows == 0
+    assert 8000 <= queries <= 1 << 17
+    assert queries * max(4 * dim, 12 * k) <= 128 << 20
