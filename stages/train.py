@@ -23,7 +23,8 @@ from stages.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from stages.models.language_model import LanguageModel
-    from stages.training.loop import Splits, Trainer
+    from stages.training.loop import Trainer
+    from stages.training.progress import Splits
 
 DONE = "training"
 
@@ -140,7 +141,7 @@ def _read_splits(tokens: Artifact) -> "Splits":
     import numpy as np
     import zarr
 
-    from stages.training.loop import Splits
+    from stages.training.progress import Splits
 
     arrays = tokens.zarr("tokens.zarr")
     train, valid = (

@@ -23,13 +23,13 @@ class Journal:
         """Add what is known after a step; None: not measured at this one."""
         line: dict[str, Any] = {"step": step, **figures}
         self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
         for name, value in figures.items():
             if value is not None:
                 self._board.add_scalar(name, value, step)
 
     def sync(self) -> int:
         """Force all lines onto the disk; returns the size in bytes."""
-        self._file.flush()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
 

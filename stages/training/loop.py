@@ -3,9 +3,8 @@
 import math
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,45 +22,12 @@ from stages.training.checkpoint import load_checkpoint, random_state, save_check
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
 from stages.training.optimizer import make_optimizer
+from stages.training.progress import Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
 from stages.training.validate import validate
 
 CHECKPOINT = "checkpoint.safetensors"
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Token ids [T] of the splits that training reads, and the id of `<eos>`."""
-
-    train: np.ndarray
-    valid: Any | None
-    eos: int
-
-    def token_counts(self, types: int) -> Tensor:
-        """How often each of the token types occurs in the training split, int64 [types]."""
-        counts = torch.zeros(types, dtype=torch.int64)
-        for start in range(0, len(self.train), 1 << 22):
-            counts += torch.from_numpy(np.bincount(self.train[start : start + (1 << 22)], minlength=types))
-        return counts
-
-
-@dataclass
-class Progress:
-    """Where a run stands; saved with each checkpoint. Losses are means a token, in nats."""
-
-    step: int = 0
-    loss_sum: float = 0.0
-    """Sum of the updates' losses since the last line of the journal."""
-    loss_count: int = 0
-    train_loss: float | None = None
-    """The loss in the last line of the journal."""
-    valid_loss: float | None = None
-    """The lowest of all validations."""
-    valid_step: int | None = None
-    journal_bytes: int = 0
-    seconds: float = 0.0
-    """Time spent in updates."""
 
 
 class Objective(nn.Module):
@@ -111,8 +77,6 @@ class Trainer:
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
-        self._seconds_logged = self.progress.seconds
-        self._steps_logged = self.progress.step
 
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""
@@ -169,10 +133,7 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.progress.step += 1
-        self.progress.loss_sum += loss
-        self.progress.loss_count += 1
-        self.progress.seconds += time.perf_counter() - started
+        self.progress.add(loss, time.perf_counter() - started)
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
@@ -206,27 +167,17 @@ class Trainer:
         valid = self._validate() if last or (every and step % every == 0) else None
         if last or valid is not None or step % self.config.log_every == 0:
             self._write_line(valid)
-        mean = self._mean_loss()
         self.reporter.progress(
             step,
             self.config.steps,
             "steps",
-            loss=mean,
-            perplexity=_exp(mean),
+            loss=self.progress.mean_loss,
+            perplexity=_exp(self.progress.mean_loss),
             tokens_per_second=self._tokens_per_second(),
         )
 
-    def _mean_loss(self) -> float:
-        """Training loss since the last line of the journal, or in that line if it has just been written."""
-        count = self.progress.loss_count
-        return self.progress.loss_sum / count if count else self.progress.train_loss or math.nan
-
     def _tokens_per_second(self) -> float:
-        steps = self.progress.step - self._steps_logged
-        seconds = self.progress.seconds - self._seconds_logged
-        if steps == 0:
-            return self.progress.step * self.update_tokens / max(self.progress.seconds, 1e-9)
-        return steps * self.update_tokens / max(seconds, 1e-9)
+        return self.progress.steps_per_second * self.update_tokens
 
     @property
     def update_tokens(self) -> int:
@@ -234,19 +185,17 @@ class Trainer:
         return self.batch_size * self.config.segment_length * self.config.accumulate
 
     def _write_line(self, valid: float | None) -> None:
-        progress = self.progress
-        progress.train_loss = mean_over_ranks(self.fabric, self._mean_loss())
+        loss = mean_over_ranks(self.fabric, self.progress.mean_loss)
         if self.journal:
             self.journal.write(
-                progress.step,
-                tokens=progress.step * self.update_tokens,
-                loss=progress.train_loss,
+                self.progress.step,
+                tokens=self.progress.step * self.update_tokens,
+                loss=loss,
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
                 tokens_per_second=round(self._tokens_per_second(), 1),
             )
-        progress.loss_sum, progress.loss_count = 0.0, 0
-        self._seconds_logged, self._steps_logged = progress.seconds, progress.step
+        self.progress.start_line(loss)
 
     def _validate(self) -> float | None:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
@@ -255,10 +204,8 @@ class Trainer:
         loss = validate(self.fabric, self.model, self.splits.valid, self.splits.eos, self.config.segment_length)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
-        if self.progress.valid_loss is None or loss < self.progress.valid_loss:
-            self.progress.valid_loss, self.progress.valid_step = loss, step
-            if self.fabric.is_global_zero:
-                save_weights(self.model, self.folder / best_weights(step))
+        if self.progress.is_best(loss) and self.fabric.is_global_zero:
+            save_weights(self.model, self.folder / best_weights(step))
         return loss
 
     # Checkpoints

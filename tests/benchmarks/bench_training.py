@@ -27,7 +27,8 @@ from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
-from stages.training.loop import Splits, Trainer
+from stages.training.loop import Trainer
+from stages.training.progress import Splits
 from stages.training.ranks import make_fabric
 
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 3e-4, (0.9, 0.95), 0.1, 1.0

@@ -17,7 +17,8 @@ from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training import loop
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
-from stages.training.loop import Splits, Trainer
+from stages.training.loop import Trainer
+from stages.training.progress import Splits
 from stages.training.ranks import make_fabric
 from stages.training.validate import validate
 
@@ -159,6 +160,17 @@ def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path)
     run.run()
     assert outcome(tmp_path, run) == uninterrupted
     assert len(list(tmp_path.glob("best-*"))) == 1
+
+
+def test_a_finished_run_does_no_step_again(tmp_path):
+    first = trainer(tmp_path)
+    first.run()
+    notes = Notes()
+    second = trainer(tmp_path, notes)
+    second.run()
+    assert notes.messages == ["resumed: 20 of 20 steps"]
+    assert notes.steps == []
+    assert outcome(tmp_path, second) == outcome(tmp_path, first)
 
 
 def test_accumulated_batches_make_the_update_of_one_large_batch(tmp_path):

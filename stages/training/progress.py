@@ -1,0 +1,79 @@
+"""What a training run reads, and where it stands."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Token ids [T] of the splits that training reads, and the id of `<eos>`."""
+
+    train: np.ndarray
+    valid: np.ndarray | None
+    eos: int
+
+    def token_counts(self, types: int) -> Tensor:
+        """How often each of the token types occurs in the training split, int64 [types]."""
+        counts = torch.zeros(types, dtype=torch.int64)
+        for start in range(0, len(self.train), 1 << 22):
+            counts += torch.from_numpy(np.bincount(self.train[start : start + (1 << 22)], minlength=types))
+        return counts
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with each checkpoint. Losses are means a token, in nats."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """Time spent in updates."""
+    loss_sum: float = 0.0
+    """Sum of the updates' losses since the last line of the journal."""
+    loss_count: int = 0
+    line_step: int = 0
+    """Step of the last line of the journal, and the time spent by then."""
+    line_seconds: float = 0.0
+    train_loss: float | None = None
+    """The loss in the last line of the journal."""
+    valid_loss: float | None = None
+    """The lowest of all validations, and its step."""
+    valid_step: int | None = None
+    journal_bytes: int = 0
+
+    def add(self, loss: float, seconds: float) -> None:
+        """Count an update."""
+        self.step += 1
+        self.seconds += seconds
+        self.loss_sum += loss
+        self.loss_count += 1
+
+    def start_line(self, train_loss: float) -> None:
+        """Begin a new line of the journal after one that said `train_loss`."""
+        self.train_loss = train_loss
+        self.loss_sum, self.loss_count = 0.0, 0
+        self.line_step, self.line_seconds = self.step, self.seconds
+
+    def is_best(self, valid_loss: float) -> bool:
+        """Note a validation; whether it is the best so far."""
+        best = self.valid_loss is None or valid_loss < self.valid_loss
+        if best:
+            self.valid_loss, self.valid_step = valid_loss, self.step
+        return best
+
+    @property
+    def mean_loss(self) -> float:
+        """Training loss since the last line of the journal, or of that line if it has just been written."""
+        if self.loss_count:
+            return self.loss_sum / self.loss_count
+        return math.nan if self.train_loss is None else self.train_loss
+
+    @property
+    def steps_per_second(self) -> float:
+        """Since the last line of the journal, or over the whole run if it has just been written."""
+        since_line = self.step - self.line_step, self.seconds - self.line_seconds
+        steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
+        return steps / max(seconds, 1e-9)
