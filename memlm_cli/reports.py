@@ -41,7 +41,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a row for the model alone and for each memory; perplexity against the first row."""
     rows = report["rows"]
     outside = _by_row(report.get("outside_repeated_paragraphs"))
-    columns = ["", "perplexity", "change", "bits/character", "word perplexity", "tokens/s"]
+    columns = ["", "perplexity", "change", "bits/char", "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
     cells = [
         [
@@ -102,11 +102,12 @@ def _told(memory: Figures) -> str:
 
 def _plain(metrics: Figures, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and values for people; a table of figures by number (`recall`) becomes `recall@1`, `recall@4`, …"""
-    for name, value in metrics.items():
+    by_number = all(name.isdigit() for name in metrics)
+    for name, value in sorted(metrics.items(), key=lambda item: int(item[0])) if by_number else metrics.items():
         if isinstance(value, Mapping):
             yield from _plain(value, f"{prefix}{figure_name(name)} ")
         elif isinstance(value, str | int | float):
-            label = f"{prefix.strip()}@{name}" if name.isdigit() else f"{prefix}{figure_name(name)}"
+            label = f"{prefix.strip()}@{name}" if by_number else f"{prefix}{figure_name(name)}"
             yield label, _value(value)
 
 
