@@ -141,6 +141,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
         return Work(evaluator, _outside(job), _score_arrays(job))
 
+    def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
+        if not job.config.save_token_scores:
+            return 0
+        return _tokens(job, job.config.split) * 4 * (4 + len(job.config.memory or ()))
+
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
         config, step = job.config, tokens_per_shard(job.config)
         parts = []

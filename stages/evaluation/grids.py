@@ -130,7 +130,7 @@ def nll_by_cutoff(
 
 
 class Best(NamedTuple):
-    """The best point of a grid, and for each number that had a choice whether it lies inside."""
+    """The best point of a grid, and for each number with three or more values if it lies inside."""
 
     points: tuple[Point, ...]
     interior: tuple[dict[str, bool], ...]
@@ -159,6 +159,6 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
 
 
 def _interior(grid: ReadingGrid, place: Sequence[int]) -> dict[str, bool]:
-    """For each of scale and weight with a choice: whether the best is not at the grid's edge."""
+    """For each of scale and weight with an inside: whether the best is not at the grid's edge."""
     sizes = {"scale": (place[0], grid.shape[0]), "weight": (place[2], grid.shape[2])}
-    return {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 1}
+    return {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 2}

@@ -10,9 +10,9 @@ from stages.memory.positions import Positions
 
 def external_cells(at: Positions) -> Cells:
     """The neighbours that a search found, as cells."""
-    ids, missing = at.neighbors, at.neighbors < 0
-    if missing[:, -1].any():
-        ids = ids.masked_fill(missing, len(at.neighbor_values) - 1)
+    ids = at.neighbors
+    if (ids[:, -1] < 0).any():
+        ids = ids.masked_fill(ids < 0, len(at.neighbor_values) - 1)
     values = at.neighbor_values.index_select(0, ids.flatten())
     return Cells(at.neighbor_scores, values.view(ids.shape))
 

@@ -1,0 +1,139 @@
+"""Artifacts of realistic size with random content, for benchmarks of the stages that read them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, TypeAdapter
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+
+VOCABULARY = 33_278
+
+
+class ArtificialConfig(StageConfig):
+    splits: dict[str, int] = Field(default_factory=dict)
+    rows: int = 0
+    k: int = 0
+    segment_length: int = 256
+    context: int = 256
+    stride: int = 256
+    split: str = "train"
+    key: str = "ffn-input"
+    dtype: str = "float16"
+    metric: str = "l2"
+    exact: bool = True
+    method: str = "lm"
+    model: dict[str, Any] = Field(
+        {
+            **{"backbone": "transformer", "vocab_size": VOCABULARY, "layers": 4, "width": 256},
+            **{"heads": 4, "ffn_width": 1024, "max_positions": 256, "positions": "learned"},
+            **{"cutoffs": [2000, 10000], "factor": 4},
+        }
+    )
+
+
+class Artificial(Stage[ArtificialConfig]):
+    """Common to all kinds: inputs by role."""
+
+    Config = ArtificialConfig
+
+    def inputs(self, config: ArtificialConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return Inputs({role: store.get(reference) for role, reference in references.items()})
+
+
+class Tokens(Artificial):
+    """Ids drawn from Zipf's law, as words are."""
+
+    kind = "tokens"
+
+    def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
+        job.draft.add("tokenizer.json").write_text("{}")
+        for split, length in job.config.splits.items():
+            arrays = {
+                "ids": zipf(length).astype(np.uint16),
+                "doc_offsets": np.array([0, length], np.int64),
+                "paragraph_ends": np.array([length], np.int64),
+                "paragraph_hashes": np.array([len(split)], np.uint64),
+            }
+            for name, block in arrays.items():
+                job.draft.array(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24).write(0, block)
+        units = ("tokens", "characters", "bytes", "words")
+        return {"splits": {s: dict.fromkeys(units, n) for s, n in job.config.splits.items()}, "eos_id": 0}
+
+
+class Model(Artificial):
+    """A Transformer of the shape of `wikitext2-small` with random weights."""
+
+    kind = "model"
+
+    def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
+        from stages.models.config import ModelConfig
+        from stages.models.language_model import LanguageModel, save_weights
+
+        torch.manual_seed(0)
+        model = LanguageModel(TypeAdapter(ModelConfig).validate_python(job.config.model))
+        save_weights(model, job.draft.add("model.safetensors"))
+        job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
+        return {}
+
+
+class Datastore(Artificial):
+    """Values only: its keys are never read."""
+
+    kind = "datastore"
+
+    def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
+        rows = job.config.rows
+        job.draft.array("datastore.zarr/keys", (rows, 256), np.float16, 1 << 15)
+        values = job.draft.array("datastore.zarr/values", (rows,), np.int32, rows)
+        values.write(0, zipf(rows).astype(np.int32))
+        return {"rows": rows}
+
+
+class Index(Artificial):
+    """Nothing but its place in the lineage."""
+
+    kind = "index"
+
+    def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
+        return {"lossless": True}
+
+
+class Neighbors(Artificial):
+    """Random rows at rising distances."""
+
+    kind = "neighbors"
+
+    def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
+        random, k, config = np.random.default_rng(1), job.config.k, job.config
+        per_shard = (16 << 20) // (8 * k)
+        for split, length in config.splits.items():
+            ids = job.draft.array(f"neighbors.zarr/{split}/ids", (length, k), np.int64, per_shard)
+            distances = job.draft.array(f"neighbors.zarr/{split}/distances", (length, k), np.float32, per_shard)
+            for shard in range(ids.shards):
+                rows = ids.rows(shard)
+                shape = (rows.stop - rows.start, k)
+                ids.write(shard, random.integers(0, config.rows, shape))
+                distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
+                job.draft.commit(f"{split}-{shard}")
+        return {}
+
+
+def zipf(length: int) -> np.ndarray:
+    """Ids of a vocabulary by Zipf's law, int64 [length]."""
+    weights = 1 / np.arange(1, VOCABULARY + 1)
+    steps = np.cumsum(weights / weights.sum())
+    return np.searchsorted(steps, np.random.default_rng(0).random(length)).clip(max=VOCABULARY - 1)
+
+
+def artificial(store: Store, stage: Artificial, inputs: Mapping[str, Artifact], **settings: Any) -> Artifact:
+    """Make one artifact."""
+    references = {role: artifact.reference for role, artifact in inputs.items()}
+    return make(stage, ArtificialConfig(**settings), references, store, Execution()).artifact
