@@ -253,18 +253,21 @@ def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.Monk
     written: list[int] = []
     original = DraftArray.write
 
+    def counting(array: DraftArray, shard: int, block: np.ndarray) -> None:
+        written.append(shard)
+        original(array, shard, block)
+
     def dying(array: DraftArray, shard: int, block: np.ndarray) -> None:
         if len(written) == 5:
             raise Crash
-        written.append(shard)
-        original(array, shard, block)
+        counting(array, shard, block)
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr(DraftArray, "write", dying)
         run(tmp_path / "s", files)
     with monkeypatch.context() as patch:
         crash_after(patch, "run_shard", 0)
-        patch.setattr(DraftArray, "write", lambda *a: (written.append(a[1]), original(*a)))
+        patch.setattr(DraftArray, "write", counting)
         outcome = run(tmp_path / "s", files)
     assert outcome.artifact.manifest.files == expected.manifest.files
     assert len(written) == sum("/c/" in name for name in expected.manifest.files)

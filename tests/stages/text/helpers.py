@@ -1,10 +1,14 @@
 """Text in memory as the passes of `tokenize` see it."""
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.pieces import pieces
 from stages.text.spool import Pieces
+
+examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Few and patient: a busy machine is no failure."""
 
 
 def marked(text: str, rule: str = "file") -> list[MarkedPiece]:

@@ -6,6 +6,7 @@ from stages.text import documents as module
 from stages.text.documents import BOUNDARIES, ParagraphHashes, is_title, mark
 from stages.text.pieces import pieces
 from tests.oracles import text as oracle
+from tests.stages.text.helpers import examples
 
 lines = st.sampled_from(["\n", " \n", "word\n", "two words \n", " = Title = \n", " = = Part = = \n", " = a = b = \n"])
 texts = st.builds(lambda ls, end: "".join(ls) + end, st.lists(lines, max_size=12), st.sampled_from(["", " ", "end"]))
@@ -21,6 +22,7 @@ def marked_groups(text: str, rule: str, opens: int) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", ["file", "line", "blank-line", "wikitext"])
+@examples
 @given(texts)
 @example(" \n = A = \n \n text \n \n = = B = = \n \n more \n \n = C = \n \n end \n")
 def test_documents_begin_where_the_oracle_says(rule: str, text: str) -> None:
@@ -28,6 +30,7 @@ def test_documents_begin_where_the_oracle_says(rule: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["file", "line", "wikitext"])
+@examples
 @given(texts)
 def test_paragraphs_and_their_hashes(rule: str, text: str) -> None:
     expected = [p for document in oracle.documents(text, rule) for p in oracle.paragraphs(document)]
@@ -37,6 +40,7 @@ def test_paragraphs_and_their_hashes(rule: str, text: str) -> None:
     assert [value for value in found if value is not None] == list(map(oracle.paragraph_hash, expected))
 
 
+@examples
 @given(texts)
 def test_each_document_ends_once_before_the_next(text: str) -> None:
     marks = [piece.marks for piece in mark(pieces([text]), BOUNDARIES["line"])]

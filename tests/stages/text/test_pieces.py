@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from stages.text import pieces as module
 from stages.text.pieces import pieces
 from tests.oracles import text as oracle
+from tests.stages.text.helpers import examples
 
 texts = st.text(st.sampled_from("ab \n\t\r\u2028é"), max_size=200)
 
 
+@examples
 @given(texts, st.integers(1, 30))
 def test_lines_are_those_of_newlines_alone_whatever_the_blocks(text: str, block: int) -> None:
     found = list(pieces(text[i : i + block] for i in range(0, len(text), block)))
@@ -16,6 +18,7 @@ def test_lines_are_those_of_newlines_alone_whatever_the_blocks(text: str, block:
     assert all(piece.starts_line and piece.ends_line for piece in found)
 
 
+@examples
 @given(texts, st.integers(1, 30), st.integers(1, 40))
 def test_long_lines_are_cut_alike_whatever_the_blocks(text: str, block: int, longest: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

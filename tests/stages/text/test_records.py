@@ -10,6 +10,7 @@ from stages.errors import DataError
 from stages.text.corpus import read_corpus
 from stages.text.files import PYDOCS, file_digest, format_of, pydoc_topics
 from stages.text.records import TextFile, records
+from tests.stages.text.helpers import examples
 
 
 def text_file(path: Path | str) -> TextFile:
@@ -27,6 +28,7 @@ def test_a_json_line_is_a_record_and_blank_lines_are_none(tmp_path: Path) -> Non
     assert read(path) == ["one\ntwo", "drei \u2028 🌍"]
 
 
+@examples
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5))
 def test_every_text_comes_back(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("records") / "a.jsonl"

@@ -9,7 +9,7 @@ from stages.errors import DataError
 from stages.text import spool as module
 from stages.text.splits import cut_by_shares
 from stages.text.spool import Spool, write_spool
-from tests.stages.text.helpers import marked
+from tests.stages.text.helpers import examples, marked
 
 
 def split_texts(folder: Path, documents: list[str], shares: list[float]) -> list[str]:
@@ -32,6 +32,7 @@ def slow_split(documents: list[str], shares: list[float]) -> list[str]:
     return ["".join(documents[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
+@examples
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=3, max_size=15),
     shares=st.sampled_from([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.25, 0.25, 0.5], [0.05, 0.05, 0.9]]),

@@ -18,7 +18,7 @@ from stages.text.given import open_tokenizer
 from stages.text.tokenizer import TextTokenizer
 from stages.text.word import WordTokenizer
 from tests.oracles import text as oracle
-from tests.stages.text.helpers import as_pieces
+from tests.stages.text.helpers import as_pieces, examples
 
 TRAIN = (
     "The cat sat on the mat .\n\n The  dog\tate the cat's food <unk> , <eos> too .\r\n"
@@ -39,6 +39,7 @@ def encode(tokenizer: TextTokenizer, text: str, rule: str = "file") -> list[int]
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
+@examples
 @given(text=ANY_TEXT)
 def test_the_saved_tokenizer_gives_the_same_ids(kind: str, lowercase: bool, text: str) -> None:
     tokenizer = TOKENIZERS_MADE[kind, lowercase]
@@ -65,6 +66,7 @@ def test_a_saved_tokenizer_is_opened_as_what_it_is(kind: str, lowercase: bool, t
 
 
 @pytest.mark.parametrize("limit", [None, 3, 6])
+@examples
 @given(text=ANY_TEXT)
 def test_words_are_those_of_the_oracle(limit: int | None, text: str) -> None:
     tokenizer = WordTokenizer.train([as_pieces(TRAIN)], limit, False)
@@ -74,6 +76,7 @@ def test_words_are_those_of_the_oracle(limit: int | None, text: str) -> None:
     assert encode(tokenizer, text) == expected
 
 
+@examples
 @given(text=ANY_TEXT)
 def test_characters_and_bytes(text: str) -> None:
     assert encode(TOKENIZERS_MADE["byte", False], text) == list(text.encode())
@@ -83,6 +86,7 @@ def test_characters_and_bytes(text: str) -> None:
     assert [names[id] for id in encode(characters, text)] == [c if c in known else "<unk>" for c in text]
 
 
+@examples
 @given(text=ANY_TEXT)
 def test_bpe_loses_nothing(text: str) -> None:
     tokenizer = TOKENIZERS_MADE["bpe", False]
@@ -92,6 +96,7 @@ def test_bpe_loses_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples
 @given(text=ANY_TEXT, rule=st.sampled_from(["line", "file", "blank-line"]))
 def test_pieces_end_where_their_tokens_do(kind: str, text: str, rule: str) -> None:
     tokenizer = TOKENIZERS_MADE[kind, False]

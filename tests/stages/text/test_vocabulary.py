@@ -9,6 +9,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from stages.text.vocabulary import by_frequency, lower, words
 from tests.oracles import text as oracle
+from tests.stages.text.helpers import examples
 
 EVERY_CHARACTER = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
 
@@ -27,6 +28,7 @@ def test_every_character_is_lower_cased_as_in_the_library() -> None:
     assert lower("ABC xyz") == "abc xyz"
 
 
+@examples
 @given(st.text(st.sampled_from("ab \n\x1c\x85"), max_size=60))
 def test_words(text: str) -> None:
     assert words(text) == oracle.words(text)
