@@ -17,7 +17,7 @@ from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import corpus_of, require_split, resolve_windows
 
 if TYPE_CHECKING:
@@ -109,13 +109,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         started = time.perf_counter()
         number = int(shard.key)
         keys, values = _encode(job.config, work, work.keys.rows(number))
-        if not np.isfinite(keys).all():
-            raise UsageError(
-                f"Keys of {job.inputs['encoder'].reference} overflow {job.config.dtype}: "
-                "run again with --dtype float32."
-                if job.config.dtype == "float16"
-                else f"{job.inputs['encoder'].reference} gives keys that are not finite numbers."
-            )
+        _check_finite(keys, job)
         work.keys.write(number, keys)
         work.values.write(number, values)
         return {"seconds": time.perf_counter() - started}
@@ -130,6 +124,16 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
             "bytes": self.output_bytes(job, work),
             "tokens_per_second": round(work.rows / seconds, 1),
         }
+
+
+def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
+    """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
+    if np.isfinite(keys).all():
+        return
+    encoder = job.inputs["encoder"].reference
+    if keys.dtype == np.float16:
+        raise UsageError(f"Keys of {encoder} overflow float16: run again with --dtype float32.")
+    raise ArtifactError(f"Keys of {encoder} are not finite numbers: train the model again.")
 
 
 def _encode(config: DatastoreConfig, work: Work, rows: slice) -> tuple[np.ndarray, np.ndarray]:

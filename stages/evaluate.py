@@ -17,6 +17,7 @@ from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.errors import ArtifactError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import DEFAULT, complete_reading
@@ -186,7 +187,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             for name, block in token_scores(passage).items():
                 work.scores[name].write(number, block)
         outside = None if work.outside is None else work.outside[shard.start : shard.stop]
-        return part_record(passage, outside, _accuracy_at(work))
+        record = part_record(passage, outside, _accuracy_at(work))
+        if not np.isfinite(record["nll"]).all():
+            raise ArtifactError(
+                f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
+                f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
+            )
+        return record
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
         from stages.evaluation import report

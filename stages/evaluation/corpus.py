@@ -43,11 +43,13 @@ def tokenizer_digest(tokens: Artifact) -> str:
 
 
 def require_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError, with the nearest name, if the tokens have no such split."""
+    """Raises: ArtifactError if the tokens have no such split (the nearest is named), or an empty one."""
     splits = tokens.metrics["splits"]
     if split not in splits:
         hint = did_you_mean(split, splits)
         raise ArtifactError(f"{tokens.reference} has no split {split!r}; {hint}")
+    if not splits[split]["tokens"]:
+        raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens.")
 
 
 def require_tune_split(tokens: Artifact, split: str) -> None:

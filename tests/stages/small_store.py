@@ -51,7 +51,8 @@ class SmallTokens(Stage[TokensConfig]):
             )
             for name, values in arrays.items():
                 array = job.draft.array(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
-                array.write(0, values)
+                if len(values):
+                    array.write(0, values)
         return {
             "splits": {
                 split: {"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n // 2, "documents": n // 9}
@@ -79,11 +80,12 @@ class ModelConfig(StageConfig):
     )
     method: str = "lm"
     scale: float = 1.0
+    poison: bool = False
     seed: int = 0
 
 
 class SmallModel(Stage[ModelConfig]):
-    """A Transformer with random weights; `scale` multiplies them, so that keys can be made too large."""
+    """A Transformer with random weights; `scale` makes keys too large, `poison` no numbers."""
 
     kind = "model"
     Config = ModelConfig
@@ -102,6 +104,8 @@ class SmallModel(Stage[ModelConfig]):
         with torch.no_grad():
             for name, weights in model.named_parameters():
                 weights.mul_(job.config.scale if "norm" in name else 3.0)
+        if job.config.poison:
+            next(model.parameters()).data.fill_(torch.nan)
         save_weights(model, job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {}

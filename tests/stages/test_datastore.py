@@ -118,6 +118,12 @@ def test_keys_too_large_for_float16_are_refused_with_the_way_out(store):
     assert np.isfinite(array(build(store, model, dtype="float32"), "datastore.zarr", "keys")).all()
 
 
+def test_a_model_without_numbers_is_named(store):
+    model = small_model(store, small_tokens(store), seed=1, poison=True)
+    with pytest.raises(ArtifactError, match="are not finite numbers"):
+        build(store, model, dtype="float32")
+
+
 def test_another_corpus_must_have_the_model_s_tokenizer(store, model):
     same = small_tokens(store, seed=1, lengths={"train": 20})
     assert build(store, model, tokens=same.reference).metrics["rows"] == 20

@@ -366,6 +366,18 @@ def test_what_does_not_fit_is_refused(store, neighbors, memory, settings, error,
         evaluated(store, neighbors, memory, **settings)
 
 
+def test_a_model_without_numbers_is_named(store, model):
+    broken = small_model(store, model.input("tokens"), poison=True)
+    with pytest.raises(ArtifactError, match=rf"{broken.reference} gives probabilities that are not"):
+        evaluated(store, broken)
+
+
+def test_an_empty_split_is_refused(store, model):
+    empty = small_tokens(store, lengths={"test": 0, "train": 4})
+    with pytest.raises(ArtifactError, match=r"Split 'test' of tokens/.* has no tokens"):
+        evaluated(store, model, tokens=empty)
+
+
 def test_neighbours_must_be_those_of_the_scored_tokens(store, index, neighbors, model):
     some = made(store, PrecomputeNeighbors(), NeighborsConfig(k=4, queries=("valid",)), index)
     with pytest.raises(ArtifactError, match=r"no neighbours of split 'test' \(it has: valid\)"):
