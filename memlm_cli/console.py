@@ -20,7 +20,13 @@ def say(message: str) -> None:
 
 def answer(text: str) -> None:
     """What was asked for, on stdout."""
-    _write(text, sys.stdout)
+    if first_process():
+        _write(text, sys.stdout)
+
+
+def first_process() -> bool:
+    """Whether this process answers and tells; those that torchrun started beside it only work, or fail."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _write(text: str, stream: TextIO) -> None:
@@ -53,6 +59,7 @@ class ConsoleReporter:
     def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.command = command
         self._progress = Bar() if on_terminal() else Lines(command, clock)
+        self._speaks = first_process()
 
     def __enter__(self) -> Self:
         return self
@@ -63,13 +70,15 @@ class ConsoleReporter:
         self._progress.close()
 
     def info(self, message: str) -> None:
-        self._progress.write(f"{self.command}: {message}")
+        if self._speaks:
+            self._progress.write(f"{self.command}: {message}")
 
     def warning(self, message: str) -> None:
-        self._progress.write(f"{self.command}: warning: {message}")
+        self.info(f"warning: {message}")
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        self._progress.show(done, total, unit, figures)
+        if self._speaks:
+            self._progress.show(done, total, unit, figures)
 
 
 class Bar:

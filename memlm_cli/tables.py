@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterable, Sequence
 
-from memlm_cli.console import on_terminal, say
+from memlm_cli.console import first_process, on_terminal, say
 
 Row = Sequence[str]
 
@@ -37,7 +37,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr."""
-    say(table(title, columns, rows, terminal=on_terminal()))
+    if first_process():
+        say(table(title, columns, rows, terminal=on_terminal()))
 
 
 def _is_figure(cell: str) -> bool:

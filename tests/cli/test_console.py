@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from memlm_cli.console import Bar, ConsoleReporter, duration, figure, figure_name
+from memlm_cli.console import Bar, ConsoleReporter, answer, duration, figure, figure_name, say
+from memlm_cli.tables import show_table
 
 
 class Clock:
@@ -51,6 +52,20 @@ def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         "build-index: resumed: 3 of 12 shards",
         "build-index: warning: few tokens",
     ]
+
+
+def test_of_several_processes_only_the_first_speaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with ConsoleReporter("train") as reporter:
+        reporter.info("resumed: 3 of 12 steps")
+        reporter.warning("few tokens")
+    answer("model/0123456789ab")
+    show_table("", ("a",), [("b",)])
+    assert capsys.readouterr() == ("", "")
+    say("an error")
+    assert capsys.readouterr().err == "an error\n"
 
 
 def test_a_bar_shows_figures_and_starts_anew_for_other_work(
