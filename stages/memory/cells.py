@@ -85,12 +85,14 @@ def target_masses(cells: Cells, hits: Hits, scales: Sequence[float], cutoffs: Se
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2.
     """
     scores = cells.scores[:, : cutoffs[-1]].float()
+    best = scores[:, :1].nan_to_num(neginf=0.0)
+    behind = scores - best
     hits = Hits(*(part[hits.places < cutoffs[-1]] for part in hits))
-    masses = [_masses_at(scores, hits, scale, cutoffs) for scale in scales]
+    pairs = [_masses_at(behind, hits, scale, cutoffs) for scale in scales]
     return Masses(
-        target=torch.stack([one.target for one in masses]),
-        total=torch.stack([one.total for one in masses]),
-        peak=torch.stack([one.peak for one in masses]),
+        target=torch.stack([target for target, _ in pairs]),
+        total=torch.stack([total for _, total in pairs]),
+        peak=torch.stack([best.T * scale for scale in scales]),
     )
 
 
@@ -110,15 +112,13 @@ def _scaled(scores: Tensor, scale: float) -> Tensor:
     return scores * scale
 
 
-def _masses_at(scores: Tensor, hits: Hits, scale: float, cutoffs: Sequence[int]) -> Masses:
-    """Masses [C, n] at one scale, their peak [1, n]."""
-    scaled = _scaled(scores, scale)
-    peak = scaled[:, :1].nan_to_num(neginf=0.0)
-    scaled -= peak
-    target = _target_mass(scaled[hits.rows, hits.places], hits, len(scores), cutoffs)
+def _masses_at(behind: Tensor, hits: Hits, scale: float, cutoffs: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Log masses of target and total, each [C, n], from how far scores lie behind the best."""
+    scaled = _scaled(behind, scale)
+    target = _target_mass(scaled[hits.rows, hits.places], hits, len(behind), cutoffs)
     weights = scaled.exp_()
     spans = [weights[:, a:b].sum(-1) for a, b in zip([0, *cutoffs], cutoffs, strict=False)]
-    return Masses(target, torch.stack(spans).cumsum(0).log(), peak.T)
+    return target, torch.stack(spans).cumsum(0).log()
 
 
 def _target_mass(scaled: Tensor, hits: Hits, positions: int, cutoffs: Sequence[int]) -> Tensor:
