@@ -21,12 +21,14 @@ FLAT_ROWS = 50_000
 """Up to this many keys `auto` compares with all of them: lists would gain less than their recall costs."""
 MOST_LISTS = 4096
 """kNN-LM's number for 103 million keys; with more, choosing lists becomes the slow part."""
-PROBE = 32
+PROBE = {"ivf-flat": 64, "ivf-pq": 32}
+"""Whole keys are kept for the sake of exact neighbours, so more is read of them; kNN-LM reads 32 lists of codes."""
+FACTORY_PROBE = 32
 CODE_BYTES = 64
 CODE_BITS = 8
 LINKS = 32
 KEYS_PER_LIST = 64
-FEWEST_TRAIN_KEYS = 1 << 16
+FEWEST_TRAIN_KEYS = 1 << 17
 
 Auto = Literal["auto"]
 Count = Annotated[int, Field(gt=0)]
@@ -42,9 +44,9 @@ class IndexConfig(StageConfig):
     metric: Literal["l2", "ip"] = "l2"
     """Squared Euclidean distance, or inner product."""
     lists: Count | Auto | None = "auto"
-    """Inverted lists; auto: the power of two nearest to the square root of the keys, at most 4,096."""
+    """Inverted lists; auto: the power of two nearest to twice the square root of the keys, at most 4,096."""
     probe: Count | Auto | None = "auto"
-    """Lists that a query reads; auto: 32, or all if there are fewer."""
+    """Lists that a query reads; auto: 64 of ivf-flat, else 32, or all if there are fewer."""
     code_bytes: Count | Auto | None = "auto"
     """Bytes of a product-quantised key; auto: 64, or the largest number below that suits the width."""
     code_bits: Annotated[int, Field(ge=1, le=12)] | Auto | None = "auto"
@@ -52,7 +54,7 @@ class IndexConfig(StageConfig):
     links: Annotated[int, Field(ge=2)] | Auto | None = "auto"
     """Links of a key in an HNSW graph; auto: 32."""
     train_keys: Count | Auto | None = "auto"
-    """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least 65,536."""
+    """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least 131,072."""
     largest_gigabytes: Annotated[float, Field(gt=0)] = 8.0
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -88,10 +90,10 @@ def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
     Raises: UsageError for a setting that the kind does not have or that is not legal for these keys; it
         names one that is.
     """
+    if config.index == "auto":
+        config = config.model_copy(update={"index": automatic_kind(keys, config.largest_gigabytes)[0]})
     kind = config.index
-    if kind == "auto":
-        kind, _ = automatic_kind(keys, config.largest_gigabytes)
-    changes: dict[str, Any] = {"index": kind, **_without_inapplicable(config, kind)}
+    changes: dict[str, Any] = dict(_without_inapplicable(config, kind))
     if kind == "ivf-pq":
         changes |= _resolve_code(config, keys)
     if kind in ("ivf-flat", "ivf-pq"):
@@ -115,8 +117,11 @@ def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
 
 
 def automatic_lists(rows: int) -> int:
-    """The power of two nearest to the square root of the number of keys."""
-    return min(MOST_LISTS, 2 ** round(log2(rows) / 2))
+    """The power of two nearest to twice the square root of the number of keys.
+
+    Reading the same number of keys from more, smaller lists finds more of the neighbours.
+    """
+    return min(MOST_LISTS, rows, 2 ** round(1 + log2(rows) / 2))
 
 
 def _resolve_lists(config: IndexConfig, keys: Keys, code_bits: int) -> dict[str, int]:
@@ -137,7 +142,7 @@ def check_lists(lists: int, keys: Keys) -> None:
 def resolve_probe(config: IndexConfig, lists: int) -> int:
     """Lists that a query reads. Raises UsageError if that is more than there are."""
     if config.probe in ("auto", None):
-        return min(PROBE, lists)
+        return min(PROBE.get(config.index, FACTORY_PROBE), lists)
     assert isinstance(config.probe, int)
     if config.probe > lists:
         raise UsageError(f"probe {config.probe} is more than the {lists} lists; give at most {lists}.")

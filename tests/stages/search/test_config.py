@@ -26,7 +26,7 @@ def test_automatic_kind_follows_number_and_size(keys: Keys, gigabytes: float, ki
     assert f"{keys.rows:,}" in why or "GB" in why
 
 
-@pytest.mark.parametrize(("rows", "lists"), [(1, 1), (60_000, 256), (1_000_000, 1024), (103_000_000, 4096)])
+@pytest.mark.parametrize(("rows", "lists"), [(1, 1), (60_000, 512), (1_000_000, 2048), (103_000_000, 4096)])
 def test_lists_follow_the_square_root(rows: int, lists: int) -> None:
     assert automatic_lists(rows) == lists
 
@@ -35,7 +35,7 @@ def test_resolving_decides_everything_and_drops_what_does_not_apply() -> None:
     flat = resolve(IndexConfig(), SMALL)
     assert (flat.index, flat.lists, flat.probe, flat.code_bytes, flat.links, flat.train_keys) == ("flat", *[None] * 5)
     ivf = resolve(IndexConfig(), LARGE)
-    assert (ivf.index, ivf.lists, ivf.probe, ivf.train_keys, ivf.code_bytes) == ("ivf-flat", 1024, 32, 65536, None)
+    assert (ivf.index, ivf.lists, ivf.probe, ivf.train_keys, ivf.code_bytes) == ("ivf-flat", 2048, 64, 131072, None)
     pq = resolve(IndexConfig(index="ivf-pq", lists=4096), LARGE)
     assert (pq.lists, pq.probe, pq.code_bytes, pq.code_bits, pq.train_keys) == (4096, 32, 64, 8, 262144)
     assert resolve(IndexConfig(index="hnsw"), SMALL).links == 32
@@ -61,14 +61,14 @@ def test_automatic_code_suits_the_width() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"index": "ivf-flat", "lists": 30_001}, ["30,001 lists", "30,000 keys", "128 would suit"]),
+        ({"index": "ivf-flat", "lists": 30_001}, ["30,001 lists", "30,000 keys", "256 would suit"]),
         ({"index": "ivf-flat", "lists": 16, "probe": 17}, ["probe 17", "16 lists", "at most 16"]),
         ({"index": "ivf-pq", "code_bytes": 64}, ["code_bytes 64", "width 96", "48 does"]),
         ({"index": "flat", "lists": 16}, ["lists", "'flat'", "ivf-flat, ivf-pq"]),
         ({"index": "flat", "probe": 16}, ["probe", "'flat'"]),
         ({"index": "ivf-flat", "code_bytes": 64}, ["code_bytes", "'ivf-flat'", "ivf-pq"]),
         ({"index": "ivf-flat", "links": 8}, ["links", "hnsw"]),
-        ({"index": "ivf-flat", "train_keys": 7}, ["train_keys 7", "at least 128"]),
+        ({"index": "ivf-flat", "train_keys": 7}, ["train_keys 7", "at least 256"]),
         ({"index": "ivfpq"}, ["'ivfpq'", "did you mean 'ivf-pq'?"]),
         ({"index": "IVF64,,PQ"}, ["'IVF64,,PQ'", "factory string"]),
         ({"index": "IVF64,PQ50"}, ["PQ50", "width 96", "PQ48 does"]),
