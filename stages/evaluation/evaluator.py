@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.encode import EncodedBlock
-from stages.evaluation.grids import Point, ReadingGrid, Recalled, compose, grid_nll, nll_by_cutoff
+from stages.evaluation.grids import Point, ReadingGrid, Recalled, compose, grid_nll, read_points
 from stages.evaluation.retrieval import Found, Retrieval
 from stages.evaluation.rows import Datastore, MemoryRow
 from stages.evaluation.scoring import Scored, score_blocks, search_keys
@@ -46,7 +47,7 @@ class Consulted:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a row is read with: a point a reading, and for a lone reading one for each cut-off."""
+    """What a row is read with: a point a reading; for a lone one also a point for each cut-off."""
 
     grids: Sequence[ReadingGrid]
     points: Sequence[Point]
@@ -96,24 +97,30 @@ class Evaluator:
         return Passage(consulted.scored, rows, seconds)
 
     def consult(self, split: str, start: int, stop: int) -> tuple[Consulted, list[float]]:
-        """Score tokens and find their neighbours; with the seconds that each of the two took."""
-        memory = self._memory()
+        """Score tokens and find their neighbours; with the seconds that each of the two took.
+
+        Stored neighbours are read while the model works.
+        """
+        memory, where = self._memory(), (split, start, stop)
         started = time.perf_counter()
         own = self._needs_keys and memory.encoder is self.model
-        scored = score_blocks(
-            self.model,
-            self.encode(self.model, split, start, stop),
-            memory.key if own else None,
-            memory.dtype,
-        )
-        between = time.perf_counter()
-        keys = scored.keys
-        if self._needs_keys and not own:
-            blocks = self.encode(memory.encoder, split, start, stop)
-            keys = np.concatenate([search_keys(b, memory.key, memory.dtype) for b in blocks])
-        found = memory.retrieval.find(split, start, stop, keys)
-        seconds = [between - started, time.perf_counter() - between]
-        return Consulted(scored, found, keys), seconds
+        with ThreadPoolExecutor(1) as background:
+            early = not memory.retrieval.needs_keys
+            reading = background.submit(memory.retrieval.find, *where, None) if early else None
+            blocks = self.encode(self.model, *where)
+            scored = score_blocks(self.model, blocks, memory.key if own else None, memory.dtype)
+            between = time.perf_counter()
+            keys = scored.keys if own else self._foreign_keys(*where)
+            found = reading.result() if reading else memory.retrieval.find(*where, keys)
+        return Consulted(scored, found, keys), [between - started, time.perf_counter() - between]
+
+    def _foreign_keys(self, split: str, start: int, stop: int) -> np.ndarray | None:
+        """Keys that another model than the one evaluated makes of tokens, if any are needed."""
+        if not self._needs_keys:
+            return None
+        memory = self._memory()
+        blocks = self.encode(memory.encoder, split, start, stop)
+        return np.concatenate([search_keys(b, memory.key, memory.dtype) for b in blocks])
 
     def sample_spreads(self, split: str, total: int) -> list[list[float]]:
         """For each row and reading, how far scores spread, on a sample of a split of `total` tokens."""
@@ -136,17 +143,15 @@ class Evaluator:
     def _read(self, consulted: Consulted, row: MemoryRow, settings: Settings) -> RowScores:
         """Read a row's memory at its settings."""
         started = time.perf_counter()
-        scored, grids = consulted.scored, settings.grids
         log_p, log_p_mem, first_hits = [], [], []
         by_cutoff = np.zeros(len(settings.by_cutoff))
         for part, recalled in self._recall(consulted, row):
-            alone = scored.log_p[part], scored.log_z[part]
-            read, memory = compose(*alone, recalled, grids, settings.points)
+            alone = consulted.scored.log_p[part], consulted.scored.log_z[part]
+            read, memory, sums = _read_chunk(*alone, recalled, settings)
             log_p.append(read)
             log_p_mem.append(torch.stack(memory, dim=-1))
             first_hits.append(first_hit(recalled[0].hits, len(read), row.plans[0].k))
-            if settings.by_cutoff:
-                by_cutoff += nll_by_cutoff(*alone, recalled[0], grids[0], settings.by_cutoff)
+            by_cutoff += sums
         return RowScores(
             torch.cat(log_p),
             torch.cat(log_p_mem),
@@ -166,6 +171,17 @@ class Evaluator:
 
     def _recall(self, consulted: Consulted, row: MemoryRow) -> Iterator[tuple[slice, list[Recalled]]]:
         return row.recall(self._memory().datastore, consulted.found, consulted.keys, consulted.scored.targets)
+
+
+def _read_chunk(
+    log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], settings: Settings
+) -> tuple[Tensor, list[Tensor], list[float]]:
+    """log p [n], log p_mem of each reading [n], and summed nats for each cut-off of a lone one."""
+    if not settings.by_cutoff:
+        return *compose(log_p, log_z, recalled, settings.grids, settings.points), []
+    reads = read_points(log_p, log_z, recalled[0], settings.grids[0], settings.by_cutoff)
+    main, memory = reads[settings.by_cutoff.index(settings.points[0])]
+    return main, [memory], [-_summed(read) for read, _ in reads]
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:

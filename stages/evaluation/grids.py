@@ -113,20 +113,22 @@ def compose(
     return log_p, log_p_mem
 
 
-def nll_by_cutoff(
+def read_points(
     log_p: Tensor, log_z: Tensor, recalled: Recalled, grid: ReadingGrid, points: Sequence[Point]
-) -> np.ndarray:
-    """Summed negative log-likelihood of one reading at several points, float64 [points]."""
-    sums = np.empty(len(points))
-    for scale in {point.scale for point in points}:
-        places = [i for i, point in enumerate(points) if point.scale == scale]
-        cutoffs = sorted({points[i].cutoff for i in places})
+) -> list[tuple[Tensor, Tensor]]:
+    """log p of the targets and log p_mem, both [n], at several points of one reading.
+
+    Points with the same scale share a pass over the cells.
+    """
+    read: dict[Point, tuple[Tensor, Tensor]] = {}
+    for scale in dict.fromkeys(point.scale for point in points):
+        alike = [point for point in points if point.scale == scale]
+        cutoffs = sorted({point.cutoff for point in alike})
         masses = target_masses(*recalled, [scale], cutoffs)
-        for i in places:
-            at = masses.at(0, cutoffs.index(points[i].cutoff))
-            read = grid.reader.read(log_p, log_z, at, points[i].weight)
-            sums[i] = -float(read.sum(dtype=torch.float64))
-    return sums
+        for point in alike:
+            at = masses.at(0, cutoffs.index(point.cutoff))
+            read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob
+    return [read[point] for point in points]
 
 
 class Best(NamedTuple):

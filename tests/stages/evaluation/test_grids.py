@@ -13,7 +13,7 @@ from stages.evaluation.grids import (
     best_point,
     compose,
     grid_nll,
-    nll_by_cutoff,
+    read_points,
     recall,
     score_spread,
 )
@@ -76,12 +76,14 @@ def test_two_readings_make_the_product_of_their_grids():
         assert [len(one) for one in log_p_mem] == [6, 6]
 
 
-def test_points_of_several_cutoffs_agree_with_the_grid():
+def test_several_points_agree_with_one_after_the_other():
     cells, targets, p_lm = random_case(3)
+    alone, recalled = (p_lm.log(), torch.zeros(6)), recall(cells, targets)
     points = [Point(1, 2.0, 0.3), Point(2, 0.5, 0.9), Point(5, 2.0, 0.3)]
-    got = nll_by_cutoff(p_lm.log(), torch.zeros(6), recall(cells, targets), GRID, points)
-    want = [slow_nll([(cells, *point)], targets, p_lm) for point in points]
-    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for point, (log_p, log_p_mem) in zip(points, read_points(*alone, recalled, GRID, points), strict=True):
+        want, (memory,) = compose(*alone, [recalled], [GRID], [point])
+        torch.testing.assert_close(log_p, want)
+        torch.testing.assert_close(log_p_mem, memory)
 
 
 def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
