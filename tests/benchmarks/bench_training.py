@@ -4,8 +4,9 @@
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
-AdamW; scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`, validation and checkpoints aside. Both take turns, one step each, in one
-process on the same data; the ratio is that of the median times.
+AdamW. Scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`,
+validation and checkpoints aside. Both take turns, one step each, in one process on the same data;
+the ratio is that of the median times.
 """
 
 import argparse
