@@ -25,7 +25,6 @@ def show_result(artifact: "Artifact") -> None:
 
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what its neighbours are worth."""
-    say("")
     show_table(f"{title}, {report['split']}, {report['tokens']:,} tokens", *report_table(report))
     for memory in report["memories"]:
         say(f"memory: {_told(memory)}")
@@ -33,7 +32,6 @@ def show_report(title: str, report: Figures) -> None:
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
     if report.get("retrieval_accuracy"):
-        say("")
         show_table("Neighbours", *neighbors_table(report))
 
 
@@ -100,15 +98,16 @@ def _told(memory: Figures) -> str:
     return ", ".join(parts)
 
 
-def _plain(metrics: Figures, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values for people; a table of figures by number (`recall`) becomes `recall@1`, `recall@4`, …"""
-    by_number = all(name.isdigit() for name in metrics)
-    for name, value in sorted(metrics.items(), key=lambda item: int(item[0])) if by_number else metrics.items():
+def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
+    """Names and values for people; figures by number (`recall`) become `recall@1`, `recall@4`, …"""
+    for name, value in metrics.items():
         if isinstance(value, Mapping):
-            yield from _plain(value, f"{prefix}{figure_name(name)} ")
+            if all(number.isdigit() for number in value):
+                for number in sorted(value, key=int):
+                    if isinstance(value[number], int | float):
+                        yield f"{figure_name(name)}@{number}", _value(value[number])
         elif isinstance(value, str | int | float):
-            label = f"{prefix.strip()}@{name}" if by_number else f"{prefix}{figure_name(name)}"
-            yield label, _value(value)
+            yield figure_name(name), _value(value)
 
 
 def _show_splits(title: str, metrics: Figures) -> None:

@@ -13,7 +13,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
 
     Args:
         title: the line above it; empty for none.
-        columns: headers.
+        columns: headers; all empty for none.
         rows: cells, as many as headers each.
         terminal: whether a terminal shows it, which then wraps it and gives it colour.
     """
@@ -23,7 +23,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
 
     rows = list(rows)
     style = box.SIMPLE_HEAD if terminal else None
-    drawn = Table(title=title or None, title_justify="left", box=style, pad_edge=terminal)
+    drawn = Table(box=style, pad_edge=terminal, show_header=any(columns))
     for number, column in enumerate(columns):
         figures = all(_is_figure(row[number]) for row in rows)
         drawn.add_column(column, justify="right" if figures else "left", overflow="fold", no_wrap=not terminal)
@@ -32,13 +32,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     sink = io.StringIO()
     width = None if terminal else 10_000
     Console(file=sink, width=width, force_terminal=terminal, highlight=False).print(drawn)
-    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
+    lines = [line.rstrip() for line in sink.getvalue().strip("\n").splitlines()]
+    return "\n".join([title, *lines] if title else lines)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A table on stderr."""
+    """A table on stderr, an empty line before it."""
     if first_process():
-        say(table(title, columns, rows, terminal=on_terminal()))
+        say("\n" + table(title, columns, rows, terminal=on_terminal()))
 
 
 def _is_figure(cell: str) -> bool:

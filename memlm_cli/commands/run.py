@@ -75,18 +75,17 @@ def _run(recipe: "Recipe", common: Common) -> None:
     from pipelines.run import run_recipe
     from stages.artifacts.store import Store
 
-    results = []
+    results: list[Result] = []
     with ConsoleReporter("run") as reporter:
         how = execution(common, reporter)
     for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter):
-        say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
-        if result.status != "cached":
-            show_result(result.artifact)
         results.append(result)
+        say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
+        if result.status != "cached" and len(results) < len(recipe.stages):
+            show_result(result.artifact)
     _show_summary(results)
     last = results[-1]
-    if last.status == "cached":
-        show_result(last.artifact)
+    show_result(last.artifact)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
 

@@ -79,3 +79,7 @@ def test_a_plain_table_is_aligned_text_of_any_width() -> None:
 )
 def test_sizes_are_readable(count: float, shown: str) -> None:
     assert size(count) == shown
+
+
+def test_a_title_is_a_line_of_its_own_and_empty_headers_are_left_out() -> None:
+    assert table("model/0123456789ab", ("", ""), [("steps", "2")]) == "model/0123456789ab\nsteps  2"
