@@ -3,7 +3,7 @@
 import numpy as np
 
 from stages.search.keys import StoredKeys
-from stages.search.ranking import best_first, score_to_distance
+from stages.search.ranking import best_first, score_to_distance, sorted_places
 
 PAIR_ELEMENTS = 1 << 20
 """Numbers gathered at a time when pairs are scored one by one: 4 MB a side."""
@@ -14,6 +14,8 @@ def pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: 
 
     Squared distances come from differences: a key is at distance exactly 0 from itself.
     """
+    if len(which) > len(keys):
+        keys = keys.astype(np.float32, copy=False)
     out = np.empty(len(which), np.float32)
     step = max(1, PAIR_ELEMENTS // keys.shape[1])
     for start in range(0, len(which), step):
@@ -41,16 +43,15 @@ def exact_distances(keys: StoredKeys, queries: np.ndarray, ids: np.ndarray, metr
         metric: `l2` (squared distance) or `ip` (inner product).
     Returns: [n, k] float32; +inf (l2) or -inf (ip) where the id is -1. The order is that of `ids`.
     """
-    flat = ids.ravel()
-    order = np.argsort(flat)
-    scores = np.full(flat.shape, np.inf, np.float32)
+    rows, places = sorted_places(ids.ravel())
+    scores = np.full(rows.shape, np.inf, np.float32)
     starts = np.arange(keys.shards + 1, dtype=np.int64) * keys.rows_per_shard
-    limits = np.searchsorted(flat, starts, sorter=order)
+    limits = np.searchsorted(rows, starts)
     wanted = np.flatnonzero(np.diff(limits)).tolist()
     for shard, (first, block) in zip(wanted, keys.each(wanted), strict=True):
-        pairs = order[limits[shard] : limits[shard + 1]]
-        owners = pairs // ids.shape[1]
-        scores[pairs] = pair_scores(queries, owners, block, flat[pairs] - first, metric)
+        part = slice(limits[shard], limits[shard + 1])
+        owners = places[part] // ids.shape[1]
+        scores[places[part]] = pair_scores(queries, owners, block, rows[part] - first, metric)
     return score_to_distance(scores.reshape(ids.shape), metric)
 
 

@@ -5,15 +5,18 @@ import numpy as np
 from stages.search.distances import exact_distances
 from stages.search.keys import StoredKeys
 from stages.search.ranking import score_to_distance
-from stages.search.scan import Candidates, ScanningSearcher, extended_keys, extended_queries
+from stages.search.scan import ScanningSearcher, candidates, extended_keys, extended_queries
+
+ORIGIN_ROWS = 256
 
 
 class ExactSearcher(ScanningSearcher):
     """Searches stored keys without an index; holds one shard and the one being read."""
 
-    def __init__(self, keys: StoredKeys, metric: str) -> None:
+    def __init__(self, keys: StoredKeys, metric: str, device: str = "cpu") -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
-        self.keys = keys
+        self.keys, self.device = keys, device
+        self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def reaches_all(self, effort: int) -> bool:
         return True
@@ -21,13 +24,13 @@ class ExactSearcher(ScanningSearcher):
     def collect(
         self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        candidates = Candidates(len(queries), size)
-        extended, everyone = extended_queries(queries), np.arange(len(queries))
+        found = candidates(extended_queries(queries, self.origin, self.metric), size, self.device)
+        everyone = np.arange(len(queries))
         for first, block in self.keys.each():
             hidden = None if masked is None else masked - first
             rows = np.arange(first, first + len(block))
-            candidates.scan(extended, everyone, extended_keys(block, self.metric), rows, hidden)
-        return candidates.result()
+            found.scan(everyone, extended_keys(block, self.origin, self.metric), rows, hidden)
+        return found.result()
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         distances = exact_distances(self.keys, queries, names, self.metric)

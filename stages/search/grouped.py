@@ -11,7 +11,8 @@ import faiss
 import numpy as np
 
 from stages.search.distances import pair_scores
-from stages.search.scan import Candidates, ScanningSearcher, extended_keys, extended_queries
+from stages.search.ranking import sorted_places
+from stages.search.scan import ScanningSearcher, candidates, extended_keys, extended_queries
 
 
 class DecodedLists:
@@ -59,9 +60,10 @@ class GroupedSearcher(ScanningSearcher):
     four times as many, up to all of them.
     """
 
-    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool) -> None:
+    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu") -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
-        self.ivf, self.probe = ivf, probe
+        self.ivf, self.probe, self.device = ivf, probe, device
+        self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf)
 
     def reaches_all(self, effort: int) -> bool:
@@ -70,14 +72,13 @@ class GroupedSearcher(ScanningSearcher):
     def collect(
         self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        candidates = Candidates(len(queries), size)
-        extended = extended_queries(queries)
+        found = candidates(extended_queries(queries, self.origin, self.metric), size, self.device)
         for number, which in self._visits(queries, min(self.ivf.nlist, self.probe * 4**effort)):
             positions = np.arange(self.lists.starts[number], self.lists.starts[number + 1])
             hidden = None if masked is None else np.searchsorted(self.lists.ids(number), masked[which])
-            keys = extended_keys(self.lists.keys(number), self.metric)
-            candidates.scan(extended, which, keys, positions, hidden)
-        return candidates.result()
+            keys = extended_keys(self.lists.keys(number), self.origin, self.metric)
+            found.scan(which, keys, positions, hidden)
+        return found.result()
 
     def _visits(self, queries: np.ndarray, probe: int) -> Iterator[tuple[int, np.ndarray]]:
         """(list, queries that probe it) for every list with keys that some query probes."""
@@ -90,14 +91,13 @@ class GroupedSearcher(ScanningSearcher):
                 yield number, order[limits[number] : limits[number + 1]] // probe
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        flat = names.ravel()
-        order = np.argsort(flat)
-        scores = np.full(flat.shape, np.inf, np.float32)
-        ids = np.full(flat.shape, -1, np.int64)
-        limits = np.searchsorted(flat, self.lists.starts, sorter=order)
+        positions, places = sorted_places(names.ravel())
+        scores = np.full(positions.shape, np.inf, np.float32)
+        ids = np.full(positions.shape, -1, np.int64)
+        limits = np.searchsorted(positions, self.lists.starts)
         for number in np.flatnonzero(np.diff(limits)).tolist():
-            pairs = order[limits[number] : limits[number + 1]]
-            offsets = flat[pairs] - self.lists.starts[number]
+            part = slice(limits[number], limits[number + 1])
+            pairs, offsets = places[part], positions[part] - self.lists.starts[number]
             owners, keys = pairs // names.shape[1], self.lists.keys(number)
             scores[pairs] = pair_scores(queries, owners, keys, offsets, self.metric)
             ids[pairs] = self.lists.ids(number)[offsets]

@@ -30,14 +30,17 @@ def read_index(path: Path) -> Any:
         ) from error
 
 
-def searcher_of(index: Any, metric: str, probe: int | None) -> Searcher:
-    """The searcher for an index in memory; `probe` lists are read a query where it has lists."""
+def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu") -> Searcher:
+    """The searcher for an index in memory; `probe` lists are read a query where it has lists.
+
+    On `cuda` the products of exact and grouped search are computed there; other kinds stay on the CPU.
+    """
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-        return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric)
+        return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if can_group(index):
-        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index))
+        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 
 

@@ -46,6 +46,16 @@ def best_first(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray,
     return best, rows
 
 
+def sorted_places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values [n] (-1 … 2**31 - 1) in rising order and where each stood; equals keep their order.
+
+    Value and place are packed into one integer, which sorts several times faster than an argsort.
+    """
+    packed = (values << 32) | np.arange(len(values))
+    packed.sort()
+    return packed >> 32, packed & NO_ROW
+
+
 def without(ids: np.ndarray, exclude_ranges: np.ndarray | None) -> np.ndarray:
     """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges)."""
     if exclude_ranges is None:

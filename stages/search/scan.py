@@ -2,10 +2,12 @@
 
 Keys and queries are extended by one column, [-2y, |y|^2] and [x, 1], so that a single product gives
 |y|^2 - 2xy, the squared distance up to the query's own norm, with nothing left to add ([-y, 0] for
-inner products). The best are recomputed by `pair_scores` in the end, free of cancellation.
+inner products). Both are first moved to an origin among the keys, which changes no order and spares
+digits. The best are recomputed by `pair_scores` in the end, free of cancellation.
 """
 
 from abc import abstractmethod
+from typing import Protocol
 
 import faiss
 import numpy as np
@@ -16,55 +18,71 @@ from stages.search.searcher import Attempt, Searcher
 PRODUCT_ELEMENTS = 2 << 20
 """Scores computed at a time: 8 MB, so that they are ranked before they leave the cache."""
 
+ROUNDING = 1e-6
+"""Two scores this close, relative to what they are computed from, may stand in the wrong order."""
+
 NARROW = 64
 """Excluded ranges up to this width are searched along and dropped after; wider ones are masked."""
 
 
-def extended_queries(queries: np.ndarray) -> np.ndarray:
+def extended_queries(queries: np.ndarray, origin: np.ndarray, metric: str) -> np.ndarray:
     """[n, d] -> [n, d + 1] float32, last column one."""
-    return np.concatenate([queries, np.ones((len(queries), 1), np.float32)], axis=1, dtype=np.float32)
-
-
-def extended_keys(keys: np.ndarray, metric: str) -> np.ndarray:
-    """[m, d] in any float dtype -> [m, d + 1] float32."""
-    out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
-    np.multiply(keys, np.float32(-2 if metric == "l2" else -1), out=out[:, :-1], dtype=np.float32)
-    if metric == "l2":
-        out[:, -1] = np.einsum("nd,nd->n", out[:, :-1], out[:, :-1]) / 4
-    else:
-        out[:, -1] = 0
+    out = np.empty((len(queries), queries.shape[1] + 1), np.float32)
+    np.subtract(queries, origin if metric == "l2" else 0, out=out[:, :-1])
+    out[:, -1] = 1
     return out
 
 
-class Candidates:
+def extended_keys(keys: np.ndarray, origin: np.ndarray, metric: str) -> np.ndarray:
+    """[m, d] in any float dtype -> [m, d + 1] float32."""
+    out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
+    moved = out[:, :-1]
+    np.subtract(keys, origin, out=moved, dtype=np.float32)
+    out[:, -1] = np.einsum("nd,nd->n", moved, moved) if metric == "l2" else 0
+    moved *= -2 if metric == "l2" else -1
+    return out
+
+
+class Candidates(Protocol):
     """The best `size` candidates of each of n queries while keys stream past."""
 
-    def __init__(self, n: int, size: int) -> None:
-        self.heap = faiss.ResultHeap(n, size)
-        self.product = np.empty(PRODUCT_ELEMENTS, np.float32)
-
-    def scan(
-        self,
-        queries: np.ndarray,
-        which: np.ndarray,
-        keys: np.ndarray,
-        names: np.ndarray,
-        hidden: np.ndarray | None = None,
-    ) -> None:
+    def scan(self, which: np.ndarray, keys: np.ndarray, names: np.ndarray, hidden: np.ndarray | None = None) -> None:
         """Offer every key to some of the queries.
 
         Args:
-            queries: [n, d + 1], extended.
             which: [q] the queries concerned.
             keys: [m, d + 1], extended.
             names: [m] int64 what the keys are called in the result.
             hidden: [q, 2] columns start .. stop - 1 that each of them may not see.
         """
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rough scores [n, size] in rising order and names [n, size]; +inf and -1 where missing."""
+
+
+def candidates(queries: np.ndarray, size: int, device: str) -> Candidates:
+    """None yet, for extended queries [n, d + 1]; products are computed on `cpu` or `cuda`."""
+    if device == "cpu":
+        return HeapCandidates(queries, size)
+    from stages.search.tensors import TensorCandidates
+
+    return TensorCandidates(queries, size, device)
+
+
+class HeapCandidates:
+    """Candidates in one heap a query, on the CPU."""
+
+    def __init__(self, queries: np.ndarray, size: int) -> None:
+        self.queries = queries
+        self.heap = faiss.ResultHeap(len(queries), size)
+        self.product = np.empty(PRODUCT_ELEMENTS, np.float32)
+
+    def scan(self, which: np.ndarray, keys: np.ndarray, names: np.ndarray, hidden: np.ndarray | None = None) -> None:
         columns = min(len(keys), max(1024, PRODUCT_ELEMENTS // max(len(which), 1)))
         at_once = PRODUCT_ELEMENTS // max(columns, 1)
         for first in range(0, len(which), at_once):
             part = which[first : first + at_once]
-            block = queries[part]
+            block = self.queries[part]
             for column in range(0, len(keys), columns):
                 piece = keys[column : column + columns]
                 scores = self.product[: len(part) * len(piece)].reshape(len(part), len(piece))
@@ -74,7 +92,6 @@ class Candidates:
                 self.heap.add_result_subset(part, scores, names[column : column + columns])
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Approximate scores [n, size] in rising order and names [n, size]; +inf and -1 where missing."""
         self.heap.finalize()
         self.heap.D[self.heap.I < 0] = np.inf
         return self.heap.D, self.heap.I
@@ -87,14 +104,22 @@ def _hide(scores: np.ndarray, columns: np.ndarray) -> None:
 
 
 class ScanningSearcher(Searcher):
-    """Search in two steps: candidates from matrix products, then their scores without cancellation."""
+    """Search in two steps: candidates from matrix products, then their scores without cancellation.
+
+    Attributes:
+        device: where the products are computed, `cpu` or `cuda`.
+        origin: [dim] float32 a point among the keys.
+    """
+
+    device: str
+    origin: np.ndarray
 
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).max(initial=0))
         masked, wanted = (exclude, k) if width > NARROW else (None, k + max(width, 0))
         size = min(self.rows, wanted + slack(k) * 4**effort)
         rough, names = self.collect(queries, size, masked, effort)
-        unsure = (size < self.rows) & _ambiguous(rough, wanted)
+        unsure = (size < self.rows) & self._too_close(queries, rough, min(wanted, size))
         scores, ids = self.settle(queries, names)
         scores, ids = best_first(scores, without(ids, exclude), k)
         if self.reaches_all(effort):
@@ -102,11 +127,19 @@ class ScanningSearcher(Searcher):
         enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
         return Attempt(scores, ids, ~unsure & ((ids >= 0).sum(1) >= enough))
 
+    def _too_close(self, queries: np.ndarray, rough: np.ndarray, k: int) -> np.ndarray:
+        """Queries [n] bool whose k-th candidate and last differ by rounding at most: a better one may be missing."""
+        last, kth = rough[:, -1], rough[:, k - 1]
+        squares = np.einsum("nd,nd->n", queries, queries)
+        if self.metric == "l2":
+            squares += self.origin @ self.origin - 2 * (queries @ self.origin)
+        return (last < np.inf) & (last <= kth + ROUNDING * (np.abs(squares) + np.abs(kth)))
+
     @abstractmethod
     def collect(
         self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Result of `Candidates` of this size, without the rows in `masked` ([n, 2] ranges)."""
+        """Result of candidates of this size, without the rows in `masked` ([n, 2] ranges)."""
 
     @abstractmethod
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -115,9 +148,3 @@ class ScanningSearcher(Searcher):
     @abstractmethod
     def reaches_all(self, effort: int) -> bool:
         """Whether this effort looks at every row."""
-
-
-def _ambiguous(rough: np.ndarray, k: int) -> np.ndarray:
-    """Queries [n] bool whose k-th candidate ties with the last one kept: equals may have been dropped."""
-    last = rough[:, -1]
-    return (last < np.inf) & (rough[:, min(k, rough.shape[1]) - 1] == last)

@@ -85,9 +85,18 @@ def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu")
     Args:
         index: its `index.faiss`.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
-        device: `cpu` or `cuda`.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     from stages.search.opening import read_index, searcher_of
 
-    return searcher_of(read_index(index), settings["metric"], settings["probe"])
+    return searcher_of(read_index(index), settings["metric"], settings["probe"], _resolved(device))
+
+
+def _resolved(device: str) -> str:
+    """`auto`: a GPU if there is one."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

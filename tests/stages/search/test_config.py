@@ -87,7 +87,7 @@ def test_refuses_what_is_not_legal_and_names_what_is(settings: dict[str, Any], w
 
 
 def test_codes_must_fill_bytes() -> None:
-    with pytest.raises(UsageError, match="5 bits a part .* width 6; use code_bits 8"):
+    with pytest.raises(UsageError, match=r"5 bits a part .* width 6; use code_bits 8"):
         resolve(IndexConfig(index="ivf-pq", code_bits=5), Keys(10_000, 6, "float16"))
 
 

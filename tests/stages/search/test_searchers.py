@@ -49,11 +49,16 @@ def grouped(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(index, metric, probe=8)
 
 
+def on_tensors(keys: np.ndarray, metric: str) -> Searcher:
+    """The path of a GPU: PyTorch names the CPU like this too."""
+    return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8, device="cpu:0")
+
+
 def flat(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("Flat", keys, metric), metric, None)
 
 
-COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped])
+COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped, on_tensors])
 """Searchers that look at every row."""
 
 
@@ -109,6 +114,17 @@ def test_a_key_far_from_the_origin_is_at_distance_zero_from_itself(make: Any) ->
     want_ids, _ = nearest(keys, keys, 1, "l2")
     np.testing.assert_array_equal(distances, 0)
     np.testing.assert_array_equal(ids, want_ids)
+
+
+@COMPLETE
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_what_all_keys_have_in_common_costs_no_digits(make: Any, metric: str) -> None:
+    keys = smooth_keys(300) * np.float32(0.01) + np.float32(100)
+    if make is grouped:
+        keys = keys.astype(np.float16).astype(np.float32)
+    ids, _ = make(keys, metric).search(keys[:50], 5)
+    want, _ = nearest(keys[:50], keys, 5, metric)
+    assert (ids == want).mean() > (0.99 if metric == "l2" else 0.9)
 
 
 def test_a_query_that_comes_up_short_reads_more_lists() -> None:
