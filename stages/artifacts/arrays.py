@@ -51,8 +51,10 @@ class ShardedArray:
     def write(self, shard: int, block: np.ndarray) -> Path:
         """Write one whole shard and return its file, relative to the root.
 
-        Raises: ValueError if `block` is not exactly the shard's rows in the array's dtype.
+        Raises: ValueError if there is no such shard, or `block` is not exactly its rows in the array's dtype.
         """
+        if not 0 <= shard < self.shards:
+            raise ValueError(f"{self.name} has {self.shards} shards, no shard {shard}")
         rows = self.rows(shard)
         expected = (rows.stop - rows.start, *self._shape[1:])
         if block.shape != expected or block.dtype != self._dtype:

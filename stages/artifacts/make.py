@@ -93,8 +93,9 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     if store.has(work.kind, work.id):
         return Outcome(_checked(work, store), "cached")
     lock_file = store.lock_file(work.kind, work.id)
+    helped = stage.follow(config, inputs, execution)
     try:
-        with held(lock_file, work.reference, wait=execution.wait, reporter=execution.reporter):
+        with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, store), "cached")
             return _make_locked(stage, config, work, inputs, store, execution)

@@ -94,6 +94,13 @@ class Stage(ABC, Generic[C]):
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
 
+    def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
+        """Where several processes make one artifact together: help the first one, and write nothing.
+
+        Returns: whether this process is a helper, whose help is now done; by default there are none.
+        """
+        return False
+
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
         """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""

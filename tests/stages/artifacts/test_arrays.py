@@ -52,6 +52,12 @@ def test_only_whole_shards_are_written(tmp_path: Path, block: np.ndarray) -> Non
         array.write(0, block)
 
 
+def test_there_is_no_shard_beyond_the_last(tmp_path: Path) -> None:
+    array = ShardedArray(tmp_path, "x", (0,), "int32", 2)
+    with pytest.raises(ValueError, match="no shard 0"):
+        array.write(0, np.empty(0, "int32"))
+
+
 def test_rows_per_shard_fill_the_target() -> None:
     assert rows_per_shard(512) == TARGET_SHARD_BYTES // 512
     assert rows_per_shard(512, multiple_of=1000) % 1000 == 0
