@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import ConsoleReporter, answer, first_process, say
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
 
@@ -94,7 +94,7 @@ def read_reference(argument: str | None) -> str:
 
 def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:
     """The one line on stdout; `cached` on stderr."""
-    if outcome.status == "cached":
+    if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
     answer(reference_line(outcome.artifact, outcome.status, common))
 
