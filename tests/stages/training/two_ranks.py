@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from stages.artifacts.make import make, plan
+from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.train import Train
@@ -25,12 +25,9 @@ SETTINGS = {
 def main() -> None:
     store = Store(Path(sys.argv[1]))
     config = TrainConfig.model_validate(SETTINGS)
-    references, execution = {"source": sys.argv[2]}, Execution(device="cpu")
+    outcome = make(Train(), config, {"source": sys.argv[2]}, store, Execution(device="cpu"))
     if os.environ.get("RANK", "0") == "0":
-        print(make(Train(), config, references, store, execution).artifact.reference)
-    else:
-        _, config, inputs = plan(Train(), config, references, store, execution)
-        assert Train().follow(config, inputs, execution)
+        print(outcome.artifact.reference)
 
 
 if __name__ == "__main__":
