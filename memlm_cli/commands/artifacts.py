@@ -57,15 +57,15 @@ def verify(
     from stages.errors import ArtifactError
 
     opened = _store(store)
-    chosen = [_find(opened, r) for r in references] if references else opened.artifacts()
+    chosen = references or opened.references()
     damaged = []
-    for artifact in chosen:
+    for reference in chosen:
         try:
-            opened.check_files(artifact, every_byte=True)
-            answer(f"{artifact.reference} is as it was made")
+            opened.check_files(opened.open(reference), every_byte=True)
+            answer(f"{reference} is as it was made")
         except ArtifactError as error:
             say(str(error))
-            damaged.append(artifact.reference)
+            damaged.append(reference)
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
 
@@ -81,7 +81,7 @@ def graph(
     opened = _store(store)
     artifacts = opened.artifacts()
     if reference:
-        artifacts = relatives(_find(opened, reference), artifacts)
+        artifacts = relatives(opened.open(reference), artifacts)
     answer(lineage_tree(artifacts, {a.reference: ", ".join(_names(a)) for a in artifacts}))
 
 
@@ -95,16 +95,18 @@ def rm(
     from stages.errors import UsageError
 
     opened = _store(store)
-    doomed = {a.reference: a for a in (_find(opened, r) for r in references)}
-    for artifact in doomed.values() if not force else ():
-        kept = [d.reference for d in opened.dependents(artifact) if d.reference not in doomed]
+    folders = [opened.locate(reference) for reference in references]
+    going = {f"{folder.parent.name}/{folder.name}" for folder in folders}
+    for artifact in (opened.open(reference) for reference in references) if not force else ():
+        kept = [d.reference for d in opened.dependents(artifact) if d.reference not in going]
         if kept:
             raise UsageError(
                 f"{artifact.reference} is what {', '.join(kept)} was made from; remove that too, or give --force."
             )
-    for artifact in doomed.values():
-        opened.remove(artifact)
-        answer(f"removed {artifact.reference} ({size(artifact.manifest.bytes)})")
+    for folder in dict.fromkeys(folders):
+        freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        opened.remove(folder)
+        answer(f"removed {folder.parent.name}/{folder.name} ({size(freed)})")
 
 
 @app.command()
@@ -134,20 +136,6 @@ def _store(root: Any) -> "Store":
     from stages.artifacts.store import Store
 
     return Store(root)
-
-
-def _find(store: "Store", reference: str) -> "Artifact":
-    """An artifact whose files may be damaged."""
-    from stages.artifacts.references import is_id, split_reference
-
-    parts = split_reference(reference)
-    if parts is not None:
-        kind, rest = parts
-        id = rest if is_id(rest) else store.names(kind).get(rest)
-        for artifact in store.artifacts():
-            if (artifact.kind, artifact.id) == (kind, id):
-                return artifact
-    return store.get(reference)
 
 
 def _names(artifact: "Artifact") -> Iterator[str]:

@@ -43,7 +43,7 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found."""
     for item in garbage:
         if item.artifact is not None:
-            store.remove(item.artifact)
+            store.remove(item.path)
         else:
             shutil.rmtree(item.path)
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
@@ -50,12 +51,19 @@ class Store:
             kinds: the kinds that will do; none given means any.
         Raises: ArtifactError if there is none, it is damaged, of another format, or of another kind.
         """
-        artifact = self._open(self._locate(reference))
+        artifact = self.open(reference)
         if kinds and artifact.kind not in kinds:
             wanted = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
             raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
         artifact.store.check_files(artifact)
         return artifact
+
+    def open(self, reference: str) -> Artifact:
+        """The artifact behind a reference, its manifest read but its files not checked.
+
+        Raises: ArtifactError if there is none, or its manifest is damaged or of another format.
+        """
+        return self._open(self.locate(reference))
 
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
@@ -83,14 +91,18 @@ class Store:
         return self.get(f"{record.kind}/{record.id}")
 
     def artifacts(self) -> list[Artifact]:
-        """All finished artifacts with a readable manifest, by kind in the order of the pipeline, then by age."""
+        """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out."""
         return sorted(self._readable(), key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
 
+    def references(self) -> list[str]:
+        """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
+        folders = (folder for kind in KINDS for folder in sorted(self.root.glob(f"{kind}/*")))
+        return [f"{folder.parent.name}/{folder.name}" for folder in folders if is_id(folder.name)]
+
     def _readable(self) -> Iterator[Artifact]:
-        for kind in KINDS:
-            for folder in self.root.glob(f"{kind}/*"):
-                if is_id(folder.name) and self.has(kind, folder.name):
-                    yield self._open(folder)
+        for reference in self.references():
+            with suppress(ArtifactError):
+                yield self.open(reference)
 
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)
@@ -98,7 +110,8 @@ class Store:
         store = Store(folder.parent.parent) if inside else self
         return Artifact(store, folder, manifest)
 
-    def _locate(self, reference: str) -> Path:
+    def locate(self, reference: str) -> Path:
+        """The folder behind a reference, whatever is in it. Raises ArtifactError if there is none."""
         parts = split_reference(reference)
         if parts is None:
             return self._locate_path(reference)
@@ -149,12 +162,13 @@ class Store:
         wanted = (artifact.kind, artifact.id)
         return [a for a in self.artifacts() if wanted in {(i.kind, i.id) for i in a.manifest.inputs.values()}]
 
-    def remove(self, artifact: Artifact) -> None:
-        """Delete an artifact, its names and its stamps; it disappears in one step."""
-        doomed = artifact.path.with_name(f".{artifact.id}-removed")
-        artifact.path.rename(doomed)
-        for name, id in self.names(artifact.kind).items():
-            if id == artifact.id:
-                self._name_file(artifact.kind, name).unlink()
-        self.stamp_file(artifact.kind, artifact.id).unlink(missing_ok=True)
+    def remove(self, folder: Path) -> None:
+        """Delete an artifact's folder, its names and its stamps; it disappears in one step."""
+        kind, id = folder.parent.name, folder.name
+        doomed = folder.with_name(f".{id}-removed")
+        folder.rename(doomed)
+        for name, named in self.names(kind).items():
+            if named == id:
+                self._name_file(kind, name).unlink()
+        self.stamp_file(kind, id).unlink(missing_ok=True)
         shutil.rmtree(doomed)

@@ -39,7 +39,7 @@ def seconds(store: Store, source: Artifact, precision: str, *memory: str) -> Tak
     wall, cpu = time.perf_counter(), time.process_time()
     report = make(Evaluate(), config, {"source": source.reference}, store, Execution()).artifact
     taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-    store.remove(report)
+    store.remove(report.path)
     return taken
 
 

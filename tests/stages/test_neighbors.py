@@ -183,7 +183,7 @@ def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
     index = build_index(store, datastore)
     whole = precompute(store, index)
     expected = whole.digest
-    store.remove(whole)
+    store.remove(whole.path)
     searched: list[str] = []
     real = neighbors._search
 

@@ -145,10 +145,17 @@ def test_manifests_of_other_versions_or_damaged(
         store.get(squares.reference)
 
 
+def test_an_unreadable_manifest_hides_only_its_own_artifact(store: Store, squares: Artifact, cubes: Artifact) -> None:
+    (squares.path / "manifest.json").write_text("{")
+    assert [a.reference for a in store.artifacts()] == [cubes.reference]
+    store.remove(store.locate(squares.reference))
+    assert not squares.path.exists()
+
+
 def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: Artifact) -> None:
     assert [a.reference for a in store.dependents(squares)] == [cubes.reference]
     store.name(squares, "gone")
-    store.remove(squares)
+    store.remove(squares.path)
     assert store.names("tokens") == {}
     with pytest.raises(ArtifactError, match=rf"{squares.reference} .*not in .*memlm tokenize"):
         store.get(cubes.reference).input("squares")
