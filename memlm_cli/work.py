@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
     from stages.artifacts.stage import Execution
+    from stages.reporting import Reporter
 
 
 def make_artifact(
@@ -56,7 +57,7 @@ def make_artifact(
     return outcome.artifact
 
 
-def execution(common: Common, reporter: ConsoleReporter) -> "Execution":
+def execution(common: Common, reporter: "Reporter") -> "Execution":
     """How to work, as the common options say it."""
     from stages.artifacts.stage import Execution
 

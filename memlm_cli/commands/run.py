@@ -47,9 +47,9 @@ def run(
 def _show_plan(recipe: "Recipe", common: Common) -> None:
     from pipelines.plan import plan_recipe
     from stages.artifacts.store import Store
+    from stages.reporting import Silent
 
-    with ConsoleReporter("run") as reporter:
-        steps = plan_recipe(recipe, Store(common.store), execution(common, reporter))
+    steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
         return

@@ -126,7 +126,7 @@ class MemoryRow:
     def name(self) -> str:
         """Short, for a table."""
         return " then ".join(
-            "+".join(plan.reading.sources) + ("" if self.lossless else f" ({plan.distances})") for plan in self.plans
+            plan.reading.name + ("" if self.lossless else f" ({plan.distances})") for plan in self.plans
         )
 
     def spreads(self, datastore: Datastore, found: Found, keys: np.ndarray | None) -> list[float]:

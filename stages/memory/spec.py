@@ -87,11 +87,23 @@ class Reading(Settings):
         return [n for n, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
 
     @property
+    def name(self) -> str:
+        """What the papers call a reading of these sources by this reader; else the sources."""
+        named = (name for name, spec in NAMED.items() if _kind(spec) == (self.sources, self.reader))
+        return next(named, "+".join(self.sources))
+
+    @property
     def spelled(self) -> str:
         """The one way to write this reading: keys in the order above, defaults left out."""
         given = self.model_dump(by_alias=True, exclude_defaults=True, exclude={"sources"})
         settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
+
+
+def _kind(spec: str) -> tuple[tuple[str, ...], str]:
+    """Sources and reader of a text."""
+    head, _, tail = spec.partition(":")
+    return tuple(head.split("+")), _settings(spec, tail).get("reader", "interpolate")
 
 
 def _spell(value: Any) -> str:

@@ -226,8 +226,8 @@ def test_a_lossy_index_is_read_with_both_distances(store, model, datastore):
     for report in reports:
         assert [row["row"] for row in report["rows"]] == [
             "plain",
-            "external (quantised distances)",
-            "external (exact distances)",
+            "knn-lm (quantised distances)",
+            "knn-lm (exact distances)",
         ]
         assert report["rows"][2]["nll"] == pytest.approx(exact, abs=1e-4)
         assert report["rows"][1]["nll"] == report["nll"] != pytest.approx(exact, abs=1e-5)
