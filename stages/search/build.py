@@ -10,7 +10,7 @@ import numpy as np
 from stages.errors import ArtifactError
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
-from stages.search.keys import StoredKeys
+from stages.search.keys import StoredKeys, widened
 
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path
     """
     added = 0
     for first, block in keys.each(shards):
-        trained.add_with_ids(block.astype(np.float32), np.arange(first, first + len(block)))
+        trained.add_with_ids(widened(block), np.arange(first, first + len(block)))
         added += len(block)
     ivf: Any = faiss.extract_index_ivf(trained)
     writer = faiss.FileIOWriter(str(path))
@@ -78,7 +78,7 @@ def merge(trained: Any, parts: list[Path], rows: int, path: Path) -> None:
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     """Add all keys to an index that does not grow in parts, and write it."""
     for _, block in keys.each():
-        trained.add(block.astype(np.float32))
+        trained.add(widened(block))
     faiss.write_index(trained, str(path))
 
 

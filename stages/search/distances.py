@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.search.keys import StoredKeys
+from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import best_first, score_to_distance, sorted_places
 
 PAIR_ELEMENTS = 1 << 20
@@ -15,12 +15,12 @@ def pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: 
     Squared distances come from differences: a key is at distance exactly 0 from itself.
     """
     if len(which) > len(keys):
-        keys = keys.astype(np.float32, copy=False)
+        keys = widened(keys)
     out = np.empty(len(which), np.float32)
     step = max(1, PAIR_ELEMENTS // keys.shape[1])
     for start in range(0, len(which), step):
         part = slice(start, start + step)
-        right = keys[rows[part]].astype(np.float32, copy=False)
+        right = widened(keys[rows[part]])
         left = queries[which[part]]
         if metric == "l2":
             np.subtract(left, right, out=left)

@@ -10,6 +10,8 @@ from stages.search.config import KINDS, IndexConfig
 
 METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
 EF_CONSTRUCTION = 200
+NO_TABLE = -1
+"""Training would end by making tables for a search that is not FAISS's own here."""
 
 
 def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
@@ -20,6 +22,8 @@ def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
     index = _from_factory(factory_string(config, dtype), dim, config.metric)
     if config.index == "ivf-flat" and dtype == "float16":
         index.by_residual = False
+    if isinstance(index, faiss.IndexIVFPQ):
+        index.use_precomputed_table = NO_TABLE
     if isinstance(index, faiss.IndexHNSW):
         index.hnsw.efConstruction = EF_CONSTRUCTION
     _seed(index, config.seed)

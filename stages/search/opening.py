@@ -21,9 +21,12 @@ FEW_QUERIES = 20
 
 
 def read_index(path: Path) -> Any:
-    """Raises: ArtifactError if the file is no index that this FAISS can read."""
+    """An index without the tables that FAISS's own search of codes makes: lists x codes, often larger than the index.
+
+    Raises: ArtifactError if the file is no index that this FAISS can read.
+    """
     try:
-        return faiss.read_index(str(path))
+        return faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
     except RuntimeError as error:
         raise ArtifactError(
             f"{path} is no index that FAISS {faiss.__version__} can read; build it again: memlm build-index."
@@ -41,7 +44,16 @@ def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu")
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if can_group(index):
         return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device)
+    _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
+
+
+def _make_tables(index: Any) -> None:
+    """What FAISS needs to search codes at its full speed."""
+    ivf = faiss.try_extract_index_ivf(index)
+    codes: Any = None if ivf is None else faiss.downcast_index(ivf)
+    if hasattr(codes, "precompute_table"):
+        codes.precompute_table()
 
 
 class _KeysOfFlat(StoredKeys):

@@ -12,8 +12,9 @@ from typing import Protocol
 import faiss
 import numpy as np
 
+from stages.search.keys import widened
 from stages.search.ranking import allowed_rows, best_first, slack, without
-from stages.search.searcher import Attempt, Searcher
+from stages.search.searcher import GROWTH, Attempt, Searcher
 
 PRODUCT_ELEMENTS = 2 << 20
 """Scores computed at a time: 8 MB, so that they are ranked before they leave the cache."""
@@ -37,7 +38,7 @@ def extended_keys(keys: np.ndarray, origin: np.ndarray, metric: str) -> np.ndarr
     """[m, d] in any float dtype -> [m, d + 1] float32."""
     out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
     moved = out[:, :-1]
-    np.subtract(keys, origin, out=moved, dtype=np.float32)
+    np.subtract(widened(keys), origin, out=moved)
     out[:, -1] = np.einsum("nd,nd->n", moved, moved) if metric == "l2" else 0
     moved *= -2 if metric == "l2" else -1
     return out
@@ -117,7 +118,7 @@ class ScanningSearcher(Searcher):
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).max(initial=0))
         masked, wanted = (exclude, k) if width > NARROW else (None, k + max(width, 0))
-        size = min(self.rows, wanted + slack(k) * 4**effort)
+        size = min(self.rows, wanted + slack(k) * GROWTH**effort)
         rough, names = self.collect(queries, size, masked, effort)
         unsure = (size < self.rows) & self._too_close(queries, rough, min(wanted, size))
         scores, ids = self.settle(queries, names)

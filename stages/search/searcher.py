@@ -12,6 +12,10 @@ from stages.search.ranking import pick, score_to_distance
 BLOCK_BYTES = 512 << 20
 """Queries and candidates of one block: what a search holds beyond its result."""
 
+GROWTH = 16
+"""Candidates kept on top of k grow by this factor when too many are equal; equal keys come in hundreds, as every
+window of a corpus begins with few inputs."""
+
 
 class Attempt(NamedTuple):
     """One try at a block of queries.
@@ -69,9 +73,12 @@ class Searcher(ABC):
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
         while len(pending):
-            again = self.attempt(queries[pending], k, pick(exclude, pending), effort)
-            scores[pending], ids[pending] = again.scores, again.ids
-            pending, effort = pending[~again.complete], effort + 1
+            step = max(1, BLOCK_BYTES // (8 * self.dim + 24 * k * GROWTH**effort))
+            for start in range(0, len(pending), step):
+                part = pending[start : start + step]
+                again = self.attempt(queries[part], k, pick(exclude, part), effort)
+                scores[part], ids[part], complete[part] = again
+            pending, effort = pending[~complete[pending]], effort + 1
         return scores, ids
 
     @abstractmethod

@@ -36,7 +36,6 @@ from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors, forbidden_rows
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys
-from stages.search.opening import read_index
 from stages.search.recall import recall
 from stages.search.searcher import open_searcher
 from tests.benchmarks.artificial import Artificial, Model, Tokens, artificial
@@ -93,7 +92,7 @@ def ours(index: Artifact, keys: StoredKeys, block: int) -> Callable[[int], tuple
 
 
 def plain(index: Artifact, keys: StoredKeys, block: int) -> Callable[[int], tuple[int, np.ndarray]]:
-    searched = read_index(index.file("index.faiss"))
+    searched = faiss.read_index(str(index.file("index.faiss")))
     searched.nprobe = KNN_LM["probe"]
 
     def run(start: int) -> tuple[int, np.ndarray]:
