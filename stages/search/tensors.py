@@ -5,6 +5,10 @@ import torch
 from torch import Tensor
 
 
+SCORES = 1 << 26
+"""Scores computed and ranked at a time: 2 GB with their names."""
+
+
 class TensorCandidates:
     """Candidates of each query in one row of a tensor; see `stages.search.scan.Candidates`.
 
@@ -17,11 +21,17 @@ class TensorCandidates:
         self.names = torch.full((len(queries), size), -1, dtype=torch.int64, device=device)
 
     def scan(self, which: np.ndarray, keys: np.ndarray, names: np.ndarray, hidden: np.ndarray | None = None) -> None:
-        queries, piece, named = (self._moved(array) for array in (which, keys, names))
+        piece, named = self._moved(keys), self._moved(names)
+        step = max(1, SCORES // (len(names) + self.scores.shape[1]))
+        for start in range(0, len(which), step):
+            part = slice(start, start + step)
+            self._offer(self._moved(which[part]), piece, named, None if hidden is None else self._moved(hidden[part]))
+
+    def _offer(self, queries: Tensor, piece: Tensor, named: Tensor, hidden: Tensor | None) -> None:
         scores = self.queries[queries] @ piece.T
         if hidden is not None:
-            columns, ranges = torch.arange(len(names), device=scores.device), self._moved(hidden)
-            scores[(columns >= ranges[:, :1]) & (columns < ranges[:, 1:])] = torch.inf
+            columns = torch.arange(len(named), device=scores.device)
+            scores[(columns >= hidden[:, :1]) & (columns < hidden[:, 1:])] = torch.inf
         known = torch.cat((self.scores[queries], scores), dim=1)
         best, places = known.topk(self.scores.shape[1], dim=1, largest=False, sorted=True)
         everyone = torch.cat((self.names[queries], named.expand(len(queries), -1)), dim=1)

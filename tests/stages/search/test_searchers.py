@@ -14,6 +14,7 @@ from stages.search.keys import StoredKeys
 from stages.search.opening import searcher_of
 from stages.search.plain import PlainSearcher
 from stages.search.searcher import Searcher
+from stages.search.tensors import TensorCandidates
 from tests.oracles.search import nearest
 
 DIM = 6
@@ -190,3 +191,22 @@ def test_blocks_of_queries_give_what_one_block_gives(monkeypatch: pytest.MonkeyP
     parts = searcher.search(keys, 3, ranges)
     np.testing.assert_array_equal(whole[0], parts[0])
     np.testing.assert_array_equal(whole[1], parts[1])
+
+
+def test_candidates_on_a_device_are_the_same_a_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, rows = smooth_keys(200), np.arange(200)
+    ranges = np.stack([rows - 40, rows + 41], axis=1)
+    whole = on_tensors(keys, "l2").search(keys, 3, ranges)
+    scores: list[int] = []
+    offer = TensorCandidates._offer
+
+    def counted(self: Any, queries: Any, piece: Any, *others: Any) -> None:
+        scores.append(len(queries) * len(piece))
+        offer(self, queries, piece, *others)
+
+    monkeypatch.setattr(TensorCandidates, "_offer", counted)
+    monkeypatch.setattr("stages.search.tensors.SCORES", 500)
+    parts = on_tensors(keys, "l2").search(keys, 3, ranges)
+    assert max(scores) <= 500
+    np.testing.assert_array_equal(whole[0], parts[0])
+    np.testing.assert_allclose(whole[1], parts[1])
