@@ -54,7 +54,7 @@ def artifacts_read(
 
 
 def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
-    """Raises: ArtifactError if stored neighbours lack a split, or the number of neighbours."""
+    """Raises: ArtifactError if stored neighbours lack a split, or the number of neighbours, or hold the answers."""
     stored = stored_splits(neighbors)
     if split not in stored:
         raise ArtifactError(
@@ -66,6 +66,18 @@ def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
             f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
             f"find more: memlm precompute-neighbors --k {k}"
         )
+    if neighbors.config["exclude"] == "none" and _is_stored(neighbors, split):
+        raise ArtifactError(
+            f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
+            "find others: memlm precompute-neighbors --exclude self"
+        )
+
+
+def _is_stored(neighbors: Artifact, split: str) -> bool:
+    """Whether the datastore was made of this split of the tokens that were looked up."""
+    datastore = neighbors.input("index").input("datastore")
+    same = neighbors.manifest.inputs["queries"] == datastore.manifest.inputs["corpus"]
+    return same and split == datastore.config["split"]
 
 
 def stored_splits(neighbors: Artifact) -> dict[str, int]:

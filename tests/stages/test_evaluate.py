@@ -387,6 +387,13 @@ def test_neighbours_must_be_those_of_the_scored_tokens(store, index, neighbors, 
         evaluated(store, neighbors, LINES, tokens=other)
 
 
+def test_neighbours_that_hold_the_answers_are_refused(store, index):
+    seen = made(store, PrecomputeNeighbors(), NeighborsConfig(k=6, exclude="none"), index)
+    with pytest.raises(ArtifactError, match="--exclude self"):
+        evaluated(store, seen, LINES, split="train")
+    assert metrics(evaluated(store, seen, LINES))["split"] == "test"
+
+
 def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
     with pytest.raises(UsageError, match="evaluate an index or neighbors, or name one"):
         evaluated(store, model, LINES)
