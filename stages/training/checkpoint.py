@@ -32,7 +32,10 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> dict[str, Any]:
-    """Put a checkpoint back where it came from, random state included; returns its progress."""
+    """Put a checkpoint back where it came from, random state included; returns its progress.
+
+    A rank that was not there when it was saved keeps the random state that it has.
+    """
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         progress: dict[str, Any] = json.loads(file.metadata()["progress"])
@@ -42,7 +45,9 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         index, key = name.split("/")
         states.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    set_random_state(_below(tensors, f"{RANDOM}{rank}/"))
+    random = _below(tensors, f"{RANDOM}{rank}/")
+    if random:
+        set_random_state(random)
     return progress
 
 

@@ -16,6 +16,7 @@ from stages.models.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training import loop
+from stages.training.checkpoint import load_checkpoint, random_state, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 from stages.training.loop import Trainer
 from stages.training.progress import Splits
@@ -253,3 +254,15 @@ def test_checkpoint_holds_no_pickle(tmp_path):
     assert "model/vocabulary.rank" in tensors
     assert "random/0/cpu" in tensors
     assert any(name.startswith("optimizer/0/") for name in tensors)
+
+
+def test_a_checkpoint_serves_ranks_that_were_not_there(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    save_checkpoint(tmp_path / "checkpoint", model, optimizer, [random_state()], {"step": 3})
+    torch.manual_seed(5)
+    own = torch.get_rng_state()
+    assert load_checkpoint(tmp_path / "checkpoint", model, optimizer, rank=1) == {"step": 3}
+    assert torch.equal(torch.get_rng_state(), own)
+    load_checkpoint(tmp_path / "checkpoint", model, optimizer, rank=0)
+    assert not torch.equal(torch.get_rng_state(), own)
