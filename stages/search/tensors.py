@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
 SCORES = 1 << 26
 """Scores computed and ranked at a time: 2 GB with their names."""
 
