@@ -32,6 +32,8 @@ def guarded(work: Callable[[], object], name: str) -> int:
     except typer.Exit as end:
         return end.exit_code
     except BaseException as error:
+        if _reader_has_gone(error):
+            return 0
         failure = failure_of(error)
         if failure.message:
             say(f"{name}: {failure.message}")
@@ -50,6 +52,11 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Terminated):
         return Failure(TERMINATED, "terminated; the same command goes on from there.")
     return _shortage(error) or Failure(BUG, _bug_message(error))
+
+
+def _reader_has_gone(error: BaseException) -> bool:
+    """Whether rich, which writes help, ended the process because nobody reads stdout (`memlm --help | head`)."""
+    return isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
 
 
 def _usage_message(error: BaseException) -> str:

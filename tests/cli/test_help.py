@@ -70,3 +70,13 @@ def test_version(memlm: Memlm) -> None:
     ended = memlm("--version")
     assert ended.code == 0
     assert ended.out.startswith("memlm")
+
+
+def test_help_whose_reader_has_gone_away_is_no_error() -> None:
+    program = "import sys; from memlm_cli.app import main; sys.stdin.read(); sys.exit(main(['--help']))"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.wait(), process.stderr.read()) == (0, b"")
