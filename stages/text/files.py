@@ -24,6 +24,8 @@ def find_files(specs: Iterable[str]) -> list[str]:
 
 
 def _expand(spec: str) -> list[str]:
+    if not spec:
+        raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
     path = Path(spec)
     try:
         if spec == PYDOCS or path.is_file():

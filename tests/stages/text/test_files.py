@@ -29,6 +29,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
         find_files([str(tmp_path / "nowhere.txt")])
     with pytest.raises(DataError, match="no regular file"):
         find_files(["/dev/null"])
+    with pytest.raises(DataError, match="empty name"):
+        find_files([""])
 
 
 @pytest.mark.parametrize(
