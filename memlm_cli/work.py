@@ -47,7 +47,7 @@ def make_artifact(
         settings["precision"] = common.precision
     config = validated(stage.Config, settings)
     check_artifact_name(common)
-    given = {name: value for name, value in (references or {}).items() if value}
+    given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
     store = Store(common.store)
     with ConsoleReporter(command) as reporter:
@@ -68,13 +68,13 @@ def check_artifact_name(common: Common) -> None:
     """Raises UsageError if --name will not do."""
     from stages.artifacts.references import check_name
 
-    if common.name:
+    if common.name is not None:
         check_name(common.name)
 
 
 def publish_name(common: Common, artifact: "Artifact") -> None:
     """Give an artifact the name that --name asks for."""
-    if common.name:
+    if common.name is not None:
         artifact.store.name(artifact, common.name)
 
 

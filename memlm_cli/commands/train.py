@@ -57,6 +57,6 @@ def train(
             "seed": seed,
         },
         {"init_from": init_from},
-        load_preset(model or DEFAULT),
+        load_preset(DEFAULT if model is None else model),
     )
     show_result(artifact)

@@ -3,10 +3,10 @@
 from math import log2
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stages.config import StageConfig
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 
 KINDS = ("flat", "ivf-flat", "ivf-pq", "hnsw")
 APPLIES = {
@@ -61,6 +61,14 @@ class IndexConfig(StageConfig):
     """Of the sample and of k-means."""
     recall_queries: Count = 1000
     """Rows whose neighbours are compared with exact search."""
+
+    @field_validator("index")
+    @classmethod
+    def _known(cls, index: str) -> str:
+        """FAISS's own strings begin with a capital; what does not must be a kind."""
+        if index[:1].islower() and index not in ("auto", *KINDS):
+            raise ValueError(f"there is no index {index!r}; {did_you_mean(index, ('auto', *KINDS))}")
+        return index
 
 
 class Keys(NamedTuple):

@@ -1,6 +1,7 @@
 """What is wrong with a command line is said before anything is read or started."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -58,10 +59,13 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--name", "0123456789ab"], "looks like an id"),
+        (["train", "--name", ""], "The name '' will not do"),
+        (["train", "--model", ""], "There is no preset ''"),
         (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be above 0"),
         (["build-datastore", "--fraction", "nan"], "fraction: "),
         (["build-datastore", "--dtype", "float8"], "'float16', 'float32'"),
         (["build-datastore", "--set", "contxt=3"], "did you mean 'context'"),
+        (["build-index", "--index", "ivfpq"], "did you mean 'ivf-pq'"),
         (["precompute-neighbors", "--k", "0"], "k: "),
         (["precompute-neighbors", "--k", "-1"], "k: "),
         (["evaluate", "--index", "a/b", "--neighbors", "c/d"], "give one of them"),
@@ -85,3 +89,12 @@ def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:
     assert ended.code == 4
     assert "build-datastore" in ended.err
     assert memlm("build-index", stdin="datastore/0123456789ab\n").code == 4
+
+
+@pytest.mark.parametrize(("command", "option"), [("evaluate", "--index"), ("evaluate", "--tokens")])
+def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, command: str, option: str, text: Path) -> None:
+    tokens = memlm("tokenize", "--train", text, "--test", text).reference
+    model = memlm("train", tokens, "--steps", "1", "--batch-tokens", "32", "--segment-length", "16").reference
+    ended = memlm(command, model, option, "")
+    assert ended.code == 4
+    assert "'' is neither kind/id" in ended.err
