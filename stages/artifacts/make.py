@@ -92,6 +92,11 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     work, config, inputs = plan(stage, config, references, store, execution)
     if store.has(work.kind, work.id):
         return Outcome(_checked(work, store), "cached")
+    if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
+        raise ArtifactError(
+            f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
+            f"Make it again: memlm artifacts rm --force {work.reference}, then the same command."
+        )
     lock_file = store.lock_file(work.kind, work.id)
     helped = stage.follow(config, inputs, execution)
     try:

@@ -166,6 +166,13 @@ def test_a_draft_begun_from_other_bytes_is_begun_anew(store: Store) -> None:
     assert not Draft(folder, {**work, "inputs": {}}).resumed
 
 
+def test_a_lost_manifest_is_told_before_the_work(store: Store) -> None:
+    artifact = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    (artifact.path / "manifest.json").unlink()
+    with pytest.raises(ArtifactError, match=r"no manifest\.json.*rm --force tokens/"):
+        make(Squares(0, AssertionError()), SquaresConfig(), {}, store, Execution())
+
+
 def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
     cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
