@@ -27,11 +27,15 @@ Encode = Callable[[LanguageModel, str, int, int], Iterator[EncodedBlock]]
 
 @dataclass(frozen=True)
 class ExternalMemory:
-    """A datastore, how its neighbours are found, and the model that made its keys."""
+    """A datastore, how its neighbours are found, and the model that made its keys.
+
+    `encode` is how keys are made if that is another model than the one evaluated: in the datastore's windows.
+    """
 
     datastore: Datastore
     retrieval: Retrieval
     encoder: LanguageModel
+    encode: Encode
     key: str
     dtype: str
 
@@ -119,7 +123,7 @@ class Evaluator:
         if not self._needs_keys:
             return None
         memory = self._memory()
-        blocks = self.encode(memory.encoder, split, start, stop)
+        blocks = memory.encode(memory.encoder, split, start, stop)
         return np.concatenate([search_keys(b, memory.key, memory.dtype) for b in blocks])
 
     def sample_spreads(self, split: str, total: int) -> list[list[float]]:

@@ -57,6 +57,7 @@ def open_evaluator(
         datastore,
         retrieval,
         model if own else load_model(read["encoder"].path, device),
+        partial(encode, **{name: read["datastore"].config[name] for name in ("context", "stride")}),
         read["datastore"].config["key"],
         read["datastore"].config["dtype"],
     )

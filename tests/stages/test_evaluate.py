@@ -248,6 +248,13 @@ def test_the_memory_of_another_encoder(store, model, datastore, index, neighbors
     assert metrics(stored)["nll"] == pytest.approx(metrics(report)["nll"], abs=1e-6)
 
 
+def test_another_encoder_reads_the_windows_of_its_datastore(store, model, index, neighbors):
+    other = small_model(store, model.input("tokens"), seed=5)
+    searched = evaluated(store, other, LINES, index=index, context=5, stride=2)
+    stored = evaluated(store, other, LINES, neighbors=neighbors, context=5, stride=2)
+    assert metrics(searched)["nll"] == pytest.approx(metrics(stored)["nll"], abs=1e-6)
+
+
 def test_another_corpus_with_the_model_s_vocabulary(store, model, index):
     other = small_tokens(store, seed=3, lengths={"test": 20})
     report = metrics(evaluated(store, index, LINES, tokens=other))
