@@ -64,10 +64,15 @@ def _fewest_keys(index: Any) -> int:
 
 
 def _from_factory(factory: str, dim: int, metric: str) -> Any:
+    graph = re.search(r"(HNSW|NSG)(\d+)", factory)
+    if graph and int(graph[2]) < 2:
+        raise UsageError(f"{factory!r} asks for a graph without links; give {graph[1]}2 or more, such as {graph[1]}32.")
     try:
         index = faiss.index_factory(dim, factory, METRICS[metric])
     except RuntimeError as error:
         raise UsageError(_refusal(factory, dim, str(error))) from error
+    if isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2):
+        raise UsageError(f"{factory!r} numbers keys itself, but here their numbers are rows: leave IDMap out.")
     if index.metric_type != METRICS[metric]:
         raise UsageError(f"{factory!r} cannot search by {metric}; choose the other metric or another index.")
     return index

@@ -86,6 +86,15 @@ def test_refuses_what_is_not_legal_and_names_what_is(settings: dict[str, Any], w
         assert word in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("factory", "word"),
+    [("HNSW0", "HNSW32"), ("IVF8_HNSW1,Flat", "links"), ("IDMap,Flat", "IDMap"), ("IDMap2,Flat", "IDMap")],
+)
+def test_factory_strings_that_faiss_accepts_but_cannot_fill_are_refused(factory: str, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        resolve(IndexConfig(index=factory), SMALL)
+
+
 def test_codes_must_fill_bytes() -> None:
     with pytest.raises(UsageError, match=r"5 bits a part .* width 6; use code_bits 8"):
         resolve(IndexConfig(index="ivf-pq", code_bits=5), Keys(10_000, 6, "float16"))
