@@ -66,6 +66,7 @@ def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
 
 
 def _numbers(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
+    """Numbers of neighbours to read, each at most the rows that there are: beyond, nothing is found."""
     most = min(MOST_NEIGHBORS, _available(read, splits))
     if reading.k == "tune":
         return doubling_cutoffs(most)
@@ -74,7 +75,8 @@ def _numbers(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, 
     if "neighbors" in read:
         for split in splits:
             require_neighbors(read["neighbors"], split, max(reading.k))
-    return tuple(sorted(set(reading.k)))
+    rows = int(read["datastore"].metrics["rows"])
+    return tuple(sorted({min(k, rows) for k in reading.k}))
 
 
 def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:

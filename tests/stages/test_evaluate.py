@@ -141,6 +141,12 @@ def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
         assert stored["retrieval_accuracy"] == searched["retrieval_accuracy"]
 
 
+def test_no_more_neighbours_are_read_than_there_are_rows(store, datastore, index):
+    rows = datastore.metrics["rows"]
+    every, more = (evaluated(store, index, f"external:k={k},lambda=0.3") for k in (rows, rows * 1000))
+    assert more.id == every.id
+
+
 def test_the_best_of_the_grid_is_used(store, model, datastore, neighbors):
     spec = "external:k=4/16,lambda=0.1/0.4/0.7,temperature=0.5/2/8"
     report = metrics(evaluated(store, neighbors, spec))
