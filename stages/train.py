@@ -60,8 +60,12 @@ class Train(Stage[TrainConfig]):
         return config.model_copy(update=update)
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
-        if not job.draft.done(DONE):
+        from stages.training.ranks import world_size
+
+        done = job.draft.done(DONE)
+        if not done or world_size() > 1:  # even then: the other ranks wait for this one
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
+        if not done:
             _write_outputs(job, trainer)
             job.draft.commit(DONE, _metrics(trainer))
             job.draft.flush()

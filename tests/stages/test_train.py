@@ -6,6 +6,7 @@ import math
 import pytest
 from safetensors.torch import load_file
 
+from stages.artifacts.draft import Draft
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -169,3 +170,18 @@ def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path):
     assert second.steps[0] > 1
     other = Store(tmp_path / "other")
     assert resumed.digest == train(other, small_tokens(other)).digest
+
+
+def test_a_first_rank_that_has_finished_still_meets_the_others(store, monkeypatch):
+    tokens, met = small_tokens(store), []
+
+    def interrupt(draft):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Draft, "finish_files", interrupt)
+        train(store, tokens)
+    monkeypatch.setattr("stages.training.ranks.world_size", lambda: 2)
+    monkeypatch.setattr("stages.train._fit", lambda *job: met.append(job))
+    assert train(store, tokens).metrics["steps"] == 6
+    assert len(met) == 1
