@@ -11,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from stages.artifacts.durable import fsync
 from stages.errors import DataError, MemlmError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, Method
@@ -206,6 +207,7 @@ class Trainer:
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.is_best(loss) and self.fabric.is_global_zero:
             save_weights(self.model, self.folder / best_weights(step))
+            fsync(self.folder / best_weights(step))
         return loss
 
     # Checkpoints

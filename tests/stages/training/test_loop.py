@@ -163,6 +163,14 @@ def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path)
     assert len(list(tmp_path.glob("best-*"))) == 1
 
 
+def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(loop, "fsync", lambda path: order.append(path.name))
+    monkeypatch.setattr(loop, "save_checkpoint", lambda path, *state: order.append(state[-1]["valid_step"]))
+    trainer(tmp_path, steps=6, valid_every=3).run()
+    assert order[:2] == ["best-3.safetensors", 3]
+
+
 def test_a_finished_run_does_no_step_again(tmp_path):
     first = trainer(tmp_path)
     first.run()
