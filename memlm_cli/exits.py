@@ -51,7 +51,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, "interrupted; the same command goes on from there.")
     if isinstance(error, Terminated):
         return Failure(TERMINATED, "terminated; the same command goes on from there.")
-    return _shortage(error) or Failure(BUG, _bug_message(error))
+    return _shortage(error) or _refusal(error) or Failure(BUG, _bug_message(error))
 
 
 def _reader_has_gone(error: BaseException) -> bool:
@@ -78,6 +78,17 @@ def _shortage(error: BaseException) -> Failure | None:
                 RESOURCES,
                 f"Out of memory ({_first_line(link)}); what is done is kept. Free memory or choose smaller batches, "
                 "then run the same command.",
+            )
+    return None
+
+
+def _refusal(error: BaseException) -> Failure | None:
+    for link in _chain(error):
+        if isinstance(link, OSError) and link.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and link.filename:
+            return Failure(
+                USAGE,
+                f"{link.filename} cannot be written ({link.strerror}); name a store that can with --store, "
+                "or mend its permissions.",
             )
     return None
 

@@ -47,13 +47,13 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
 
 
 def is_held(lock_file: Path) -> bool:
-    """Whether a process holds the lock at this moment."""
+    """Whether a process holds the lock at this moment, or may: where nothing can be written, nobody can tell."""
     if not lock_file.exists():
         return False
     lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except (Timeout, OSError):
         return True
     lock.release()
     return False

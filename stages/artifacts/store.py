@@ -11,14 +11,18 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, split_reference
 from stages.artifacts.stamps import find_damage
-from stages.errors import ArtifactError, did_you_mean
+from stages.errors import ArtifactError, UsageError, did_you_mean
 
 
 class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
     def __init__(self, root: Path | str) -> None:
+        """Raises: UsageError if a file stands where the folder should be."""
         self.root = Path(root)
+        place = next((path for path in (self.root, *self.root.parents) if path.exists()), self.root)
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"The store {self.root} cannot be used: {place} is no folder.")
 
     # Where things lie
 

@@ -98,3 +98,12 @@ def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, command: str, 
     ended = memlm(command, model, option, "")
     assert ended.code == 4
     assert "'' is neither kind/id" in ended.err
+
+
+@pytest.mark.parametrize("below", [".", "below/it"])
+@pytest.mark.parametrize("command", [["artifacts", "list"], ["tokenize", "--train"]])
+def test_a_store_that_is_a_file_is_refused(memlm: Memlm, command: list[str], below: str, text: Path) -> None:
+    files = [text] if "--train" in command else []
+    ended = memlm(*command, *files, "--store", text / below)
+    assert ended.code == 2
+    assert f"{text} is no folder" in ended.err

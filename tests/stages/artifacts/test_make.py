@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 from stages.artifacts.draft import Draft
-from stages.artifacts.lock import held
+from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -234,6 +234,11 @@ def test_too_little_room_is_said_before_the_work(store: Store, monkeypatch: pyte
     with pytest.raises(ResourceError):
         make(stage, SquaresConfig(), {}, store, Execution())
     assert stage.computed == []
+
+
+def test_a_lock_that_cannot_be_tried_counts_as_held(tmp_path: Path) -> None:
+    (tmp_path / ".x.lock").mkdir()
+    assert is_held(tmp_path / ".x.lock")
 
 
 def test_lock_is_free_after_its_holder(tmp_path: Path) -> None:
