@@ -96,6 +96,5 @@ def _check_format(content: Mapping[str, Any], folder: Path) -> None:
 
 def _mend(folder: Path) -> str:
     command = KINDS[folder.parent.name].command if folder.parent.name in KINDS else "its command"
-    return (
-        f"remove it with memlm artifacts rm {folder.parent.name}/{folder.name} and make it again with memlm {command}"
-    )
+    reference = f"{folder.parent.name}/{folder.name}"
+    return f"remove it with memlm artifacts rm --force {reference} and make it again with memlm {command}"
