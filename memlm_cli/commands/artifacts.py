@@ -43,8 +43,8 @@ def list_(
 
 
 @app.command()
-def show(reference: Reference, store: StoreOption = DEFAULT_STORE) -> None:
-    """The manifest of an artifact: settings, inputs, files, metrics (JSON)."""
+def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = True) -> None:
+    """The manifest of an artifact: settings, inputs, files, metrics; always JSON."""
     answer(_store(store).get(reference).manifest.dumps().rstrip())
 
 
@@ -52,6 +52,7 @@ def show(reference: Reference, store: StoreOption = DEFAULT_STORE) -> None:
 def verify(
     references: Annotated[list[str] | None, typer.Argument(metavar="REF...", help="Default: all.")] = None,
     store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
 ) -> None:
     """Hash every file again and compare; exit 4 if one is damaged."""
     from stages.errors import ArtifactError
@@ -62,10 +63,13 @@ def verify(
     for reference in chosen:
         try:
             opened.check_files(opened.open(reference), every_byte=True)
-            answer(f"{reference} is as it was made")
+            if not json_:
+                answer(f"{reference} is as it was made")
         except ArtifactError as error:
             say(str(error))
             damaged.append(reference)
+    if json_:
+        answer(json.dumps([{"reference": r, "damaged": r in damaged} for r in chosen]))
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
 
@@ -74,6 +78,7 @@ def verify(
 def graph(
     reference: Annotated[str | None, typer.Argument(metavar="REF", help="Only its ancestors and descendants.")] = None,
     store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
 ) -> None:
     """What was made from what, as a tree."""
     from memlm_cli.lineage import lineage_tree, relatives
@@ -82,7 +87,10 @@ def graph(
     artifacts = opened.artifacts()
     if reference:
         artifacts = relatives(opened.open(reference), artifacts)
-    answer(lineage_tree(artifacts, {a.reference: ", ".join(_names(a)) for a in artifacts}))
+    if json_:
+        answer(json.dumps([_summary(a) for a in artifacts]))
+    else:
+        answer(lineage_tree(artifacts, {a.reference: ", ".join(_names(a)) for a in artifacts}))
 
 
 @app.command()
@@ -90,6 +98,7 @@ def rm(
     references: Annotated[list[str], typer.Argument(metavar="REF...", help="What to remove.")],
     force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
     store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
 ) -> None:
     """Remove artifacts; refuses what others were made from, unless these go too."""
     from stages.errors import UsageError
@@ -103,10 +112,15 @@ def rm(
             raise UsageError(
                 f"{artifact.reference} is what {', '.join(kept)} was made from; remove that too, or give --force."
             )
+    removed = []
     for folder in dict.fromkeys(folders):
         freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         opened.remove(folder)
-        answer(f"removed {folder.parent.name}/{folder.name} ({size(freed)})")
+        removed.append({"reference": f"{folder.parent.name}/{folder.name}", "bytes": freed})
+        if not json_:
+            answer(f"removed {folder.parent.name}/{folder.name} ({size(freed)})")
+    if json_:
+        answer(json.dumps(removed))
 
 
 @app.command()
@@ -117,19 +131,24 @@ def gc(
         typer.Option("--unnamed", help="Also artifacts that no name and no report leads to."),
     ] = False,
     store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
 ) -> None:
     """Remove what interrupted work left behind (it could not be resumed afterwards)."""
     from stages.artifacts.garbage import find_garbage, remove_garbage
 
     opened = _store(store)
     garbage = find_garbage(opened, unnamed=unnamed)
-    if garbage:
-        rows = [(str(g.path.relative_to(opened.root)), size(g.bytes), g.why) for g in garbage]
-        answer(table("", ("folder", "size", "why"), rows))
+    folders = [str(g.path.relative_to(opened.root)) for g in garbage]
+    if json_:
+        rows = zip(folders, garbage, strict=True)
+        answer(json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows]))
+    elif garbage:
+        sizes = [size(g.bytes) for g in garbage]
+        answer(table("", ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)))
     if not dry_run:
         remove_garbage(opened, garbage)
-    verb = "would be" if dry_run else "was"
-    answer(f"{size(sum(g.bytes for g in garbage))} {verb} freed")
+    if not json_:
+        answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
 
 
 def _store(root: Any) -> "Store":

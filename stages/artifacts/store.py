@@ -153,7 +153,7 @@ class Store:
     def names(self, kind: str) -> dict[str, str]:
         """The names given to artifacts of a kind, and the ids that they stand for."""
         files = sorted(self._name_file(kind, "_").parent.glob("[!.]*"))
-        return {file.name: file.read_text(encoding="utf-8").strip() for file in files}
+        return {file.name: file.read_text(encoding="utf-8", errors="replace").strip() for file in files}
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Let `kind/name` stand for an artifact; a name already in use moves to it."""

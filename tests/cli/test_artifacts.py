@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,29 @@ def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineag
 def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(memlm: Memlm, store: Store, made: Lineage) -> None:
     assert memlm("artifacts", "gc", "--unnamed").code == 0
     assert [a.reference for a in store.artifacts()] == [made.tokens]
+
+
+def test_every_answer_can_be_json(memlm: Memlm, store: Store, made: Lineage) -> None:
+    def told(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        ended = memlm("artifacts", *arguments, "--json")
+        assert ended.code == code, ended.err
+        return json.loads(ended.out)
+
+    assert [entry["reference"] for entry in told("graph", made.model)] == [made.tokens, made.model, made.datastore]
+    (store.root / made.model / "config.json").write_text("{}")
+    assert told("verify", made.tokens, made.model, code=4) == [
+        {"reference": made.tokens, "damaged": False},
+        {"reference": made.model, "damaged": True},
+    ]
+    (removed,) = told("rm", made.datastore)
+    assert removed["reference"] == made.datastore
+    store.draft_folder("model", "0123456789ab").mkdir(parents=True)
+    (garbage,) = told("gc")
+    assert garbage["folder"] == "model/.0123456789ab-partial"
+    assert told("gc", "--dry-run") == []
+
+
+def test_a_damaged_name_hides_nothing_else(memlm: Memlm, store: Store, made: Lineage) -> None:
+    (store.root / "names" / "tokens" / "odd").write_bytes(b"\xff\xfe")
+    assert made.model in memlm("artifacts", "list").out
+    assert memlm("artifacts", "show", "tokens/odd").code == 4
