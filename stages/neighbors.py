@@ -48,9 +48,9 @@ class NeighborsConfig(StageConfig):
 
     k: Count = 4
     """Neighbours of a token."""
-    queries: tuple[str, ...] | None = None
+    queries: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """Splits whose tokens are looked up; None: every split."""
-    exclude: Annotated[str, Field(pattern=r"^(auto|self|document|none|window:[0-9]+)$")] = "auto"
+    exclude: Annotated[str, Field(pattern=r"^(auto|self|document|none|window:[0-9]{1,15})$")] = "auto"
     """Rows that a token of the datastore's own split may not find: its own (self), those within N of it
     (window:N), those of its document, or none; auto: self."""
     probe: Count | Literal["auto"] | None = "auto"

@@ -34,6 +34,6 @@ def precompute_neighbors(
         "precompute-neighbors",
         common,
         index,
-        {"queries": queries.split(",") if queries else None, "k": k, "exclude": exclude, "exact": exact},
+        {"queries": None if queries is None else queries.split(","), "k": k, "exclude": exclude, "exact": exact},
         {"tokens": tokens},
     )
