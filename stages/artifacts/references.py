@@ -6,7 +6,7 @@ from stages.artifacts.kinds import KINDS
 from stages.errors import UsageError
 
 _ID = re.compile(r"[0-9a-f]{12}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def is_id(text: str) -> bool:
@@ -20,7 +20,8 @@ def check_name(name: str) -> str:
         raise UsageError(f"The name {name!r} looks like an id (twelve hexadecimal digits); choose another.")
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"The name {name!r} will not do: letters, digits, '.', '_' and '-', beginning with a letter or digit."
+            f"The name {name!r} will not do: at most 100 letters, digits, '.', '_' and '-', beginning with a letter "
+            "or digit."
         )
     return name
 

@@ -59,6 +59,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--name", "0123456789ab"], "looks like an id"),
+        (["train", "--name", "n" * 300], "at most 100 letters"),
         (["train", "--name", ""], "The name '' will not do"),
         (["train", "--model", ""], "There is no preset ''"),
         (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be above 0"),
