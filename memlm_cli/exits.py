@@ -68,10 +68,11 @@ def _usage_message(error: BaseException) -> str:
 
 def _shortage(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             where = f" at {link.filename}" if link.filename else ""
             return Failure(
-                RESOURCES, f"The disk is full{where}; what is done is kept. Make room, then run the same command."
+                RESOURCES,
+                f"The disk is full{where} ({link.strerror}); what is done is kept. Make room, then run the same command.",
             )
         if _is_out_of_memory(link):
             return Failure(

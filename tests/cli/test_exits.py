@@ -31,6 +31,7 @@ class OutOfMemoryError(RuntimeError):
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 5),
         (OSError(errno.ENOSPC, "No space left on device"), 5),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), 5),
+        (OSError(errno.EFBIG, "File too large"), 5),
         (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied"), 1),
