@@ -72,7 +72,8 @@ def _shortage(error: BaseException) -> Failure | None:
             where = f" at {link.filename}" if link.filename else ""
             return Failure(
                 RESOURCES,
-                f"The disk is full{where} ({link.strerror}); what is done is kept. Make room, then run the same command.",
+                f"The disk is full{where} ({link.strerror}); what is done is kept. "
+                "Make room, then run the same command.",
             )
         if _is_out_of_memory(link):
             return Failure(
