@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.catalogue import stage_of
+from pipelines.catalogue import COMMANDS, stage_of
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Work, plan
@@ -33,6 +33,7 @@ def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step
 
     Raises: ArtifactError or DataError for artifacts and files that the recipe names and that are not there.
     """
+    require_named(recipe, store)
     steps: dict[str, Step] = {}
     for name, stage in recipe.stages.items():
         config, references = recipe.config(name), stage.all_references
@@ -44,6 +45,14 @@ def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step
             reference, done, why = work.reference, *_state(work, store)
         steps[name] = Step(name, stage.command, config, references, reference, done, why)
     return list(steps.values())
+
+
+def require_named(recipe: Recipe, store: Store) -> None:
+    """Raises: ArtifactError for an artifact that the recipe names and that is not there, before any stage runs."""
+    for stage in recipe.stages.values():
+        for value in () if COMMANDS[stage.command].reads_files else stage.all_references.values():
+            if isinstance(value, str) and value not in recipe.stages:
+                store.locate(value)
 
 
 def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from pipelines.executors import EXECUTORS
-from pipelines.plan import bound
+from pipelines.plan import bound, require_named
 from pipelines.recipe import Recipe
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Status
@@ -46,6 +46,7 @@ def run_recipe(
         executor: a name in `pipelines.executors`.
     Raises: whatever a stage raises; the same call goes on from there.
     """
+    require_named(recipe, store)
     worker = EXECUTORS.load(executor)()
     results: dict[str, Result] = {}
     for name, stage in recipe.stages.items():

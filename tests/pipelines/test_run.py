@@ -11,6 +11,7 @@ from pipelines.recipe import Recipe, load_recipe
 from pipelines.run import Result, run_recipe
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.errors import ArtifactError
 from stages.reporting import Reporter, Silent
 
 Files = dict[str, list[str]]
@@ -92,3 +93,15 @@ def test_progress_goes_to_the_stage_s_own_reporter(recipe_file: Path, files: Fil
 
     list(run_recipe(load_recipe(recipe_file, files, {}), store, CPU, named))
     assert names == ["tokens", "model", "datastore", "index"]
+
+
+def test_artifacts_that_a_recipe_names_are_looked_for_before_anything_runs(
+    recipe_file: Path, files: Files, store: Store
+) -> None:
+    report = '\n[stages.report]\ncommand = "evaluate"\nfrom = "model"\nwith = { index = "index/0123456789ab" }\n'
+    recipe_file.write_text(recipe_file.read_text(encoding="utf-8") + report, encoding="utf-8")
+    recipe = load_recipe(recipe_file, files, {})
+    for attempt in (run, lambda recipe, store: plan_recipe(recipe, store, CPU)):
+        with pytest.raises(ArtifactError, match="index/0123456789ab is not in"):
+            attempt(recipe, store)
+    assert not store.root.exists()
