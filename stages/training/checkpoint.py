@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from stages.artifacts.durable import write_atomically
+from stages.errors import ArtifactError
 
 MODEL, OPTIMIZER, RANDOM = "model/", "optimizer/", "random/"
 
@@ -35,10 +36,17 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     """Put a checkpoint back where it came from, random state included; returns its progress.
 
     A rank that was not there when it was saved keeps the random state that it has.
+
+    Raises: ArtifactError if the file cannot be read.
     """
-    with safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"The checkpoint {path} is damaged ({error}); remove it, and the same command trains from the beginning."
+        ) from error
     model.load_state_dict(_below(tensors, MODEL))
     states: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _below(tensors, OPTIMIZER).items():

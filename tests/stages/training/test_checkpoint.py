@@ -1,0 +1,21 @@
+"""A checkpoint that cannot be read is said to be so."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from stages.errors import ArtifactError
+from stages.training.checkpoint import load_checkpoint, save_checkpoint
+
+
+@pytest.mark.parametrize("kept", [0, 5, 100, -1])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, kept: int) -> None:
+    model, path = nn.Linear(3, 2), tmp_path / "checkpoint.safetensors"
+    optimizer = torch.optim.Adam(model.parameters())
+    save_checkpoint(path, model, optimizer, [], {"step": 3})
+    assert load_checkpoint(path, model, optimizer, rank=0) == {"step": 3}
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors is damaged .*; remove it"):
+        load_checkpoint(path, model, optimizer, rank=0)
