@@ -64,7 +64,8 @@ class Manifest(BaseModel):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged.") from None
+            hint = f"; {_mend(folder)}" if folder.parent.name in KINDS else ""
+            raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}.") from None
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ArtifactError(f"{path} is damaged ({error}); {_mend(folder)}.") from None
         if isinstance(content, Mapping):

@@ -145,6 +145,12 @@ def test_manifests_of_other_versions_or_damaged(
         store.get(squares.reference)
 
 
+def test_an_artifact_without_its_manifest_says_what_mends_it(store: Store, squares: Artifact) -> None:
+    (squares.path / "manifest.json").unlink()
+    with pytest.raises(ArtifactError, match=rf"no manifest.json.*rm --force {squares.reference}"):
+        store.get(squares.reference)
+
+
 def test_an_unreadable_manifest_hides_only_its_own_artifact(store: Store, squares: Artifact, cubes: Artifact) -> None:
     (squares.path / "manifest.json").write_text("{")
     assert [a.reference for a in store.artifacts()] == [cubes.reference]
@@ -159,6 +165,11 @@ def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: 
     assert store.names("tokens") == {}
     with pytest.raises(ArtifactError, match=rf"{squares.reference} .*not in .*memlm tokenize"):
         store.get(cubes.reference).input("squares")
+
+
+def test_what_lies_in_another_store_is_refused(tmp_path: Path, squares: Artifact) -> None:
+    with pytest.raises(ArtifactError, match="lies in the store"):
+        make(Cubes(), SquaresConfig(), {"source": str(squares.path)}, Store(tmp_path / "other"), Execution())
 
 
 def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: Artifact) -> None:
