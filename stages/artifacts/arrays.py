@@ -1,5 +1,6 @@
 """Zarr arrays of rows, written one whole shard at a time and readable by any Zarr library."""
 
+import json
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
@@ -11,6 +12,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 from stages.artifacts.durable import write_atomically
+from stages.errors import ArtifactError
 
 TARGET_SHARD_BYTES = 16 * 2**20
 """Output of one shard: large enough to be written and read at the disk's speed, small enough to be held in memory."""
@@ -74,9 +76,23 @@ class ShardedArray:
         written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
         shard = (self.rows_per_shard, *self._shape[1:])
         written[Path(self.name, "zarr.json")] = _array_metadata(self._shape, shard, self._dtype)
+        self._require_same_layout(written[Path(self.name, "zarr.json")])
         for relative, content in written.items():
             write_atomically(self.root / relative, content)
         return list(written)
+
+    def _require_same_layout(self, metadata: bytes) -> None:
+        """Shards of another shape, left by another version of memlm, would be read as if they had this one."""
+        try:
+            found = json.loads((self.root / self.name / "zarr.json").read_bytes())
+        except (OSError, ValueError):
+            return
+        wanted = json.loads(metadata)
+        if any(found.get(part) != wanted[part] for part in ("shape", "data_type", "chunk_grid")):
+            raise ArtifactError(
+                f"{self.root} was begun by a memlm that cut {self.name} into other shards; remove it with "
+                "memlm artifacts gc, and the same command begins anew."
+            )
 
 
 def _group_metadata() -> bytes:

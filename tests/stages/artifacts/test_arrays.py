@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.artifacts.arrays import TARGET_SHARD_BYTES, ShardedArray, rows_per_shard
+from stages.errors import ArtifactError
 
 
 @settings(max_examples=25, deadline=None)
@@ -43,6 +44,12 @@ def test_reopening_keeps_shards_and_mends_torn_metadata(tmp_path: Path) -> None:
     again = ShardedArray(tmp_path, "a.zarr/x", (5,), "int32", 2)
     assert (tmp_path / "a.zarr/x/zarr.json").read_bytes() == metadata
     np.testing.assert_array_equal(again.array[:], [7, 8, 0, 0, 0])
+
+
+def test_shards_of_another_shape_are_not_gone_on_from(tmp_path: Path) -> None:
+    ShardedArray(tmp_path, "a.zarr/x", (5,), "int32", 3).write(0, np.array([7, 8, 9], "int32"))
+    with pytest.raises(ArtifactError, match="into other shards; remove it"):
+        ShardedArray(tmp_path, "a.zarr/x", (5,), "int32", 2)
 
 
 @pytest.mark.parametrize("block", [np.zeros(1, "int32"), np.zeros(2, "int64"), np.zeros((2, 1), "int32")])
