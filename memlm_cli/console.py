@@ -26,7 +26,7 @@ def answer(text: str) -> None:
 
 def first_process() -> bool:
     """Whether this process answers and tells; those that torchrun started beside it only work, or fail."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 def _write(text: str, stream: TextIO) -> None:

@@ -82,6 +82,11 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         precision = resolve_precision(config.precision, resolve_device(execution.device))
         return config.model_copy(update={"context": context, "stride": stride, "precision": precision})
 
+    def device(self, execution: Execution) -> str:
+        from stages.models.devices import device_name
+
+        return device_name(execution.device)
+
     def open(self, job: Job[DatastoreConfig]) -> Work:
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model

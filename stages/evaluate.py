@@ -119,6 +119,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             }
         )
 
+    def device(self, execution: Execution) -> str:
+        from stages.models.devices import device_name
+
+        return device_name(execution.device)
+
     def open(self, job: Job[EvaluateConfig]) -> Work:
         from stages.evaluation.opening import open_evaluator
         from stages.evaluation.settling import check_size

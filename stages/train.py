@@ -59,6 +59,11 @@ class Train(Stage[TrainConfig]):
         update = {"model": model, "precision": precision, "steps": _steps(config, tokens), "epochs": None}
         return config.model_copy(update=update)
 
+    def device(self, execution: Execution) -> str:
+        from stages.models.devices import device_name
+
+        return device_name(execution.device)
+
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
 
@@ -76,7 +81,7 @@ class Train(Stage[TrainConfig]):
 
         Returns: whether this process is such a rank; then the artifact is made by the first.
         """
-        if int(os.environ.get("RANK", 0)) == 0:
+        if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
             return False
         _fit(config, inputs, execution, None)
         return True

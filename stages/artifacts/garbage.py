@@ -2,13 +2,16 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lock import is_held
+from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
+from stages.errors import BusyError
+from stages.reporting import Silent
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,15 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
         if item.artifact is not None:
             store.remove(item.path)
         else:
-            shutil.rmtree(item.path)
+            _remove_leftover(store, item.path)
+
+
+def _remove_leftover(store: Store, path: Path) -> None:
+    """Remove a draft, unless its work has just been taken up again."""
+    id = path.name.removeprefix(".").rpartition("-")[0]
+    lock_file = store.lock_file(path.parent.name, id)
+    with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
+        shutil.rmtree(path)
 
 
 def _drafts(store: Store) -> Iterator[Garbage]:

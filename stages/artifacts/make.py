@@ -72,6 +72,7 @@ def plan(
 ) -> tuple[Work, C, Inputs]:
     """Resolve what would be made, without making it."""
     inputs = stage.inputs(config, references, store)
+    _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
     work = Work(
         kind=stage.kind,
@@ -81,6 +82,16 @@ def plan(
         files=[[file.role, file.digest] for file in inputs.files],
     )
     return work, config, inputs
+
+
+def _require_same_store(inputs: Inputs, store: Store) -> None:
+    """Lineage is looked up in an artifact's own store, so what it is made from must lie there."""
+    for artifact in inputs.artifacts.values():
+        if artifact.store.root.resolve() != store.root.resolve():
+            raise ArtifactError(
+                f"{artifact.reference} lies in the store {artifact.store.root}, not in {store.root}; "
+                f"what is made from it belongs beside it: --store {artifact.store.root}"
+            )
 
 
 def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution) -> Outcome:
@@ -138,7 +149,7 @@ def _make_locked(stage: Stage[C], config: C, work: Work, inputs: Inputs, store: 
             metrics=metrics,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
-            producer=_producer(execution.device),
+            producer=_producer(stage.device(execution)),
         )
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

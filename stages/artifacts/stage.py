@@ -94,6 +94,10 @@ class Stage(ABC, Generic[C]):
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
 
+    def device(self, execution: Execution) -> str:
+        """What `run` computes on, for the manifest; by default the CPU."""
+        return "cpu"
+
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
         """Where several processes make one artifact together: help the first one, and write nothing.
 

@@ -25,6 +25,12 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
+def device_name(name: str) -> str:
+    """What a device is called in manifests: `cpu`, or a GPU's model."""
+    device = resolve_device(name)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def resolve_precision(name: str, device: torch.device | str) -> str:
     """`fp32` or `bf16`; `auto` is bf16 on CUDA and fp32 elsewhere."""
     if name != "auto":

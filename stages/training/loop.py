@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from stages.artifacts.durable import fsync
-from stages.errors import DataError, MemlmError
+from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, Method
 from stages.methods.segments import Segments
@@ -98,7 +98,7 @@ class Trainer:
     # One run
 
     def run(self) -> Progress:
-        """Train to the last step. Raises MemlmError if the loss is not finite; on a signal, saves first."""
+        """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
             stop = stack.enter_context(deferred_signals())
@@ -153,7 +153,7 @@ class Trainer:
 
     def _require_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise MemlmError(
+            raise UsageError(
                 f"The training loss is {loss} at step {self.progress.step + 1} of {self.config.steps}. "
                 "Try a lower --lr, a longer warm-up (--set schedule.warmup=…), "
                 "clipping (--set clip_norm=1) or --precision fp32."

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.errors import DataError, MemlmError
+from stages.errors import DataError, UsageError
 from stages.evaluation.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
@@ -202,7 +202,7 @@ def test_sigterm_saves_between_steps(tmp_path):
 
 def test_a_loss_that_is_no_number_says_where_and_what_to_try(tmp_path):
     run = trainer(tmp_path, optimizer=OptimizerConfig(name="sgd", lr=1e30), clip_norm=0.0)
-    with pytest.raises(MemlmError, match=r"loss is (nan|inf) at step \d+ of 20.*lower --lr"):
+    with pytest.raises(UsageError, match=r"loss is (nan|inf) at step \d+ of 20.*lower --lr"):
         run.run()
 
 
