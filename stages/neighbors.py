@@ -36,7 +36,7 @@ QUERY_BYTES = 64 << 20
 FOUND_BYTES = 128 << 20
 """Candidates of the queries of one shard."""
 FEWEST_QUERIES = 8192
-MOST_QUERIES = 1 << 17
+MOST_QUERIES = 1 << 16
 
 Count = Annotated[int, Field(gt=0)]
 

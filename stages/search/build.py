@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
@@ -40,21 +40,59 @@ def grows_in_parts(index: Any) -> bool:
     )
 
 
+class FilledLists(NamedTuple):
+    """Keys sorted into lists.
+
+    Attributes:
+        sizes: [lists] int64.
+        ids: [n] int64 rows, list by list.
+        codes: [n, code size] uint8, in the order of `ids`.
+    """
+
+    sizes: np.ndarray
+    ids: np.ndarray
+    codes: np.ndarray
+
+    def write(self, path: Path) -> None:
+        with path.open("wb") as file:
+            for array in self:
+                np.save(file, array, allow_pickle=False)
+
+    @classmethod
+    def read(cls, path: Path) -> "FilledLists":
+        with path.open("rb") as file:
+            return cls(*(np.load(file, allow_pickle=False) for _ in cls._fields))
+
+    @staticmethod
+    def sizes_of(path: Path) -> np.ndarray:
+        """The sizes alone."""
+        with path.open("rb") as file:
+            return np.load(file, allow_pickle=False)
+
+
 def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path) -> int:
     """Sort the keys of some shards into lists, and write these lists; returns the number of keys.
 
     `trained` is empty before and after.
     """
-    added = 0
     for first, block in keys.each(shards):
         trained.add_with_ids(widened(block), np.arange(first, first + len(block)))
-        added += len(block)
-    ivf: Any = faiss.extract_index_ivf(trained)
-    writer = faiss.FileIOWriter(str(path))
-    faiss.write_InvertedLists(ivf.invlists, writer)
-    del writer
+    part = _part_of(faiss.extract_index_ivf(trained))
+    part.write(path)
     trained.reset()
-    return added
+    return len(part.ids)
+
+
+def _part_of(ivf: Any) -> FilledLists:
+    lists, width = ivf.invlists, ivf.code_size
+    sizes = np.array([lists.list_size(number) for number in range(ivf.nlist)])
+    part = FilledLists(sizes, np.empty(sizes.sum(), np.int64), np.empty((sizes.sum(), width), np.uint8))
+    ends = np.cumsum(sizes)
+    for number in np.flatnonzero(sizes).tolist():
+        place, size = slice(ends[number] - sizes[number], ends[number]), int(sizes[number])
+        part.ids[place] = faiss.rev_swig_ptr(lists.get_ids(number), size)
+        part.codes[place] = faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)
+    return part
 
 
 def merge(trained: Any, parts: list[Path], rows: int, path: Path) -> None:
@@ -63,16 +101,26 @@ def merge(trained: Any, parts: list[Path], rows: int, path: Path) -> None:
     Raises: ArtifactError if the parts do not hold exactly `rows` keys.
     """
     ivf: Any = faiss.extract_index_ivf(trained)
-    sizes = np.array([_sizes(_read_lists(part)) for part in parts]).sum(0)
+    sizes = sum((FilledLists.sizes_of(part) for part in parts), np.zeros(ivf.nlist, np.int64))
     if sizes.sum() != rows:
         raise ArtifactError(f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}.")
     for number, size in enumerate(sizes.tolist()):
         ivf.invlists.resize(number, size)
     filled = np.zeros(ivf.nlist, np.int64)
     for part in parts:
-        filled += _copy_lists(_read_lists(part), ivf.invlists, filled)
+        filled += _insert(FilledLists.read(part), ivf.invlists, filled)
     trained.ntotal = ivf.ntotal = rows
     faiss.write_index(trained, str(path))
+
+
+def _insert(part: FilledLists, lists: Any, offsets: np.ndarray) -> np.ndarray:
+    """Copy the lists of a part into `lists` from these offsets on; returns their sizes."""
+    starts = np.cumsum(part.sizes) - part.sizes
+    for number in np.flatnonzero(part.sizes).tolist():
+        place = slice(starts[number], starts[number] + part.sizes[number])
+        ids, codes = faiss.swig_ptr(part.ids[place]), faiss.swig_ptr(part.codes[place])
+        lists.update_entries(number, int(offsets[number]), int(part.sizes[number]), ids, codes)
+    return part.sizes
 
 
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
@@ -80,20 +128,3 @@ def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     for _, block in keys.each():
         trained.add(widened(block))
     faiss.write_index(trained, str(path))
-
-
-def _read_lists(path: Path) -> Any:
-    return faiss.read_InvertedLists(faiss.FileIOReader(str(path)))
-
-
-def _sizes(lists: Any) -> np.ndarray:
-    return np.array([lists.list_size(number) for number in range(lists.nlist)])
-
-
-def _copy_lists(source: Any, target: Any, offsets: np.ndarray) -> np.ndarray:
-    """Copy every list of `source` into `target` from its offset on; returns the sizes of the lists."""
-    sizes = _sizes(source)
-    for number in np.flatnonzero(sizes).tolist():
-        ids, codes = source.get_ids(number), source.get_codes(number)
-        target.update_entries(number, int(offsets[number]), int(sizes[number]), ids, codes)
-    return sizes
