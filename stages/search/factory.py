@@ -10,6 +10,8 @@ from stages.search.config import KINDS, IndexConfig
 
 METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
 EF_CONSTRUCTION = 200
+KEYS_PER_CODE = 256
+"""Of the training keys, as many a code are used; FAISS's own number."""
 NO_TABLE = -1
 """Training would end by making tables for a search that is not FAISS's own here."""
 
@@ -89,12 +91,12 @@ def _refusal(factory: str, dim: int, reason: str) -> str:
     return f"FAISS refuses {factory!r} for keys of width {dim}: {reason.split('Error: ')[-1]}"
 
 
-def _seed(index: faiss.Index, seed: int) -> None:
+def _seed(index: Any, seed: int) -> None:
     """Seed k-means, and let it learn from exactly the keys that it is given."""
     ivf = faiss.try_extract_index_ivf(index)
-    quantisers: list[Any] = [] if ivf is None else [ivf]
-    product = None if ivf is None else getattr(faiss.downcast_index(ivf), "pq", None)
-    for quantiser in [*quantisers, *([product] if product else [])]:
-        quantiser.cp.seed = seed
-        quantiser.cp.min_points_per_centroid = 1
-        quantiser.cp.max_points_per_centroid = 1 << 24 if quantiser is ivf else 256
+    product = getattr(faiss.downcast_index(index if ivf is None else ivf), "pq", None)
+    for quantiser, most in ((ivf, 1 << 24), (product, KEYS_PER_CODE)):
+        if quantiser is not None:
+            quantiser.cp.seed = seed
+            quantiser.cp.min_points_per_centroid = 1
+            quantiser.cp.max_points_per_centroid = most

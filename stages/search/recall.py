@@ -14,9 +14,10 @@ RECALL_AT = (1, 4, 8, 64, 1024)
 
 
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:
-    """Share of the k nearest rows that are among the k found; ids [n, >= k], -1 where missing."""
+    """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing."""
     shared = [len(np.intersect1d(f[f >= 0], t[t >= 0])) for f, t in zip(found[:, :k], true[:, :k], strict=True)]
-    return float(np.sum(shared) / max(1, (true[:, :k] >= 0).sum()))
+    wanted = int((true[:, :k] >= 0).sum())
+    return float(np.sum(shared)) / wanted if wanted else 1.0
 
 
 def measure(searcher: Searcher, keys: StoredKeys, queries: int, seed: int) -> dict[str, Any]:

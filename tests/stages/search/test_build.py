@@ -106,6 +106,7 @@ def test_recall_counts_true_neighbours_among_those_found() -> None:
     assert recall(found, true, 1) == 0
     assert recall(found, true, 2) == 3 / 4
     assert recall(found, true, 3) == 3 / 5
+    assert recall(found, np.full((2, 1), -1), 1) == 1
 
 
 def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_automatic_code_suits_the_width() -> None:
         ({"index": "ivf-flat", "code_bytes": 64}, ["code_bytes", "'ivf-flat'", "ivf-pq"]),
         ({"index": "ivf-flat", "links": 8}, ["links", "hnsw"]),
         ({"index": "ivf-flat", "train_keys": 7}, ["train_keys 7", "at least 256"]),
-        ({"index": "ivfpq"}, ["'ivfpq'", "did you mean 'ivf-pq'?"]),
+        ({"index": "Ivf-pq"}, ["'Ivf-pq'", "did you mean 'ivf-pq'?"]),
         ({"index": "IVF64,,PQ"}, ["'IVF64,,PQ'", "factory string"]),
         ({"index": "IVF64,PQ50"}, ["PQ50", "width 96", "PQ48 does"]),
         ({"index": "IVF40000,Flat"}, ["40,000 lists", "30,000 keys"]),
@@ -108,6 +108,7 @@ def test_too_few_keys_for_a_code_are_refused() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
+        {"index": "ivfpq"},
         {"lists": 0},
         {"probe": -1},
         {"largest_gigabytes": float("nan")},
