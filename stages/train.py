@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stages.training.progress import Splits
 
 DONE = "training"
+CHECKPOINTED = 3
+"""Size of a checkpoint in sizes of the weights: these, and two moments of their gradients at most."""
 
 
 class Train(Stage[TrainConfig]):
@@ -68,6 +70,8 @@ class Train(Stage[TrainConfig]):
         from stages.training.ranks import world_size
 
         done = job.draft.done(DONE)
+        if not done:
+            job.draft.expect(_bytes_to_write(job))
         if not done or world_size() > 1:  # even then: the other ranks wait for this one
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
         if not done:
@@ -121,6 +125,18 @@ def _steps(config: TrainConfig, tokens: Artifact) -> int:
     segments = tokens.metrics["splits"]["train"]["tokens"] // config.segment_length
     batches = max(1, segments // (config.batch_tokens // config.segment_length))
     return max(1, math.ceil(config.epochs * batches / config.accumulate))
+
+
+def _bytes_to_write(job: Job[TrainConfig]) -> int:
+    """Room that training still needs: the old and the new checkpoint, and the old and the new best weights."""
+    import torch
+
+    from stages.models.language_model import LanguageModel
+
+    with torch.device("meta"):
+        weights = 4 * sum(parameter.numel() for parameter in LanguageModel(job.config.model).parameters())
+    written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
+    return max(0, CHECKPOINTED * 2 * weights + 2 * weights - written)
 
 
 def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 from safetensors.torch import load_file
@@ -10,7 +11,7 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, DataError, UsageError
+from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.models.language_model import load_model
 from stages.reporting import Silent
 from stages.train import Train
@@ -185,3 +186,11 @@ def test_a_first_rank_that_has_finished_still_meets_the_others(store, monkeypatc
     monkeypatch.setattr("stages.train._fit", lambda *job: met.append(job))
     assert train(store, tokens).metrics["steps"] == 6
     assert len(met) == 1
+
+
+def test_a_disk_without_room_is_told_before_training(store, monkeypatch):
+    tokens = small_tokens(store)
+    usage = shutil.disk_usage("/")._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(ResourceError, match="MB more are needed"):
+        train(store, tokens)
