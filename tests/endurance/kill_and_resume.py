@@ -77,16 +77,29 @@ def differences(one: Path, other: Path) -> list[str]:
     return [name for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
 
 
-def kill_until_spent(store: Path, arguments: list[str], seconds: float, kills: int, rng: random.Random) -> int:
-    """Kill a command `kills` times at moments spread over its length; returns how often it was caught at work."""
+def kill_until_spent(store: Path, arguments: list[str], work: float, idle: float, kills: int) -> int:
+    """Kill a command `kills` times, each time after a random part of its share of the work.
+
+    Args:
+        work: seconds of the undisturbed command.
+        idle: seconds of the same command when there is nothing to do.
+    Returns: how often it was caught at work.
+    """
     caught = 0
     for _ in range(kills):
         process = start(store, arguments)
-        time.sleep(rng.uniform(0.3, 0.95) * seconds)
+        time.sleep(idle + random.uniform(0, 0.95) * max(0.5, work - idle) / kills)
         caught += process.poll() is None
         process.kill()
         process.communicate()
     return caught
+
+
+def timed(store: Path, arguments: list[str]) -> tuple[str, float]:
+    """(reference, seconds) of a command."""
+    began = time.monotonic()
+    reference, _ = finish(start(store, arguments))
+    return reference, time.monotonic() - began
 
 
 def main() -> None:
@@ -96,7 +109,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    rng = random.Random(options.seed)
+    random.seed(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         whole, killed = Path(folder, "whole"), Path(folder, "killed")
         commands = pipeline(options.texts, options.steps)
@@ -104,11 +117,10 @@ def main() -> None:
         spent = wrong = 0
         for number, (kind, template) in enumerate(commands):
             arguments = [argument.format(**references) for argument in template]
-            began = time.monotonic()
-            references[kind], _ = finish(start(whole, arguments))
-            seconds = time.monotonic() - began
+            references[kind], seconds = timed(whole, arguments)
+            _, idle = timed(whole, arguments)
             kills = (options.kills - spent) // (len(commands) - number)
-            spent += (caught := kill_until_spent(killed, arguments, seconds, kills, rng))
+            spent += (caught := kill_until_spent(killed, arguments, seconds, idle, kills))
             reference, err = finish(start(killed, arguments))
             resumed = next(
                 (line for line in err.splitlines() if "resumed" in line), "cached" if "cached" in err else "-"
