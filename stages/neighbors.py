@@ -56,7 +56,7 @@ class NeighborsConfig(StageConfig):
     probe: Count | Literal["auto"] | None = "auto"
     """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index measured of
     itself, at most its own number. None: it has no lists."""
-    recall: Annotated[float, Field(gt=0, le=1)] = 0.99
+    recall: Annotated[float, Field(gt=0, le=1)] = 0.98
     """Share of the neighbours found with the index's own `probe` that an automatic one must still find."""
     exact: bool = False
     """Whether distances are those of the stored keys: recomputed, where the index holds compressed ones."""
