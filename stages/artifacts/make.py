@@ -60,9 +60,10 @@ class Work:
 
     @property
     def draft_record(self) -> dict[str, Any]:
-        """What a draft must say of itself to be resumed: the id, and the bytes behind its inputs."""
+        """What a draft must say of itself to be resumed: the id, the bytes behind its inputs, and who began it."""
         return {
             "id": self.id,
+            "memlm": _version("memlm"),
             "inputs": {role: record.model_dump() for role, record in self.inputs.items()},
         }
 
