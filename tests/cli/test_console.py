@@ -57,6 +57,7 @@ def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_of_several_processes_only_the_first_speaks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     with ConsoleReporter("train") as reporter:
         reporter.info("resumed: 3 of 12 steps")
