@@ -66,10 +66,12 @@ class BuildIndex(ShardedStage[IndexConfig, Work, Part]):
         return resolved
 
     def open(self, job: Job[IndexConfig]) -> Work:
+        from stages.search.allocator import return_large_blocks
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
         from stages.search.keys import StoredKeys
 
+        return_large_blocks()
         keys = StoredKeys(job.inputs["datastore"].zarr("datastore.zarr")["keys"])
         index = empty_index(job.config, keys.dim, keys.dtype.name)
         parts = _parts(keys) if grows_in_parts(index) else [Part(WHOLE)]

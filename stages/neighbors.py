@@ -89,10 +89,9 @@ class Encoder:
 
     @cached_property
     def loaded(self) -> "tuple[LanguageModel, torch.device]":
-        from stages.models.devices import resolve_device, tune_allocator
+        from stages.models.devices import resolve_device
         from stages.models.language_model import load_model
 
-        tune_allocator()
         device = resolve_device(self.device)
         return load_model(self.model.path, device), device
 
@@ -170,9 +169,11 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         return config.model_copy(update=changes)
 
     def open(self, job: Job[NeighborsConfig]) -> Work:
+        from stages.search.allocator import return_large_blocks
         from stages.search.keys import StoredKeys
         from stages.search.searcher import open_searcher
 
+        return_large_blocks()
         config, index, tokens = job.config, job.inputs["index"], job.inputs["queries"]
         datastore = index.input("datastore")
         corpus = datastore.input("corpus")
