@@ -37,6 +37,8 @@ class ArtificialConfig(StageConfig):
             **{"cutoffs": [2000, 10000], "factor": 4},
         }
     )
+    exclude: str = "self"
+    """What neighbours leave out."""
 
 
 class Artificial(Stage[ArtificialConfig]):
