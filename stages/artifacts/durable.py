@@ -1,8 +1,14 @@
 """Writing that survives power loss: content first, then the name, then the folder that holds the name."""
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed for want of room; numpy's `tofile` says so in words alone."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT) or "Not enough free space to write" in str(error)
 
 
 def fsync(path: Path) -> None:

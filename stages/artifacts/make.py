@@ -1,6 +1,5 @@
 """Making an artifact: its identity, the lock, the draft, the manifest. The only place that knows all of it."""
 
-import errno
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import work_id
 from stages.artifacts.draft import Draft, publish
+from stages.artifacts.durable import is_disk_full
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
@@ -117,7 +117,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
                 return Outcome(_checked(work, store), "cached")
             return _make_locked(stage, config, work, inputs, store, execution)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise ResourceError(f"The disk of {store.root} is full: {error}.") from error
         raise
 
@@ -153,7 +153,7 @@ def _make_locked(stage: Stage[C], config: C, work: Work, inputs: Inputs, store: 
             producer=_producer(stage.device(execution)),
         )
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise ResourceError(draft.shortage()) from error
         raise
     finally:

@@ -12,6 +12,9 @@ from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.keys import StoredKeys, widened
 
+WRITE_BYTES = 1 << 20
+"""Bytes of an index handed over at a time."""
+
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
     """`count` keys drawn at random without repetition, in row order, [count, dim] float32."""
@@ -25,7 +28,13 @@ def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
     if not index.is_trained:
         assert isinstance(config.train_keys, int)
         index.train(training_sample(keys, config.train_keys, config.seed))
-    faiss.write_index(index, str(path))
+    _write_index(index, path)
+
+
+def _write_index(index: Any, path: Path) -> None:
+    """Write an index through Python, which raises OSError where FAISS's own file only prints that it is not whole."""
+    with path.open("wb") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
 
 
 def grows_in_parts(index: Any) -> bool:
@@ -110,7 +119,7 @@ def merge(trained: Any, parts: list[Path], rows: int, path: Path) -> None:
     for part in parts:
         filled += _insert(FilledLists.read(part), ivf.invlists, filled)
     trained.ntotal = ivf.ntotal = rows
-    faiss.write_index(trained, str(path))
+    _write_index(trained, path)
 
 
 def _insert(part: FilledLists, lists: Any, offsets: np.ndarray) -> np.ndarray:
@@ -127,4 +136,4 @@ def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     """Add all keys to an index that does not grow in parts, and write it."""
     for _, block in keys.each():
         trained.add(widened(block))
-    faiss.write_index(trained, str(path))
+    _write_index(trained, path)

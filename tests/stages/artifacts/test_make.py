@@ -218,8 +218,14 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
     assert "waiting for process" in reporter.lines[0]
 
 
-def test_a_full_disk_keeps_what_is_done(store: Store) -> None:
-    full = OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    "full",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("Not enough free space to write 27727872 bytes after offset 870976"),
+    ],
+)
+def test_a_full_disk_keeps_what_is_done(store: Store, full: OSError) -> None:
     with pytest.raises(ResourceError, match=r"is full: .* MB more are needed"):
         make(Squares(2, full), SquaresConfig(), {}, store, Execution())
     rest = Squares()

@@ -7,6 +7,7 @@ import pytest
 from stages.errors import ArtifactError
 from stages.search import build
 from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.factory import empty_index
 from stages.search.keys import StoredKeys
 from stages.search.opening import read_index
 from stages.search.recall import measure, recall
@@ -121,3 +122,10 @@ def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     assert by_probe == sorted(by_probe)
     assert by_probe[0] < 0.9 < by_probe[-1] == 1
     assert searcher.search(keys.rows_between(0, 1).astype(np.float32), 600)[0].min() == 0
+
+
+@pytest.mark.parametrize("rows", [600, 60_000])
+def test_a_full_disk_is_no_truncated_index(rows: int) -> None:
+    keys = stored(rows=rows)
+    with pytest.raises(OSError, match="No space left"):
+        build.build_whole(empty_index(resolved(keys, index="flat"), keys.dim, "float16"), keys, Path("/dev/full"))
