@@ -34,7 +34,8 @@ def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
 def _write_index(index: Any, path: Path) -> None:
     """Write an index through Python, which raises OSError where FAISS's own file only prints that it is not whole."""
     with path.open("wb") as file:
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
+        writer = faiss.PyCallbackIOWriter(file.write, WRITE_BYTES)  # type: ignore[attr-defined]
+        faiss.write_index(index, writer)
 
 
 def grows_in_parts(index: Any) -> bool:
