@@ -2,6 +2,19 @@
 
 from stages.registry import Registry
 
-SOURCES = Registry("memory source", {"external": "stages.memory.external:external_cells"})
+SOURCES = Registry(
+    "memory source",
+    {
+        "local": "stages.memory.recent:recent_cells",
+        "long": "stages.memory.recent:recent_cells",
+        "external": "stages.memory.external:external_cells",
+    },
+)
 
-READERS = Registry("memory reader", {"interpolate": "stages.memory.interpolate:Interpolate"})
+READERS = Registry(
+    "memory reader",
+    {
+        "interpolate": "stages.memory.interpolate:Interpolate",
+        "joint": "stages.memory.joint:Joint",
+    },
+)

@@ -1,37 +1,12 @@
-"""What a user types after `--memory`: `SOURCES[:key=value,…]` -> one checked reading. Free of torch."""
+"""One reading of a memory with all its settings, checked. Free of torch."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from stages.config import Settings
-from stages.errors import UsageError, did_you_mean
-from stages.memory import READERS, SOURCES
-
-NONE = "none"
-"""The plain model."""
-
-NAMED = {
-    "knn-lm": "external:temperature=tune,lambda=tune",
-    "neural-cache": "long:size=tune,theta=tune,lambda=tune",
-    "trime": "local:reader=joint,temperature=tune",
-    "trime-long": "local+long:size=tune,reader=joint,temperature=tune",
-    "trime-ext": "local+long+external:similarity=scaled-dot,reader=joint,temperature=tune",
-}
-"""Rows of the papers' tables that have a name of their own."""
-
-CONTRACT_SOURCES = ("local", "long", "external")
-CONTRACT_READERS = ("interpolate", "joint")
-
-OWNERS = {
-    "lambda": "interpolate",
-    "alpha": "joint",
-    "size": "long",
-    "scope": "long",
-    "k": "external",
-    "exact": "external",
-}
-"""Keys that only one source or reader understands."""
+from stages.errors import UsageError
+from stages.memory.grammar import NONE, parse_phrase, row_name
 
 
 def _split_list(value: Any) -> Any:
@@ -51,21 +26,28 @@ class Reading(Settings):
     """One reading of a memory; numbers to choose from are tuples, `tune` is the default grid."""
 
     sources: tuple[str, ...]
+    """In the order local, long, external."""
     reader: str = "interpolate"
     similarity: Literal["dot", "scaled-dot", "l2"] | None = None
-    """None: the metric of the index."""
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot`."""
     key: Literal["hidden", "ffn-input"] | None = None
-    """None: the key of the datastore."""
+    """None: the key of the datastore; of local and long `ffn-input` for `trime*`, else `hidden`."""
     temperature: Annotated[tuple[Positive, ...] | Tune, ListOf] | None = None
     """τ: scores are divided by it."""
     theta: Annotated[tuple[NotNegative, ...] | Tune, ListOf] | None = None
     """θ = 1/τ: scores are multiplied by it; 0 makes all cells equal."""
     weight: Annotated[tuple[Weight, ...] | Tune, ListOf] | None = Field(None, alias="lambda")
-    """λ: weight of the memory."""
+    """λ: weight of the memory (interpolate)."""
+    alpha: Annotated[tuple[float, ...] | Tune, ListOf] = (0.0,)
+    """α, in nats: added to the memory's scores, after temperature (joint)."""
+    size: Annotated[tuple[Count, ...] | Tune, ListOf] | None = None
+    """Positions back from the one that reads (long)."""
+    scope: Literal["stream", "document"] = "stream"
+    """Whether the past ends where the document of the position begins (long)."""
     k: Annotated[tuple[Count, ...] | Tune, ListOf] | None = None
-    """Neighbours read; None: 1,024 or as many as there are."""
+    """Neighbours read (external); None: 1,024 or as many as there are."""
     exact: bool = False
-    """Whether distances are recomputed from the stored keys."""
+    """Whether distances are recomputed from the stored keys (external)."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Reading":
@@ -73,7 +55,17 @@ class Reading(Settings):
             raise ValueError("give temperature or theta, not both: theta is 1/temperature")
         if self.reader == "interpolate" and self.weight is None:
             raise ValueError("lambda is missing: give lambda=0.25, or lambda=tune")
+        if "long" in self.sources and self.size is None:
+            raise ValueError("size is missing: give size=2000, or size=tune")
         return self
+
+    @property
+    def reader_weight(self) -> tuple[float, ...] | Tune:
+        """The reader's own number: λ of interpolate, α of joint."""
+        if self.reader == "joint":
+            return self.alpha
+        assert self.weight is not None
+        return self.weight
 
     @property
     def choices(self) -> list[str]:
@@ -82,6 +74,8 @@ class Reading(Settings):
             "temperature": self.temperature,
             "theta": self.theta,
             "lambda": self.weight,
+            "alpha": self.alpha,
+            "size": self.size,
             "k": self.k,
         }
         return [n for n, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
@@ -89,8 +83,8 @@ class Reading(Settings):
     @property
     def name(self) -> str:
         """What the papers call a reading of these sources by this reader; else the sources."""
-        named = (name for name, spec in NAMED.items() if _kind(spec) == (self.sources, self.reader))
-        return next(named, "+".join(self.sources))
+        name = row_name(self.sources, self.reader)
+        return name.replace("neural-cache", "unigram-cache") if self.theta == (0.0,) else name
 
     @property
     def spelled(self) -> str:
@@ -100,40 +94,14 @@ class Reading(Settings):
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
 
 
-def _kind(spec: str) -> tuple[tuple[str, ...], str]:
-    """Sources and reader of a text."""
-    head, _, tail = spec.partition(":")
-    return tuple(head.split("+")), _settings(spec, tail).get("reader", "interpolate")
-
-
-def _spell(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "/".join(_spell(one) for one in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
 def parse_reading(spec: str) -> Reading:
     """The reading that a text describes.
 
-    Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
-        known one is suggested), illegal values, and what this version does not have yet.
+    Raises: UsageError that names the text and what is wrong with it.
     """
-    head, _, tail = NAMED.get(spec, spec).partition(":")
-    sources = tuple(head.split("+"))
-    settings = _settings(spec, tail)
-    reader = settings.get("reader", "interpolate")
-    for source in sources:
-        _require(spec, "source", source, (*CONTRACT_SOURCES, *NAMED, NONE), SOURCES.names())
-    _require(spec, "reader", reader, CONTRACT_READERS, READERS.names())
-    if len(set(sources)) < len(sources):
-        raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
-    for key in settings:
-        if key in OWNERS and OWNERS[key] not in (*sources, reader):
-            raise UsageError(f"--memory {spec}: {key!r} belongs to {OWNERS[key]!r} alone.")
+    phrase = parse_phrase(spec)
     try:
-        return Reading.model_validate({"sources": sources, **settings})
+        return Reading.model_validate({"sources": phrase.sources, **phrase.settings})
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
 
@@ -141,39 +109,27 @@ def parse_reading(spec: str) -> Reading:
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of several `--memory` options, in order; `none` is the plain model.
 
-    Raises: UsageError as `parse_reading`, and for `none` beside another reading.
+    Raises: UsageError as `parse_reading`, for `none` beside another reading, and for a joint
+        reading that is not the first: it needs the vocabulary's scores as the model gives them.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
-    return tuple(parse_reading(spec) for spec in specs if spec != NONE)
+    readings = tuple(parse_reading(spec) for spec in specs if spec != NONE)
+    for spec, reading in zip(specs[1:], readings[1:], strict=False):
+        if reading.reader == "joint":
+            raise UsageError(
+                f"--memory {spec}: only the first reading may be joint, later ones have no scores of the vocabulary; "
+                "put it first, or read with reader=interpolate."
+            )
+    return readings
 
 
-def _settings(spec: str, tail: str) -> dict[str, str]:
-    """`a=1,b=2` -> {"a": "1", "b": "2"}."""
-    known = ("reader", "similarity", "key", "temperature", "theta", *OWNERS)
-    settings: dict[str, str] = {}
-    for pair in tail.split(",") if tail else ():
-        key, equals, value = pair.partition("=")
-        if key not in known:
-            raise UsageError(f"--memory {spec}: unknown key {key!r}; {did_you_mean(key, known)}")
-        if not equals or not value:
-            raise UsageError(f"--memory {spec}: {key!r} has no value; write {key}=VALUE.")
-        if key in settings:
-            raise UsageError(f"--memory {spec}: {key!r} is given twice.")
-        settings[key] = value
-    return settings
-
-
-def _require(spec: str, what: str, name: str, known: tuple[str, ...], built: list[str]) -> None:
-    """Refuse a name that does not exist, and one that this version does not have yet."""
-    if name in built:
-        return
-    if name in known and name not in (NONE, *NAMED):
-        raise UsageError(
-            f"--memory {spec}: this version does not have the {what} {name!r} yet; it has: {', '.join(built)}."
-        )
-    others = [other for other in known if other != name]
-    raise UsageError(f"--memory {spec}: no {what} is called {name!r}; {did_you_mean(name, others)}")
+def _spell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "/".join(_spell(one) for one in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _explain(error: ValidationError) -> str:

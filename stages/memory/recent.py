@@ -1,0 +1,119 @@
+"""Sources `local` and `long`, and their union: the positions of the stream just before the one that reads.
+
+Shapes: n positions that follow each other, m positions before them, d width of keys, w cells a position.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from stages.memory.cells import Cells, Hits
+
+Similarity = Literal["dot", "scaled-dot", "l2"]
+
+
+@dataclass(frozen=True)
+class Recent:
+    """n positions of a stream that follow each other, and the m positions before them.
+
+    `keys` float [m + n, d]: g(c_j) of the m positions before, then of the n, each their own query.
+    `tokens` int [m + n]: the token that followed each key; those of the n are their targets.
+    `first` int [n]: index into `keys` of the earliest that the position may read.
+    `similarity`: `dot` q·k, `scaled-dot` q·k/sqrt(d), `l2` -‖q-k‖².
+    `width`: cells that a position may read at most: the largest cut-off, or the longest window.
+    `window` int [n]: index of the start of the position's window, which is read whatever the cut-off
+    (a union with `local`); None: there is no such part.
+    """
+
+    keys: Tensor
+    tokens: Tensor
+    first: Tensor
+    similarity: Similarity
+    width: int
+    window: Tensor | None = None
+
+    @property
+    def before(self) -> int:
+        """m, the number of positions before those that read."""
+        return len(self.keys) - len(self.first)
+
+    @property
+    def columns(self) -> int:
+        """Cells a position, w: `width`, or fewer if so many keys do not stand before the last position."""
+        return min(self.width, len(self.keys))
+
+    @property
+    def reach(self) -> Tensor:
+        """Cells that each position can read, int [n]."""
+        earliest = self.first if self.window is None else torch.minimum(self.first, self.window)
+        return self._own - earliest
+
+    @property
+    def least(self) -> Tensor | None:
+        """Cells that each position reads whatever the cut-off, int [n]."""
+        return None if self.window is None else self._own - self.window
+
+    @property
+    def _own(self) -> Tensor:
+        """Index of each position's own key."""
+        return torch.arange(self.before, len(self.keys), device=self.keys.device)
+
+
+def recent_cells(at: Recent) -> Cells:
+    """Cells [n, w] whose cell c of position i is key m+i-1-c, the nearest first.
+
+    A position reads neither itself nor its future, and nothing before min(first, window). One matrix
+    product gives the scores of all; those of position i are a run of its row, which begins one
+    column earlier in every row: a strided view has them in place.
+
+    Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong et
+    al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
+    """
+    n, order = len(at.first), _latest_first(at)
+    product = _similarities(at.keys[at.before :].float(), at.keys[order].float(), at.similarity)
+    scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
+    values = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)[1 : n + 1].flip(0)
+    reach = at.reach[:, None]
+    if (reach < at.columns).any():
+        missing = torch.arange(at.columns, device=scores.device) >= reach
+        scores, values = scores.masked_fill(missing, -torch.inf), values.masked_fill(missing, -1)
+    return Cells(scores, values, at.least)
+
+
+def recent_hits(at: Recent) -> Hits:
+    """`find_hits` of `recent_cells`, whose targets are the tokens of the n positions themselves; [h].
+
+    Compares tokens where they stand in the stream, and needs no cells.
+    """
+    n = len(at.first)
+    same = at.tokens.flip(0) == at.tokens[at.before :, None]
+    rows, columns = same.nonzero().unbind(-1)
+    places = columns - n + rows
+    readable = (places >= 0) & (places < at.reach.clamp(max=at.columns)[rows])
+    return Hits(rows[readable], places[readable])
+
+
+def _latest_first(at: Recent) -> Tensor:
+    """Indices of the keys, the latest first, and one more, that no position can read."""
+    return torch.arange(len(at.keys) - 1, -2, -1, device=at.keys.device).clamp(min=0)
+
+
+def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tensor:
+    """Scores [n, N] of every query with every key, float32, in memory row by row."""
+    if similarity == "dot":
+        return queries @ keys.T
+    if similarity == "scaled-dot":
+        return (queries / math.sqrt(keys.shape[1])) @ keys.T
+    return _minus_squared_distances(queries, keys)
+
+
+def _minus_squared_distances(queries: Tensor, keys: Tensor) -> Tensor:
+    """-‖q-k‖² as a product, around the mean of the keys: what all have in common would cost digits."""
+    middle = keys.mean(0)
+    queries, keys = queries - middle, keys - middle
+    squares = queries.square().sum(-1, keepdim=True), keys.square().sum(-1)
+    return torch.addmm(squares[1], queries, keys.T, alpha=-2).add_(squares[0]).clamp_(min=0).neg_()
