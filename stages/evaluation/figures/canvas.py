@@ -1,0 +1,63 @@
+"""What all figures share: their style, how numbers are spelled, how a figure is written."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+Add = Callable[[str], Path]
+"""Announces a file of the report, by its path in there; gives the path to write to."""
+
+SYMBOLS = {
+    **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
+    **{"size": "cache size", "k": "neighbours"},
+}
+"""Hyperparameters as the papers write them."""
+
+STYLE: dict[Any, Any] = {
+    "figure.figsize": (6.4, 4.4),
+    "figure.constrained_layout.use": True,
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "memlm",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The same look and the same bytes whatever the user's matplotlibrc says."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+def number(value: float) -> str:
+    """As a person reads it: 4 digits, thousands apart."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def spread_out(values: np.ndarray) -> bool:
+    """Whether finite, positive values want a logarithmic scale: they reach over more than a factor of 10."""
+    return bool(values.max() > 10 * values.min())
+
+
+def write_figure(
+    figure: Figure, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], add: Add
+) -> list[str]:
+    """Write a figure as SVG and PNG without a date, and its numbers as CSV; gives the files."""
+    files = [f"figures/{name}.{suffix}" for suffix in ("svg", "png", "csv")]
+    svg, png, table = (add(file) for file in files)
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(png, format="png", metadata={"Software": None})
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+    return files

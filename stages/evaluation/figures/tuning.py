@@ -1,0 +1,81 @@
+"""What a report tells about the tuning of its memory, ready to draw."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.evaluation.figures.canvas import SYMBOLS, number
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One hyperparameter: its name in the report and its values; None: an infinite temperature."""
+
+    name: str
+    values: Sequence[float | None]
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.name]
+
+    @property
+    def labels(self) -> list[str]:
+        return ["∞" if value is None else number(value) for value in self.values]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Perplexity of the tuning split at each scale and weight, [S, G]; infinite where it diverged."""
+
+    scale: Axis
+    weight: Axis
+    perplexity: np.ndarray
+    plain: float
+    what: str
+    """Perplexity of what, read with how much memory."""
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The place of the smallest perplexity, the first of equals."""
+        scale, weight = np.unravel_index(int(np.argmin(self.perplexity)), self.perplexity.shape)
+        return int(scale), int(weight)
+
+    @property
+    def title(self) -> str:
+        """What is drawn, the perplexity without memory, and where the best is."""
+        scale, weight = self.best
+        settings = [
+            f"{axis.symbol} {axis.labels[place]}" for axis, place in ((self.scale, scale), (self.weight, weight))
+        ]
+        best = number(self.perplexity[self.best])
+        return f"{self.what}\nplain {number(self.plain)}, best {best} at {', '.join(settings)}"
+
+
+def tuning_of(report: Mapping[str, Any]) -> Tuning | None:
+    """The grid of a report; None if nothing was tuned, or nothing of it is a finite number."""
+    grid = report["grid"]
+    if grid is None:
+        return None
+    perplexity = _perplexity(grid["nll"])
+    if not np.isfinite(perplexity).any():
+        return None
+    return Tuning(
+        scale=Axis(grid["scale_name"], grid["scales"]),
+        weight=Axis(grid["weight_name"], grid["weights"]),
+        perplexity=perplexity,
+        plain=float(_perplexity(grid["plain_nll"])),
+        what=f"{measure(report)} on {grid['split']}: {grid['row']}, {SYMBOLS[grid['over']]} {grid['at']:,}",
+    )
+
+
+def measure(report: Mapping[str, Any]) -> str:
+    """What the perplexities of a report are of."""
+    return "Perplexity of last words" if report.get("score") == "last-word" else "Perplexity"
+
+
+def _perplexity(nll: Any) -> np.ndarray:
+    """exp of nats; infinite for None and what is not a number."""
+    with np.errstate(over="ignore"):
+        return np.nan_to_num(np.exp(np.array(nll, dtype=float)), nan=np.inf, posinf=np.inf)
