@@ -120,10 +120,17 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
         elif unknown and not any_name:
             known = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
+            models = _tagged(models, part)
             continue
         path.append(str(part))
         any_name = part in fields and get_origin(fields[part].annotation) is dict
     return ".".join(path), known
+
+
+def _tagged(models: list[type[BaseModel]], tag: str) -> list[type[BaseModel]]:
+    """The member of a union that a tag means, known by a field that can have no other value; else all."""
+    meant = [m for m in models if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())]
+    return meant or models
 
 
 def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:

@@ -19,6 +19,7 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, DataError, UsageError, did_you_mean
 from stages.methods import METHODS
+from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ class Train(Stage[TrainConfig]):
         from stages.models.devices import resolve_device, resolve_precision
 
         tokens = inputs["tokens"]
-        model = config.model.model_copy(update=_model_sizes(config, tokens))
-        if "init" in inputs:
-            model = TrainConfig.model_validate(inputs["init"].config).model
+        model = parse_model(inputs["init"].config["model"]) if "init" in inputs else _sized_model(config, tokens)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
         update = {"model": model, "precision": precision, "steps": _steps(config, tokens), "epochs": None}
         return config.model_copy(update=update)
@@ -101,21 +100,14 @@ def _fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
     return init
 
 
-def _model_sizes(config: TrainConfig, tokens: Artifact) -> dict[str, int | None]:
-    """The sizes of the model that follow from the tokens and the segments."""
+def _sized_model(config: TrainConfig, tokens: Artifact) -> ModelConfig:
+    """The model with the sizes that follow from the tokens and the segments."""
     size = tokens.metrics["vocabulary_size"]
     if config.model.vocab_size not in (None, size):
         raise UsageError(
             f"model.vocab_size is {config.model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
         )
-    longest = config.model.max_positions
-    if config.model.positions == "learned":
-        longest = longest or config.segment_length
-        if longest < config.segment_length:
-            raise UsageError(
-                f"model.max_positions is {longest}, less than a segment of {config.segment_length} tokens."
-            )
-    return {"vocab_size": size, "max_positions": longest}
+    return config.model.sized(size, config.segment_length)
 
 
 def _steps(config: TrainConfig, tokens: Artifact) -> int:

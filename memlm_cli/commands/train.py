@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from memlm_cli.options import Common
+from memlm_cli.settings import given_settings
 from memlm_cli.work import make_artifact
 from stages.errors import UsageError, did_you_mean
 
@@ -16,7 +17,9 @@ def train(
     method: Annotated[str | None, typer.Option(help="What is minimized (default: the preset's, lm).")] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="PRESET|FILE.toml", help="All settings at once, see memlm presets (default: tiny)."),
+        typer.Option(
+            metavar="PRESET|FILE.toml", help="All settings at once, see memlm presets (default: tiny, tiny-BACKBONE)."
+        ),
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Network under the vocabulary.")] = None,
     steps: Annotated[int | None, typer.Option(help="Updates of the weights.")] = None,
@@ -35,28 +38,24 @@ def train(
     """Tokens -> model: train a language model."""
     from memlm_cli.reports import show_result
     from stages.methods import METHODS
-    from stages.training.presets import DEFAULT, load_preset
+    from stages.training.presets import choose_preset
 
     if method is not None and method not in METHODS:
         raise UsageError(f"There is no method {method!r}; {did_you_mean(method, METHODS.names())}")
     if steps is not None and epochs is not None:
         raise UsageError("--steps and --epochs both say how long to train; give one of them.")
-    artifact = make_artifact(
-        "train",
-        common,
-        source,
-        {
-            "method": method,
-            "model.backbone": backbone,
-            "steps": steps,
-            "epochs": epochs,
-            "batch_tokens": batch_tokens,
-            "accumulate": accumulate,
-            "segment_length": segment_length,
-            "optimizer.lr": lr,
-            "seed": seed,
-        },
-        {"init_from": init_from},
-        load_preset(DEFAULT if model is None else model),
-    )
+    options = {
+        "method": method,
+        "model.backbone": backbone,
+        "steps": steps,
+        "epochs": epochs,
+        "batch_tokens": batch_tokens,
+        "accumulate": accumulate,
+        "segment_length": segment_length,
+        "optimizer.lr": lr,
+        "seed": seed,
+    }
+    asked = given_settings(common, options).get("model")
+    preset = choose_preset(model, asked.get("backbone") if isinstance(asked, dict) else None)
+    artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from stages.methods.segments import Segments
-from stages.models.language_model import LanguageModel
+from stages.models.config import ModelConfig
+from stages.models.language_model import LanguageModel, State
 
 
 @dataclass
@@ -36,11 +37,28 @@ class Method(ABC):
         batches = segments // size
         return permutation[: batches * size].reshape(batches, size)
 
+    def carries_state(self, config: ModelConfig) -> bool:
+        """Whether row b of a batch goes on from row b of the one before; `order` is then `aligned_order`."""
+        return False
+
     def batch(self, split: Segments, segments: np.ndarray) -> Batch:
         """The batch of the given segments [B]."""
         inputs, targets = split.read(segments)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     @abstractmethod
-    def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
-        """What is minimized: a scalar, the mean over the batch's tokens, in nats."""
+    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+        """What is minimized: a scalar, the mean over the batch's tokens, in nats; and the state after the batch.
+
+        Args:
+            state: the state after the batch before, without gradient; None if none is carried to this one.
+        """
+
+
+def aligned_order(segments: int, size: int) -> np.ndarray:
+    """Segments of batches whose row b is one stream, int64 [batches, size]; the same in every epoch.
+
+    The split is cut into `size` streams of equal length; segments after the last stream are left out.
+    """
+    batches = segments // size
+    return np.arange(size * batches).reshape(size, batches).T

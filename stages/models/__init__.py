@@ -2,4 +2,7 @@
 
 from stages.registry import Registry
 
-BACKBONES = Registry("backbone", {"transformer": "stages.models.transformer:Transformer"})
+BACKBONES = Registry(
+    "backbone",
+    {"transformer": "stages.models.transformer:Transformer", "lstm": "stages.models.lstm:LSTM"},
+)

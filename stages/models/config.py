@@ -1,37 +1,33 @@
 """What a language model is made of; free of torch."""
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from stages.config import Settings
+from stages.errors import UsageError, did_you_mean
+from stages.models import BACKBONES
 
 Size = Annotated[int, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TransformerConfig(Settings):
-    """A pre-norm decoder Transformer with a full or an adaptive vocabulary."""
+class VocabularyConfig(Settings):
+    """Embeddings and softmax, full or adaptive: what every backbone stands between."""
 
-    backbone: Literal["transformer"] = "transformer"
+    keys: ClassVar[tuple[str, ...]] = ("ffn-input", "hidden")
+    """Representations that memory can be searched with; the first is the default of datastores."""
+    carries_state: ClassVar[bool] = False
+    """Whether reading a segment goes on from the one before it in the same stream."""
+
     vocab_size: Size | None = None
     """Token types V; None: those of the training tokens, filled in when training is resolved."""
-    layers: Size = 2
     width: Size = 128
     """d, the size of hidden states and of word embeddings."""
-    heads: Size = 4
-    ffn_width: Size = 512
-    activation: Literal["gelu", "relu"] = "gelu"
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    max_positions: Size | None = None
-    """Longest window that learned positions can read; None: the segment length of training."""
-
     dropout: Probability = 0.1
-    """Of embeddings and of what each block adds to the residual stream."""
-    attention_dropout: Probability = 0.0
-    activation_dropout: Probability = 0.0
-    """Inside the feed-forward block, after its activation."""
+    """Of embeddings and of what each layer hands on."""
 
     cutoffs: tuple[Size, ...] = ()
     """Adaptive input and softmax: frequency ranks where clusters end, increasing; empty: full softmax."""
@@ -41,13 +37,11 @@ class TransformerConfig(Settings):
     """Input and output share embeddings (and, if adaptive, projections)."""
     tail_dropout: Probability = 0.0
     """Of the projected hidden states that score the clusters after the first."""
+    initial_range: Annotated[float, Field(gt=0)] | None = None
+    """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "TransformerConfig":
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+    def _clusters_fit(self) -> Self:
         if any(b <= a for a, b in pairwise(self.cutoffs)):
             raise ValueError(f"cutoffs must increase, but are {list(self.cutoffs)}")
         if self.cutoffs and self.width // self.factor ** len(self.cutoffs) < 1:
@@ -56,6 +50,88 @@ class TransformerConfig(Settings):
             )
         return self
 
+    @property
+    def longest_context(self) -> int | None:
+        """Inputs of the longest window that the backbone can read; None: any."""
+        return None
 
-ModelConfig = TransformerConfig
+    def sized(self, vocab_size: int, segment_length: int) -> Self:
+        """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
+        return self.model_copy(update={"vocab_size": vocab_size})
+
+
+class TransformerConfig(VocabularyConfig):
+    """A pre-norm decoder Transformer."""
+
+    backbone: Literal["transformer"] = "transformer"
+    layers: Size = 2
+    heads: Size = 4
+    ffn_width: Size = 512
+    activation: Literal["gelu", "relu"] = "gelu"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    max_positions: Size | None = None
+    """Longest window that learned positions can read; None: the segment length of training."""
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    """Inside the feed-forward block, after its activation."""
+
+    @model_validator(mode="after")
+    def _heads_and_positions_fit(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @property
+    def longest_context(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    def sized(self, vocab_size: int, segment_length: int) -> Self:
+        """Raises: UsageError if segments are longer than the learned positions."""
+        longest = self.max_positions
+        if self.positions == "learned":
+            longest = longest or segment_length
+            if longest < segment_length:
+                raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
+        return self.model_copy(update={"vocab_size": vocab_size, "max_positions": longest})
+
+
+class LSTMConfig(VocabularyConfig):
+    """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
+
+    keys: ClassVar[tuple[str, ...]] = ("hidden",)
+    carries_state: ClassVar[bool] = True
+
+    backbone: Literal["lstm"] = "lstm"
+    layers: Size = 1
+
+
+def known_backbone(name: Any) -> str:
+    """The name of a backbone. Raises UsageError, with the nearest name, if there is none."""
+    if str(name) not in BACKBONES:
+        raise UsageError(f"There is no backbone {name!r}; {did_you_mean(str(name), BACKBONES.names())}")
+    return str(name)
+
+
+def _backbone(settings: Any) -> str | None:
+    """Which configuration is meant: the `backbone` of a table (absent: transformer) or of a made configuration."""
+    if isinstance(settings, Mapping):
+        return known_backbone(settings.get("backbone", "transformer"))
+    return getattr(settings, "backbone", None)
+
+
+ModelConfig = Annotated[
+    Annotated[TransformerConfig, Tag("transformer")] | Annotated[LSTMConfig, Tag("lstm")],
+    Discriminator(_backbone),
+]
 """Any model: the union of the backbones' configurations, told apart by `backbone`."""
+
+
+def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
+    """The model that a table describes: `artifact.config["model"]`, or that of a TOML file.
+
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
+    """
+    adapter: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
+    return adapter.validate_python(settings)

@@ -3,16 +3,18 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from stages.errors import UsageError
 from stages.models import BACKBONES
-from stages.models.config import ModelConfig
+from stages.models.config import ModelConfig, parse_model
 from stages.models.vocabulary import make_vocabulary
+
+State = tuple[Tensor, ...] | None
+"""What a backbone carries from window to window; of an LSTM h and c, each [layers, B, d]. None: nothing (yet)."""
 
 
 @dataclass
@@ -21,14 +23,20 @@ class Encoding:
 
     hidden: Tensor
     """f(c_t), [B, L, d]: what the softmax reads."""
-    ffn_input: Tensor
-    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm."""
-    state: Any = None
+    ffn_input: Tensor | None
+    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
+    state: State = None
     """What the backbone carries to the next window of the same stream."""
 
     def key(self, name: str) -> Tensor:
-        """The representation that memory is searched with: `hidden` or `ffn-input`."""
-        return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
+        """The representation that memory is searched with: `hidden` or `ffn-input`.
+
+        Raises: UsageError if the backbone does not have it.
+        """
+        key = {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
+        if key is None:
+            raise UsageError(f"The model has no key {name!r}; use --key hidden.")
+        return key
 
 
 class LanguageModel(nn.Module):
@@ -43,7 +51,7 @@ class LanguageModel(nn.Module):
         self.vocabulary = make_vocabulary(config)
         self.backbone = BACKBONES.load(config.backbone)(config)
 
-    def encode(self, tokens: Tensor, state: Any = None) -> Encoding:
+    def encode(self, tokens: Tensor, state: State = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
         return Encoding(*self.backbone(self.vocabulary.embed(tokens), state))
 
@@ -77,7 +85,7 @@ def load_model(path: Path, device: str | torch.device, weights: str = "model.saf
     """The model of an artifact folder (`config.json` and weights), in evaluation mode."""
     settings = json.loads((path / "config.json").read_text("utf-8"))["model"]
     with torch.device("meta"):
-        model = LanguageModel(TypeAdapter(ModelConfig).validate_python(settings))
+        model = LanguageModel(parse_model(settings))
     model.to_empty(device=device)
     model.load_state_dict(load_file(path / weights, device=str(device)))
     return model.eval()

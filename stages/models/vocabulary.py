@@ -6,6 +6,7 @@ embeddings. The head scores the first cluster's words and one entry for each fur
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.config import ModelConfig
+from stages.models.config import VocabularyConfig
 from stages.models.cross_entropy import linear_cross_entropy, linear_log_prob
 from stages.models.dropout import Dropout
 
@@ -42,32 +43,38 @@ class Vocabulary(nn.Module):
         raise NotImplementedError
 
 
-def make_vocabulary(config: ModelConfig) -> Vocabulary:
+def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
     """The vocabulary that a configuration asks for; its `vocab_size` must be known."""
     return AdaptiveVocabulary(config) if config.cutoffs else FullVocabulary(config)
 
 
-def _size(config: ModelConfig) -> int:
+def _size(config: VocabularyConfig) -> int:
     if config.vocab_size is None:
         raise UsageError("The model's vocab_size is not known; give the one of its tokens.")
     return config.vocab_size
 
 
-def _embedding(rows: int, width: int) -> nn.Parameter:
-    return nn.Parameter(nn.init.normal_(torch.empty(rows, width), std=INITIAL_NORM * width**-0.5))
+def _embedding(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
+    weight = torch.empty(rows, width)
+    if config.initial_range is None:
+        return nn.Parameter(nn.init.normal_(weight, std=INITIAL_NORM * width**-0.5))
+    return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
 
 
-def _projection(rows: int, width: int) -> nn.Parameter:
-    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, width)))
+def _projection(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
+    weight = torch.empty(rows, width)
+    if config.initial_range is None:
+        return nn.Parameter(nn.init.xavier_uniform_(weight))
+    return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
 
 
 class FullVocabulary(Vocabulary):
     """One embedding of width d a token, one softmax over all of them."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
-        self.embedding = _embedding(_size(config), config.width)
-        self.output = None if config.tied else _embedding(_size(config), config.width)
+        self.embedding = _embedding(config, _size(config), config.width)
+        self.output = None if config.tied else _embedding(config, _size(config), config.width)
 
     @property
     def output_weight(self) -> Tensor:
@@ -104,7 +111,7 @@ class AdaptiveVocabulary(Vocabulary):
 
     rank: Tensor
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
         d, size = config.width, _size(config)
         if config.cutoffs[-1] >= size:
@@ -114,13 +121,13 @@ class AdaptiveVocabulary(Vocabulary):
         self.bounds = (0, *config.cutoffs, size)
         sizes = [stop - start for start, stop in pairwise(self.bounds)]
         widths = [d // config.factor**c for c in range(len(sizes))]
-        self.embeddings = nn.ParameterList(map(_embedding, sizes, widths))
-        self.projections = nn.ParameterList(_projection(d, width) for width in widths)
-        self.clusters = _embedding(len(sizes) - 1, d)
+        self.embeddings = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
+        self.projections = nn.ParameterList(_projection(config, d, width) for width in widths)
+        self.clusters = _embedding(config, len(sizes) - 1, d)
         self.tied = config.tied
         if not self.tied:
-            self.outputs = nn.ParameterList(map(_embedding, sizes, widths))
-            self.tail_projections = nn.ParameterList(_projection(d, w) for w in widths[1:])
+            self.outputs = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
+            self.tail_projections = nn.ParameterList(_projection(config, d, w) for w in widths[1:])
         self.tail_dropout = Dropout(config.tail_dropout)
         self.register_buffer("rank", torch.arange(size))
 

@@ -1,6 +1,7 @@
 """All that a training run needs to go on as if it had not stopped, in one file that is replaced at once."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +12,53 @@ from torch import Tensor, nn
 
 from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
+from stages.models.language_model import State
 
-MODEL, OPTIMIZER, RANDOM = "model/", "optimizer/", "random/"
+MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/"
+
+
+@dataclass
+class RankState:
+    """What a process has for itself: the state of its random numbers, and what its batches carry to the next."""
+
+    random: dict[str, Tensor]
+    carried: State
 
 
 def save_checkpoint(
     path: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    random: list[dict[str, Tensor]],
+    ranks: list[RankState],
     progress: dict[str, Any],
 ) -> None:
-    """Write weights, optimizer state, the random state of each rank, and JSON-able progress."""
+    """Write weights, optimizer state, the state of each rank, and JSON-able progress."""
     tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
-    for rank, states in enumerate(random):
-        tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in states.items()}
+    for rank, own in enumerate(ranks):
+        tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
+        tensors |= {f"{CARRIED}{rank}/{i}": state for i, state in enumerate(own.carried or ())}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(tensors, {"progress": json.dumps(progress)}))
+    write_atomically(path, save(tensors, {"progress": json.dumps(progress), "ranks": str(len(ranks))}))
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> dict[str, Any]:
-    """Put a checkpoint back where it came from, random state included; returns its progress.
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int = 0, ranks: int = 1
+) -> tuple[dict[str, Any], State]:
+    """Put a checkpoint back where it came from, random state included.
 
-    A rank that was not there when it was saved keeps the random state that it has.
+    A rank that was not there when it was saved keeps the random state that it has. Another number of
+    ranks shares the streams otherwise: then no state is carried on.
 
+    Returns: the progress, and the state that the rank's next batch goes on from, on the CPU.
     Raises: ArtifactError if the file cannot be read.
     """
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+            saved_ranks = int(file.metadata()["ranks"])
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(
             f"The checkpoint {path} is damaged ({error}); remove it, and the same command trains from the beginning."
@@ -56,7 +72,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     random = _below(tensors, f"{RANDOM}{rank}/")
     if random:
         set_random_state(random)
-    return progress
+    carried = _below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
+    return progress, tuple(carried[str(i)] for i in range(len(carried))) or None
 
 
 def random_state() -> dict[str, Tensor]:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, Method
+from stages.methods.method import Batch, Method, aligned_order
 from stages.methods.segments import Segments
 from stages.models.devices import autocast
-from stages.models.language_model import LanguageModel, save_weights
+from stages.models.language_model import LanguageModel, State, save_weights
 from stages.reporting import Reporter, Silent
-from stages.training.checkpoint import load_checkpoint, random_state, save_checkpoint
+from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
 from stages.training.optimizer import make_optimizer
@@ -39,9 +39,11 @@ class Objective(nn.Module):
         self.model, self.method = model, method
         self.device, self.precision = device, precision
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
+        """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
         with autocast(self.device, self.precision):
-            return self.method.loss(self.model, batch)
+            loss, state = self.method.loss(self.model, batch, state)
+        return loss, state and tuple(tensor.detach() for tensor in state)
 
 
 class Trainer:
@@ -49,7 +51,7 @@ class Trainer:
 
     On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
     uninterrupted one: the batches of step s depend on (seed, s) alone, and the checkpoint holds
-    weights, optimizer and random state.
+    weights, optimizer, random state and what the backbone carries from batch to batch.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Trainer:
         self.segments = Segments(splits.train, config.segment_length, splits.eos)
         self.batch_size = self._batch_size()
         self.progress = Progress()
+        self.carries_state = method.carries_state(config.model)
+        self._carried: State = None
         self.model = model
         objective = Objective(model, method, fabric.device, config.precision)
         objective.to(fabric.device)
@@ -124,10 +128,12 @@ class Trainer:
         loss = 0.0
         for part in range(self.config.accumulate):
             more = part + 1 < self.config.accumulate
-            batch = self._batch(step * self.config.accumulate + part)
+            number = step * self.config.accumulate + part
             with self.fabric.no_backward_sync(self.objective, enabled=more):
-                part_loss = self.objective(batch) / self.config.accumulate
+                batch_loss, state = self.objective(self._batch(number), self._state_before(number))
+                part_loss = batch_loss / self.config.accumulate
                 self.fabric.backward(part_loss)
+            self._carried = state if self.carries_state else None
             loss += float(part_loss.detach())
         self._require_finite(loss)
         if self.config.clip_norm:
@@ -141,15 +147,26 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self.config.optimizer.lr * factor
 
+    @property
+    def _batches_per_epoch(self) -> int:
+        return self.segments.count // self.batch_size
+
+    def _state_before(self, number: int) -> State:
+        """What forward batch `number` goes on from: nothing at the start of an epoch."""
+        return None if number % self._batches_per_epoch == 0 else self._carried
+
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
-        per_epoch = self.segments.count // self.batch_size
-        epoch, row = divmod(number, per_epoch)
+        epoch, row = divmod(number, self._batches_per_epoch)
         if self._order is None or self._order[0] != epoch:
-            order = self.method.order(self.segments.count, self.batch_size, self.config.seed, epoch)
-            self._order = epoch, order
+            self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
         return self.method.batch(self.segments, share).to(self.fabric.device)
+
+    def _epoch_order(self, epoch: int) -> np.ndarray:
+        if self.carries_state:
+            return aligned_order(self.segments.count, self.batch_size)
+        return self.method.order(self.segments.count, self.batch_size, self.config.seed, epoch)
 
     def _require_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
@@ -230,11 +247,12 @@ class Trainer:
         return flag if self.fabric.world_size == 1 else mean_over_ranks(self.fabric, float(flag)) > 0
 
     def _save(self) -> None:
-        random = gather_over_ranks(self.fabric, random_state())
+        own = RankState(random_state(), self._carried and tuple(tensor.cpu() for tensor in self._carried))
+        ranks = gather_over_ranks(self.fabric, own)
         if self.fabric.is_global_zero:
             assert self.journal is not None
             self.progress.journal_bytes = self.journal.sync()
-            save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, random, asdict(self.progress))
+            save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, ranks, asdict(self.progress))
             self._drop_old_weights()
         self._saved_at = time.monotonic()
 
@@ -246,8 +264,10 @@ class Trainer:
     def _restore(self) -> None:
         path = self.folder / CHECKPOINT
         if path.is_file():
-            saved = load_checkpoint(path, self.model, self._optimizer, self.fabric.global_rank)
+            rank, ranks = self.fabric.global_rank, self.fabric.world_size
+            saved, carried = load_checkpoint(path, self.model, self._optimizer, rank, ranks)
             self.progress = Progress(**saved)
+            self._carried = carried and tuple(tensor.to(self.fabric.device) for tensor in carried)
             self.reporter.info(f"resumed: {self.progress.step} of {self.config.steps} steps")
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import UsageError, did_you_mean
+from stages.models.config import TransformerConfig, known_backbone
 
 DEFAULT = "tiny"
+"""The Transformer's; that of another backbone is called tiny-BACKBONE."""
 _FOLDER = Path(__file__).parent / "presets"
 
 
@@ -39,3 +41,24 @@ def load_preset(name: str) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise UsageError(f"{path} is no TOML: {error}.") from None
+
+
+def choose_preset(name: str | None, backbone: str | None) -> dict[str, Any]:
+    """The settings that the user's own are laid over.
+
+    Args:
+        name: a preset, or a TOML file; None: the smallest of the backbone.
+        backbone: the one that the user asks for; None: the preset's.
+    Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
+    """
+    if name is None:
+        small = backbone is None or backbone == TransformerConfig().backbone
+        return load_preset(DEFAULT if small else f"{DEFAULT}-{known_backbone(backbone)}")
+    preset = load_preset(name)
+    own = preset.get("model", {}).get("backbone", TransformerConfig().backbone)
+    if backbone not in (None, own):
+        raise UsageError(
+            f"--model {name} is for the backbone {own!r}, not for {known_backbone(backbone)!r}; "
+            "leave --backbone out, or name another preset (memlm presets)."
+        )
+    return preset

@@ -13,10 +13,12 @@ from stages.training.ranks import mean_over_ranks
 def validate(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_length: int) -> float:
     """Mean negative log-likelihood a token, in nats: fp32, windows of the segment length, all ranks together.
 
-    Each window is read by one rank, so the sum has every token once.
+    Each window is read by one rank, so the sum has every token once. A backbone that carries state
+    reads one stream, which cannot be shared: every rank reads it all.
     """
+    rank, ranks = (0, 1) if model.config.carries_state else (fabric.global_rank, fabric.world_size)
     segments = -(-len(ids) // segment_length)
-    first, last = (segments * r // fabric.world_size for r in (fabric.global_rank, fabric.global_rank + 1))
+    first, last = (segments * r // ranks for r in (rank, rank + 1))
     blocks = encode_range(
         model,
         ids,
@@ -35,4 +37,4 @@ def validate(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_l
         log_prob, _ = model.log_prob(block.hidden, block.targets)
         total -= float(log_prob.sum(dtype=torch.float64))
     model.train(was_training)
-    return mean_over_ranks(fabric, total) * fabric.world_size / len(ids)
+    return mean_over_ranks(fabric, total) * ranks / len(ids)

@@ -47,7 +47,9 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     model = LanguageModel(config).eval()
     batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]))
     scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
-    torch.testing.assert_close(lm.loss(model, batch), F.nll_loss(scores, batch.targets.flatten()))
+    loss, state = lm.loss(model, batch, None)
+    torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))
+    assert state is None
 
 
 def test_unknown_methods_bring_the_nearest():

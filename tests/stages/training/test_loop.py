@@ -16,7 +16,7 @@ from stages.models.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training import loop
-from stages.training.checkpoint import load_checkpoint, random_state, save_checkpoint
+from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 from stages.training.loop import Trainer
 from stages.training.progress import Splits
@@ -265,12 +265,15 @@ def test_checkpoint_holds_no_pickle(tmp_path):
 
 
 def test_a_checkpoint_serves_ranks_that_were_not_there(tmp_path):
-    model = torch.nn.Linear(2, 1)
+    """Their random numbers are their own, and streams that are shared otherwise carry nothing."""
+    path, model = tmp_path / "checkpoint", torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    save_checkpoint(tmp_path / "checkpoint", model, optimizer, [random_state()], {"step": 3})
+    carried = torch.ones(1, 4, 2), torch.zeros(1, 4, 2)
+    save_checkpoint(path, model, optimizer, [RankState(random_state(), carried)], {"step": 3})
     torch.manual_seed(5)
     own = torch.get_rng_state()
-    assert load_checkpoint(tmp_path / "checkpoint", model, optimizer, rank=1) == {"step": 3}
+    assert load_checkpoint(path, model, optimizer, rank=1, ranks=2) == ({"step": 3}, None)
     assert torch.equal(torch.get_rng_state(), own)
-    load_checkpoint(tmp_path / "checkpoint", model, optimizer, rank=0)
+    assert load_checkpoint(path, model, optimizer, rank=0, ranks=2)[1] is None
     assert not torch.equal(torch.get_rng_state(), own)
+    torch.testing.assert_close(load_checkpoint(path, model, optimizer)[1], carried)
