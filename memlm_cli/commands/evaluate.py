@@ -37,6 +37,12 @@ def evaluate(
         int | None,
         typer.Option(help="Positions that the backbone carries (default: the model's)."),
     ] = None,
+    score: Annotated[
+        Literal["all", "last-word"] | None,
+        typer.Option(
+            help="Tokens that count: all, or those of each document's last word, with accuracy (default: all)."
+        ),
+    ] = None,
     reset: Annotated[
         Literal["none", "document"] | None,
         typer.Option(help="Whether windows begin anew at every document (default: none)."),
@@ -64,6 +70,7 @@ def evaluate(
             "context": context,
             "stride": stride,
             "mem_length": mem_length,
+            "score": score,
             "reset": reset,
             "save_token_scores": save_token_scores,
         },
