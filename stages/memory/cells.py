@@ -170,9 +170,10 @@ def _sums_of_cells(scores: Tensor, scales: Sequence[float], cutoffs: Sequence[in
     """Over the cells of each span between cut-offs; scores [n, k]."""
     spans = [slice(*span) for span in pairwise((0, *cutoffs))]
     peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
-    behind, weights = (torch.empty(scores.shape, device=scores.device) for _ in range(2))
+    behind = torch.empty(scores.shape, device=scores.device)
     for span, peak in zip(spans, _finite(peaks), strict=True):
         torch.sub(scores[:, span], peak[:, None], out=behind[:, span])
+    weights = torch.empty_like(behind) if len(scales) > 1 else behind
     sums = []
     for scale in scales:
         _exponentials(behind, scale, out=weights)

@@ -73,10 +73,12 @@ def recent_cells(at: Recent) -> Cells:
     Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong et
     al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
     """
-    n, order = len(at.first), _latest_first(at)
-    product = _similarities(at.keys[at.before :].float(), at.keys[order].float(), at.similarity)
+    n = len(at.first)
+    latest_first = pad(at.keys.float().flip(0), (0, 0, 0, 1))
+    product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
     scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
-    values = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)[1 : n + 1].flip(0)
+    runs = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
+    values = runs.index_select(0, torch.arange(n, 0, -1, device=runs.device))
     reach = at.reach[:, None]
     if (reach < at.columns).any():
         missing = torch.arange(at.columns, device=scores.device) >= reach
@@ -87,19 +89,20 @@ def recent_cells(at: Recent) -> Cells:
 def recent_hits(at: Recent) -> Hits:
     """`find_hits` of `recent_cells`, whose targets are the tokens of the n positions themselves; [h].
 
-    Compares tokens where they stand in the stream, and needs no cells.
+    Sorted by token, what stands before a position in its group are the earlier places of its target:
+    the work is that of the hits, not of the cells.
     """
-    n = len(at.first)
-    same = at.tokens.flip(0) == at.tokens[at.before :, None]
-    rows, columns = same.nonzero().unbind(-1)
-    places = columns - n + rows
-    readable = (places >= 0) & (places < at.reach.clamp(max=at.columns)[rows])
+    order = at.tokens.argsort(stable=True)
+    ranked = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    groups = at.tokens[order].unique_consecutive(return_counts=True)[1]
+    starts = (groups.cumsum(0) - groups).repeat_interleave(groups)
+    own = ranked[at.before :]
+    counts = own - starts[own]
+    rows = torch.arange(len(counts), device=own.device).repeat_interleave(counts)
+    back = torch.arange(len(rows), device=own.device) - (counts.cumsum(0) - counts)[rows]
+    places = at.before + rows - 1 - order[own[rows] - 1 - back]
+    readable = places < at.reach.clamp(max=at.columns)[rows]
     return Hits(rows[readable], places[readable])
-
-
-def _latest_first(at: Recent) -> Tensor:
-    """Indices of the keys, the latest first, and one more, that no position can read."""
-    return torch.arange(len(at.keys) - 1, -2, -1, device=at.keys.device).clamp(min=0)
 
 
 def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tensor:
@@ -112,8 +115,8 @@ def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tens
 
 
 def _minus_squared_distances(queries: Tensor, keys: Tensor) -> Tensor:
-    """-‖q-k‖² as a product, around the mean of the keys: what all have in common would cost digits."""
-    middle = keys.mean(0)
+    """-‖q-k‖² as a product, around the mean of the queries: what all have in common would cost digits."""
+    middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle
     squares = queries.square().sum(-1, keepdim=True), keys.square().sum(-1)
     return torch.addmm(squares[1], queries, keys.T, alpha=-2).add_(squares[0]).clamp_(min=0).neg_()

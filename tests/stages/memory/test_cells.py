@@ -6,19 +6,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.cells import Cells, dense_log_prob, find_hits, first_hit, target_masses
+from stages.memory.cells import Cells, dense_masses, find_hits, first_hit, target_masses
 from tests.oracles import memory as oracle
 
 VOCABULARY = 4
 
 
-def cells_of(rows):
+def cells_of(rows, best_first=True):
     """Cells from lists of (score, value); shorter rows are filled with missing cells."""
     k = max(1, *map(len, rows))
     scores = torch.full((len(rows), k), -torch.inf)
     values = torch.full((len(rows), k), -1)
     for i, row in enumerate(rows):
-        for j, (score, value) in enumerate(sorted(row, reverse=True)):
+        for j, (score, value) in enumerate(sorted(row, reverse=True) if best_first else row):
             scores[i, j], values[i, j] = score, value
     return Cells(scores, values)
 
@@ -27,25 +27,57 @@ cell = st.tuples(st.integers(-30, 30).map(lambda n: n / 4), st.integers(0, VOCAB
 memories = st.lists(st.lists(cell, max_size=9), min_size=1, max_size=5)
 
 
-@given(memories, st.sampled_from([0.0, 0.3, 1.0, 7.5]), st.data())
+def log_or_absent(mass):
+    return math.log(mass) if mass else -math.inf
+
+
+@given(memories, st.sampled_from([0.0, 0.3, 1.0, 7.5]), st.booleans(), st.data())
 @settings(deadline=None)
-def test_masses_agree_with_sums_of_exponentials(rows, scale, data):
-    cells = cells_of(rows)
+def test_masses_agree_with_sums_of_exponentials(rows, scale, best_first, data):
+    cells = cells_of(rows, best_first)
     k = cells.scores.shape[1]
     targets = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))))
-    cutoffs = sorted({data.draw(st.integers(1, k)), data.draw(st.integers(1, k)), k})
+    cutoffs = sorted(data.draw(st.sets(st.integers(1, k + 2), min_size=1, max_size=4)))
     masses = target_masses(cells, find_hits(cells, targets), [scale], cutoffs)
     assert masses.total.shape == (1, len(cutoffs), len(rows))
     for c, cutoff in enumerate(cutoffs):
         for i, target in enumerate(targets.tolist()):
             row = cells.scores[i].tolist(), cells.values[i].tolist()
-            peak = masses.peak[0, 0, i]
-            for got, want in zip(
-                (masses.target[0, c, i] + peak, masses.total[0, c, i] + peak),
-                oracle.masses(*row, target, scale, cutoff),
-                strict=True,
-            ):
-                assert got.item() == pytest.approx(math.log(want) if want else -math.inf, abs=1e-4)
+            peak = masses.peak[0, c, i]
+            got = masses.target[0, c, i] + peak, masses.total[0, c, i] + peak
+            want = [log_or_absent(mass) for mass in oracle.masses(*row, target, scale, cutoff)]
+            assert [one.item() for one in got] == pytest.approx(want, abs=1e-4)
+
+
+@given(memories, st.sampled_from([0.0, 1.0]), st.data())
+@settings(deadline=None)
+def test_at_least_so_many_cells_are_read_whatever_the_cutoff(rows, scale, data):
+    cells = cells_of(rows, best_first=False)
+    n, k = cells.scores.shape
+    least = data.draw(st.lists(st.integers(0, k), min_size=n, max_size=n))
+    cutoffs = sorted(data.draw(st.sets(st.integers(1, k), min_size=1, max_size=3)))
+    cells = Cells(cells.scores, cells.values, torch.tensor(least))
+    targets = torch.zeros(n, dtype=torch.int64)
+    log_prob = target_masses(cells, find_hits(cells, targets), [scale], cutoffs).log_prob.exp()
+    for c, cutoff in enumerate(cutoffs):
+        for i in range(n):
+            row = cells.scores[i].tolist(), cells.values[i].tolist()
+            want = oracle.probability(*row, 0, scale, max(cutoff, least[i]))
+            assert log_prob[0, c, i].item() == pytest.approx(want or 0.0, abs=1e-5)
+            dense = dense_masses(cells, scale, cutoff, VOCABULARY).log_prob.exp()
+            assert dense[i, 0].item() == pytest.approx(want or 0.0, abs=1e-5)
+
+
+def test_a_small_cutoff_keeps_its_digits_beside_a_far_better_cell():
+    rows = [[(0.0, 1), (-0.5, 0), (700.0, 0)], [(-3e5, 1), (-3e5 - 0.5, 0), (3e5, 2)]]
+    cells = cells_of(rows, best_first=False)
+    masses = target_masses(cells, find_hits(cells, torch.tensor([0, 0])), [1.0], [1, 2, 3])
+    near = -0.5 - math.log1p(math.exp(-0.5))
+    assert masses.log_prob[0, 0].tolist() == [-math.inf, -math.inf]
+    assert masses.log_prob[0, 1].tolist() == pytest.approx([near, near], abs=1e-6)
+    assert masses.log_prob[0, 2, 0].item() == pytest.approx(0.0, abs=1e-6)
+    assert masses.log_prob[0, 2, 1].item() == pytest.approx(-6e5, rel=1e-6)
+    assert masses.peak[0].tolist() == [[0.0, -3e5], [0.0, -3e5], [700.0, 3e5]]
 
 
 def test_every_scale_gives_what_it_gives_alone():
@@ -82,19 +114,22 @@ def test_large_distances_do_not_overflow():
     assert masses.log_prob.item() == pytest.approx(-math.log1p(math.exp(-1)), abs=1e-6)
 
 
-@given(memories, st.sampled_from([0.0, 0.5, 2.0]))
+@given(memories, st.sampled_from([0.0, 0.5, 2.0]), st.booleans())
 @settings(deadline=None)
-def test_dense_holds_the_target_probability_of_every_token(rows, scale):
-    cells = cells_of(rows)
-    dense = dense_log_prob(cells, scale, VOCABULARY).exp()
+def test_dense_holds_the_masses_of_every_token(rows, scale, best_first):
+    cells = cells_of(rows, best_first)
+    dense = dense_masses(cells, scale, 5, VOCABULARY)
+    assert dense.target.shape == (len(rows), VOCABULARY)
+    assert dense.total.shape == dense.peak.shape == (len(rows), 1)
     for token in range(VOCABULARY):
-        for i in range(len(rows)):
-            row = cells.scores[i].tolist(), cells.values[i].tolist()
-            want = oracle.probability(*row, token, scale, None)
-            assert dense[i, token].item() == pytest.approx(want or 0.0, abs=1e-5)
+        targets = torch.full((len(rows),), token)
+        lone = target_masses(cells, find_hits(cells, targets), [scale], [5]).at(0, 0)
+        for part in ("log_prob", "empty"):
+            torch.testing.assert_close(getattr(dense, part).expand(-1, VOCABULARY)[:, token], getattr(lone, part))
+        torch.testing.assert_close(dense.peak[:, 0], lone.peak)
 
 
-def test_the_first_hit_is_the_place_of_the_best_cell_with_the_target():
+def test_the_first_hit_is_the_place_of_the_first_cell_with_the_target():
     cells = cells_of([[(3.0, 1), (2.0, 0), (1.0, 0)], [(3.0, 1)], []])
     hits = find_hits(cells, torch.tensor([0, 0, 0]))
     np.testing.assert_array_equal(first_hit(hits, 3, 3), [1, 3, 3])
