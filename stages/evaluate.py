@@ -1,8 +1,8 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
 Scores a split with the model alone and with memory on top. A shard is a range of tokens: of the
-tuning split, which leaves sums over the grid and nothing else, then of the split that is reported,
-read with the best setting. The neighbours of a token are found, or read, once.
+tuning split, which leaves sums over the grid, then of the split that is reported, read with the
+best setting. The model reads a token once in each; what later tokens need of it is handed on.
 """
 
 import json
@@ -13,25 +13,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import DEFAULT, complete_reading
 from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
-    from stages.evaluation.evaluator import Evaluator
+    from stages.evaluation.evaluator import Consultation, Evaluator
     from stages.evaluation.grids import ReadingGrid
+    from stages.evaluation.last_word import LastWords
     from stages.evaluation.metrics import Counts
-    from stages.evaluation.report import Totals
+    from stages.evaluation.score_files import ScoreFiles
     from stages.evaluation.settling import Settled
+    from stages.evaluation.trail import Trail
 
 CELLS_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
+INPUTS_PER_SHARD = 1 << 18
+"""Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
 ACCURACY_AT = (1, 8, 64)
 """Numbers of neighbours, beside all that are read, for which retrieval accuracy is told."""
@@ -52,8 +55,10 @@ class EvaluateConfig(StageConfig):
     """Inputs between the starts of two windows; None: the context."""
     mem_length: Annotated[int, Field(gt=0)] | None = None
     """Positions that a backbone carries from segment to segment; None: the model's own."""
+    score: Literal["all", "last-word"] = "all"
+    """Tokens that count, in tuning too: all, or those of the last word of every document."""
     reset: Literal["none", "document"] = "none"
-    """Whether windows begin anew at every document."""
+    """Whether windows and carried state begin anew at every document."""
     save_token_scores: bool = False
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -79,21 +84,26 @@ class Work:
     """What all shards share."""
 
     evaluator: "Evaluator"
+    trail: "Trail"
     outside: np.ndarray | None
-    scores: dict[str, DraftArray]
+    scores: "ScoreFiles | None"
+    last_words: "Mapping[str, LastWords] | None"
     settled: "list[Settled] | None" = None
     """Settings of every row, once the tuning split is done."""
 
 
 class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
-    """Scores a split; roles: model, tokens; with memory: (neighbors,) index, datastore, encoder."""
+    """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder."""
 
     kind = "report"
     Config = EvaluateConfig
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        memory = None if config.memory == () else memory_source(source, references, store)
+        memory = memory_source(source, references, store)
+        if config.memory is not None and not _reads_datastore(config.memory):
+            _require_no_memory_option(references)
+            memory = None
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
         return Inputs(read)
@@ -126,12 +136,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def open(self, job: Job[EvaluateConfig]) -> Work:
         from stages.evaluation.opening import open_evaluator
-        from stages.evaluation.settling import check_size
+        from stages.evaluation.trail import Trail
         from stages.models.devices import resolve_device, tune_allocator
 
         config = job.config
         assert config.context is not None and config.stride is not None
         tune_allocator()
+        last_words = _last_words(job)
         evaluator = open_evaluator(
             job.inputs.artifacts,
             parse_readings(config.memory or ()),
@@ -140,17 +151,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             by_document=config.reset == "document",
             device=resolve_device(job.execution.device),
             precision=config.precision,
+            last_words=last_words,
         )
-        for row in evaluator.rows:
-            check_size(row)
         if config.tune_split == config.split:
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-        return Work(evaluator, _outside(job), _score_arrays(job))
+        trail = Trail(job.draft, evaluator.reach, evaluator.carries_state, evaluator.reader.device)
+        return Work(evaluator, trail, _outside(job), _score_files(job, last_words), last_words)
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
-        if not job.config.save_token_scores:
-            return 0
-        return _tokens(job, job.config.split) * 4 * (4 + len(job.config.memory or ()))
+        return 0 if work.scores is None else work.scores.output_bytes
 
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
         config, step = job.config, tokens_per_shard(job.config)
@@ -162,37 +171,39 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any] | None:
         if shard.phase == "sample":
-            return self._sample(job, work, shard)
+            assert job.config.tune_split is not None
+            return {"spreads": work.evaluator.sample_spreads(job.config.tune_split, shard.stop)}
         if shard.phase == "tune":
-            self._tune(job, work, shard)
-            return None
+            return self._tune(job, work, shard)
         return self._score(job, work, shard)
 
-    def _sample(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
-        """Note how far scores spread, which default temperatures are measured in."""
-        assert job.config.tune_split is not None
-        return {"spreads": work.evaluator.sample_spreads(job.config.tune_split, shard.stop)}
+    def _tune(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
+        """Leave what every row is tuned by, of one range of the tuning split, and the model's own sum."""
+        from stages.evaluation.descent import save_part
+        from stages.evaluation.evaluator import summed
+        from stages.evaluation.settling import tries_all
 
-    def _tune(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> None:
-        """Leave the sums over every row's grid, of one range of the tuning split."""
         assert job.config.tune_split is not None
-        consulted, _ = work.evaluator.consult(job.config.tune_split, shard.start, shard.stop)
+        consulted = _consult(job, work, shard, job.config.tune_split).consulted
         for number, (row, grids) in enumerate(zip(work.evaluator.rows, _grids(job, work), strict=True)):
-            nll = work.evaluator.tune(consulted, row, grids)
-            np.save(job.draft.add(_sums_file(shard, number)), nll)
+            path = job.draft.add(_tuning_file(shard, number))
+            if tries_all(grids):
+                np.save(path, work.evaluator.tune(consulted, row, grids))
+            else:
+                save_part(path, work.evaluator.masses(consulted, row, grids))
+        return {"plain_nll": -summed(consulted.scored.log_p[consulted.counted_rows])}
 
     def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
         """Score one range with the model alone and with every row, at the settled settings."""
-        from stages.evaluation.evaluator import part_record, token_scores
+        from stages.evaluation.shard_record import shard_record, token_scores
 
-        settings = [settled.settings for settled in _settled(job, work)]
-        passage = work.evaluator.score(job.config.split, shard.start, shard.stop, settings)
-        if job.config.save_token_scores:
-            number = shard.start // tokens_per_shard(job.config)
-            for name, block in token_scores(passage).items():
-                work.scores[name].write(number, block)
+        consultation = _consult(job, work, shard, job.config.split)
+        passage = work.evaluator.score(consultation, [settled.settings for settled in _settled(job, work)])
+        if work.scores is not None:
+            work.scores.write(_number(job, shard), token_scores(passage))
+        words = None if work.last_words is None else work.last_words[job.config.split]
         outside = None if work.outside is None else work.outside[shard.start : shard.stop]
-        record = part_record(passage, outside, _accuracy_at(work))
+        record = shard_record(passage, shard.start, shard.stop, outside, words, _accuracy_at(work))
         if not np.isfinite(record["nll"]).all():
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
@@ -202,70 +213,103 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
         from stages.evaluation import report
-        from stages.evaluation.metrics import Counts
+        from stages.evaluation.figures import draw_figures
 
-        shards = [s for s in self.shards(job, work) if s.phase == "score"]
-        totals = report.Totals.of([job.draft.record(s.key) for s in shards])
-        counts = Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
+        shards = [shard for shard in self.shards(job, work) if shard.phase == "score"]
+        if work.scores is not None:
+            work.scores.finish([_number(job, shard) for shard in shards])
+        totals = report.Totals.of([job.draft.record(shard.key) for shard in shards])
+        counts = _counts(job, work)
         names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
-        rows = report.table(names, _memories(job, work), totals, counts)
+        rows = report.table(names, _memories(job, work), totals, counts, _tokens(job, job.config.split))
         main = rows[1] if work.evaluator.rows else rows[0]
         made = {
             "split": job.config.split,
+            "score": job.config.score,
             "tokens": counts.tokens,
+            "words": counts.words,
             **{name: value for name, value in main.items() if name != "row"},
             "method": job.inputs["model"].config["method"],
             "rows": rows,
-            "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, counts),
-            "retrieval_accuracy": report.retrieval_accuracy(totals, counts),
-            **_memory_report(job, work, totals, counts),
+            "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
+            "retrieval_accuracy": report.retrieval_accuracy(totals),
+            "curves": report.curves(_curves(job, work), totals),
+            "grid": _grid(job, work),
             "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
         }
         path = job.draft.add("metrics.json")
         path.write_text(json.dumps(made, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        draw_figures(made, job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
 
 
-def _memories(job: Job[EvaluateConfig], work: Work) -> list[list[dict[str, Any]]]:
-    """The readings of every row, the plain model first, with their hyperparameters."""
-    from stages.evaluation.settling import describe_row
-
-    pairs = zip(work.evaluator.rows, _settled(job, work), strict=True)
-    return [[], *(describe_row(row, settled, job.config.tune_split) for row, settled in pairs)]
+def _reads_datastore(memory: Sequence[str]) -> bool:
+    return any("external" in reading.sources for reading in parse_readings(tuple(memory)))
 
 
-def _memory_report(job: Job[EvaluateConfig], work: Work, totals: "Totals", counts: "Counts") -> dict[str, Any]:
-    """What the report says of the readings of the first memory row."""
-    from stages.evaluation import report, settling
-
-    if not work.evaluator.rows:
-        return {"perplexity_by_k": [], "grid": None}
-    row, settled, tune_split = work.evaluator.rows[0], _settled(job, work)[0], job.config.tune_split
-    for name in settling.at_edge(row, settled):
-        job.reporter.warning(f"The best {name} lies at the edge of its grid; give a list that goes on.")
-    by_cutoff = settling.describe_by_cutoff(row, settled)
-    tuning_tokens = _tokens(job, tune_split) if tune_split is not None else 0
-    return {
-        "perplexity_by_k": report.perplexity_by_k(by_cutoff, totals, counts),
-        "grid": settling.describe_grid(settled, tuning_tokens),
-    }
+def _require_no_memory_option(references: Mapping[str, Any]) -> None:
+    """Raises: UsageError if a datastore is named that no reading looks into."""
+    for option in ("index", "neighbors"):
+        if references.get(option) is not None:
+            raise UsageError(f"--{option} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
 
 
 def tokens_per_shard(config: EvaluateConfig) -> int:
     """Tokens of one shard of a resolved configuration; whole strides, at least one."""
-    stride = config.stride or 1
-    numbers = [r.k for r in parse_readings(config.memory or ())]
-    most = max((max(k) for k in numbers if isinstance(k, tuple)), default=1)
-    return max(1, min(MOST_TOKENS_PER_SHARD, CELLS_PER_SHARD // most) // stride) * stride
+    stride, context = config.stride or 1, config.context or 1
+    readings = parse_readings(config.memory or ())
+    cells = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
+    most = min(MOST_TOKENS_PER_SHARD, CELLS_PER_SHARD // cells)
+    if stride < context and any("local" in reading.sources for reading in readings):
+        most = min(most, INPUTS_PER_SHARD * stride // context)
+    return max(1, most // stride) * stride
 
 
 def _ranges(phase: Literal["tune", "score"], total: int, step: int) -> list[Part]:
     starts = range(0, total, step)
-    return [Part(f"{phase}-{n:06d}", phase, s, min(s + step, total)) for n, s in enumerate(starts)]
+    return [Part(_key(phase, n), phase, s, min(s + step, total)) for n, s in enumerate(starts)]
+
+
+def _key(phase: str, number: int) -> str:
+    return f"{phase}-{number:06d}"
+
+
+def _number(job: Job[EvaluateConfig], shard: Part) -> int:
+    """Number of a shard within its phase."""
+    return shard.start // tokens_per_shard(job.config)
+
+
+def _consult(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "Consultation":
+    """Read a range with the model, going on from the one before it."""
+    previous = [_key(shard.phase, number) for number in range(_number(job, shard))]
+    history = work.trail.before(previous, shard.start)
+    consultation = work.evaluator.consult(split, shard.start, shard.stop, history)
+    work.trail.keep(shard.key, consultation.after, shard.stop - shard.start)
+    return consultation
 
 
 def _tokens(job: Job[EvaluateConfig], split: str) -> int:
     return int(job.inputs["tokens"].metrics["splits"][split]["tokens"])
+
+
+def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
+    """The tokens that alone count, of every split that is read; None: all."""
+    from stages.evaluation.last_word import find_last_words
+
+    if job.config.score == "all":
+        return None
+    splits = {split for split in (job.config.split, job.config.tune_split) if split is not None}
+    return {split: find_last_words(job.inputs["tokens"], split) for split in sorted(splits)}
+
+
+def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
+    """How long what is scored is: the split, or the last words of its passages."""
+    from stages.evaluation.metrics import Counts
+
+    if work.last_words is None:
+        return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
+    words = work.last_words[job.config.split]
+    return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
 
 
 def _outside(job: Job[EvaluateConfig]) -> np.ndarray | None:
@@ -278,21 +322,19 @@ def _outside(job: Job[EvaluateConfig]) -> np.ndarray | None:
     return ~repeated_tokens(job.inputs["tokens"], job.config.split, known, "train")
 
 
-def _score_arrays(job: Job[EvaluateConfig]) -> dict[str, DraftArray]:
+def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
+    from stages.evaluation.score_files import ScoreFiles
+
     config = job.config
     if not config.save_token_scores:
-        return {}
-    tokens = _tokens(job, config.split)
-    dtypes = {"target": np.int32, "logp": np.float32, "logp_lm": np.float32, "log_z": np.float32}
-    step = tokens_per_shard(config)
-    arrays = {name: job.draft.array(f"scores.zarr/{name}", (tokens,), dtype, step) for name, dtype in dtypes.items()}
-    if config.memory:
-        shape = (tokens, len(config.memory))
-        arrays["logp_memory"] = job.draft.array("scores.zarr/logp_memory", shape, np.float32, step)
-    return arrays
+        return None
+    readings = len(config.memory or ())
+    if last_words is not None:
+        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None)
+    return ScoreFiles(job.draft, _tokens(job, config.split), readings, tokens_per_shard(config))
 
 
-def _sums_file(shard: Part, row: int) -> str:
+def _tuning_file(shard: Part, row: int) -> str:
     return f"scratch/{shard.key}-{row}.npy"
 
 
@@ -306,19 +348,56 @@ def _grids(job: Job[EvaluateConfig], work: Work) -> "list[list[ReadingGrid]]":
 
 
 def _settled(job: Job[EvaluateConfig], work: Work) -> "list[Settled]":
-    """The settings of every row, from the sums that the tuning split left."""
+    """The settings of every row, from what the tuning split left."""
     from stages.evaluation.settling import settle
 
     if work.settled is None:
         tuning = [shard for shard in Evaluate().shards(job, work) if shard.phase == "tune"]
-        files = [[job.draft.path / _sums_file(s, n) for s in tuning] for n in range(len(work.evaluator.rows))]
-        pairs = zip(work.evaluator.rows, _grids(job, work), files, strict=True)
-        work.settled = [settle(row, grids, [np.load(f) for f in sums]) for row, grids, sums in pairs]
+        files = [[job.draft.path / _tuning_file(s, n) for s in tuning] for n in range(len(work.evaluator.rows))]
+        job.draft.flush()
+        triples = zip(work.evaluator.rows, _grids(job, work), files, strict=True)
+        work.settled = [settle(*triple) for triple in triples]
     return work.settled
 
 
+def _memories(job: Job[EvaluateConfig], work: Work) -> list[list[dict[str, Any]]]:
+    """The readings of every row, the plain model first, with their hyperparameters."""
+    from stages.evaluation.settling import describe_row
+
+    pairs = zip(work.evaluator.rows, _settled(job, work), strict=True)
+    return [[], *(describe_row(row, settled, job.config.tune_split) for row, settled in pairs)]
+
+
+def _curves(job: Job[EvaluateConfig], work: Work) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Of every memory row its name, what its cut-offs count, and its settings at each."""
+    from stages.evaluation.settling import describe_by_cutoff
+
+    pairs = zip(work.evaluator.rows, _settled(job, work), strict=True)
+    return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, settled)) for row, settled in pairs]
+
+
+def _grid(job: Job[EvaluateConfig], work: Work) -> dict[str, Any] | None:
+    """The grid of the row that was asked for, if it is one reading's and was tuned."""
+    from stages.evaluation.settling import at_edge, describe_grid
+
+    tune_split = job.config.tune_split
+    if tune_split is None:
+        return None
+    row, settled = work.evaluator.rows[0], _settled(job, work)[0]
+    for name in at_edge(row, settled):
+        job.reporter.warning(f"The best {name} lies at the edge of its grid; give a list that goes on.")
+    tokens = _tokens(job, tune_split) if work.last_words is None else work.last_words[tune_split].tokens
+    grid = describe_grid(row, settled, tokens)
+    if grid is None:
+        return None
+    tuning = [shard for shard in Evaluate().shards(job, work) if shard.phase == "tune"]
+    plain = sum(job.draft.record(shard.key)["plain_nll"] for shard in tuning)
+    return {"split": tune_split, **grid, "plain_nll": plain / tokens}
+
+
 def _accuracy_at(work: Work) -> list[int]:
-    if not work.evaluator.rows:
+    """Numbers of neighbours for which retrieval accuracy is told, if the first reading has neighbours."""
+    if not work.evaluator.rows or work.evaluator.rows[0].plans[0].size_name != "k":
         return []
-    k = work.evaluator.rows[0].plans[0].k
-    return sorted({n for n in ACCURACY_AT if n < k} | {k})
+    k = work.evaluator.rows[0].plans[0].cutoffs[-1]
+    return sorted({*(n for n in ACCURACY_AT if n < k), k})

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError, did_you_mean
+from stages.models.config import parse_model
 
 
 class WindowSettings(NamedTuple):
@@ -62,25 +63,40 @@ def require_tune_split(tokens: Artifact, split: str) -> None:
         )
 
 
+def require_key(model: Artifact, key: str) -> None:
+    """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
+    config = parse_model(model.config["model"])
+    if key not in config.keys:
+        raise UsageError(
+            f"{model.reference} is a {config.backbone}, which has no key {key!r}; it has: {', '.join(config.keys)}."
+        )
+
+
 def resolve_windows(
     encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None
 ) -> WindowSettings:
     """Windows for a model: `context` is its segment length unless given, `stride` the context.
 
-    Raises: UsageError for a stride larger than the context, a context longer than the model's
-        learned positions, or a memory length where the backbone carries no memory.
+    Raises: UsageError for a stride larger than the context, a context longer than the model's learned
+        positions, windows that overlap where the backbone reads a split as one stream, or a memory
+        length where it has none.
     """
     context = encoder.config["segment_length"] if context is None else context
     stride = context if stride is None else stride
-    architecture = encoder.config["model"]
-    longest = architecture.get("max_positions")
+    model = parse_model(encoder.config["model"])
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
-    if architecture.get("positions") == "learned" and longest is not None and context > longest:
-        raise UsageError(f"{encoder.reference} learned {longest} positions; --context {context} is longer.")
+    if model.longest_context is not None and context > model.longest_context:
+        raise UsageError(
+            f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
+        )
+    if model.carries_state and stride != context:
+        raise UsageError(
+            f"{encoder.reference} is a {model.backbone}, which reads a split once, segment after segment: "
+            "leave --stride out."
+        )
     if mem_length is not None:
         raise UsageError(
-            f"{encoder.reference} is a {architecture['backbone']}, which carries no memory from "
-            "segment to segment: leave --mem-length out."
+            f"{encoder.reference} is a {model.backbone}, which has no memory of a given length: leave --mem-length out."
         )
     return WindowSettings(context, stride)

@@ -6,7 +6,7 @@ Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ Part = tuple[Tensor, Tensor, Sequence[Masses]]
 Parts = Callable[[], Iterable[Part]]
 """Reads the tuning split once more, part by part, so that one part is in memory."""
 Place = tuple[int, ...]
+"""Scale, cut-off and weight of a reading, as they stand in its grid."""
+MASSES = ("target", "total", "peak")
 
 
 class Descent(NamedTuple):
@@ -106,21 +108,21 @@ def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, masses: Masses, place
     return grid.reader.read(log_p, log_z, masses.at(scale, cutoff), grid.weights[weight])
 
 
-def save_masses(path: Path, masses: Sequence[Masses]) -> None:
-    """Keep the masses of each reading for `load_masses`: float32 arrays in one file, not compressed."""
-    arrays = {f"{name}-{number}": array for number, one in enumerate(masses) for name, array in _arrays(one)}
+def save_part(path: Path, part: Part) -> None:
+    """Keep a part of the tuning split for `load_part`: float32 arrays in one file, not compressed."""
+    log_p, log_z, masses = part
+    tensors = {"log_p": log_p, "log_z": log_z}
+    for number, one in enumerate(masses):
+        tensors |= {f"{name}-{number}": getattr(one, name) for name in MASSES}
+    arrays: dict[str, Any] = {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
     with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)
 
 
-def _arrays(masses: Masses) -> Iterable[tuple[str, np.ndarray]]:
-    for name in ("target", "total", "peak"):
-        yield name, getattr(masses, name).float().cpu().numpy()
-
-
-def load_masses(path: Path) -> list[Masses]:
-    """The masses that `save_masses` kept, of each reading in order, on the CPU."""
+def load_part(path: Path) -> Part:
+    """What `save_part` kept, on the CPU."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}
-    readings = range(len(arrays) // 3)
-    return [Masses(*(arrays[f"{name}-{number}"] for name in ("target", "total", "peak"))) for number in readings]
+    log_p, log_z = arrays.pop("log_p"), arrays.pop("log_z")
+    readings = range(len(arrays) // len(MASSES))
+    return log_p, log_z, [Masses(*(arrays[f"{name}-{number}"] for name in MASSES)) for number in readings]

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.memory import READERS
 from stages.memory.cells import Cells, Hits, Masses, find_hits, target_masses
+from stages.memory.spec import Reading
 
 TEMPERATURE_FRACTIONS = tuple(float(f"{f:.4g}") for f in np.geomspace(0.01, 2, 16))
 """Default grid of τ, as fractions of the spread of scores."""
@@ -43,6 +45,29 @@ class ReadingGrid:
     def point(self, scale: int, cutoff: int, weight: int) -> Point:
         """The point at a place of the grid."""
         return Point(self.cutoffs[cutoff], self.scales[scale], self.weights[weight])
+
+
+def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
+    """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
+    reader = READERS.load(reading.reader)
+    weights = reading.reader_weight
+    return ReadingGrid(
+        reader=reader,
+        scales=_scales(reading, default_scales),
+        cutoffs=cutoffs,
+        weights=weights if isinstance(weights, tuple) else reader.default_grid,
+    )
+
+
+def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
+    """Factors of the scores: 1/τ, or θ."""
+    if isinstance(reading.theta, tuple):
+        return reading.theta
+    if isinstance(reading.temperature, tuple):
+        return tuple(1 / temperature for temperature in reading.temperature)
+    if reading.theta is None and reading.temperature is None:
+        return (1.0,)
+    return default
 
 
 class Recalled(NamedTuple):
@@ -161,6 +186,10 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
 
 
 def _interior(grid: ReadingGrid, place: Sequence[int]) -> dict[str, bool]:
-    """For each of scale and weight with an inside: whether the best is not at the grid's edge."""
+    """For each of scale and weight with an inside: whether the best is not at the grid's edge.
+
+    A factor of 0 is no edge: there are none below it.
+    """
     sizes = {"scale": (place[0], grid.shape[0]), "weight": (place[2], grid.shape[2])}
-    return {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 2}
+    inside = {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 2}
+    return inside | ({"scale": True} if "scale" in inside and grid.scales[place[0]] == 0 else {})

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Counts(NamedTuple):
-    """How long a split is, in each unit."""
+    """How long a scored text is, in each unit; 0: not known."""
 
     tokens: int
     characters: int

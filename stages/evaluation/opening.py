@@ -1,18 +1,21 @@
 """From artifacts to an evaluator that is ready to score."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.encode import EncodedBlock, encode_range
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
+from stages.evaluation.external import Datastore, ExternalPlan
+from stages.evaluation.last_word import LastWords
 from stages.evaluation.readings import is_recomputed
+from stages.evaluation.recent import RecentPlan
 from stages.evaluation.retrieval import IndexSearch, Retrieval, StoredNeighbors
-from stages.evaluation.rows import Datastore, MemoryRow, ReadingPlan
+from stages.evaluation.rows import MemoryRow, Plan
+from stages.evaluation.split_reader import SplitReader
 from stages.memory.spec import Reading
 from stages.models.language_model import LanguageModel, load_model
 from stages.search.keys import StoredKeys
@@ -28,62 +31,78 @@ def open_evaluator(
     by_document: bool,
     device: torch.device,
     precision: str,
+    last_words: Mapping[str, LastWords] | None = None,
 ) -> Evaluator:
     """Load the model, and what completed readings need.
 
     Args:
         read: artifacts by role, as `stages.evaluation.lineage` finds them.
-        by_document: whether windows begin anew at every document.
+        by_document: whether windows and carried state begin anew at every document.
+        last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
-    encode = partial(
-        _encode,
-        tokens.zarr("tokens.zarr"),
-        by_document,
-        eos=tokens.metrics["eos_id"],
-        context=context,
-        stride=stride,
-        device=device,
-        precision=precision,
-    )
+    group = tokens.zarr("tokens.zarr")
+    reader = SplitReader(group, tokens.metrics["eos_id"], context, stride, by_document, device, precision)
     model = load_model(read["model"].path, device)
-    if not readings:
-        return Evaluator(model, encode, (), None)
-    k = max(max(r.k) for r in readings if isinstance(r.k, tuple))
-    retrieval, lossless = _retrieval(read, k, device)
-    datastore = open_datastore(read["datastore"], read["index"].config["metric"], device)
+    external, lossless = None, True
+    if "datastore" in read:
+        external, lossless = _external_memory(read, readings, model, reader)
+    datastore = None if external is None else external.datastore
+    return Evaluator(model, reader, rows_of(readings, reader, datastore, lossless), external, last_words)
+
+
+def _external_memory(
+    read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader
+) -> tuple[ExternalMemory, bool]:
+    """The datastore that readings look into, and whether distances are those of its stored keys."""
+    k = max(max(reading.k) for reading in readings if isinstance(reading.k, tuple))
+    retrieval, lossless = _retrieval(read, k, reader.device)
+    settings = read["datastore"].config
     own = read["encoder"].record == read["model"].record
-    external = ExternalMemory(
-        datastore,
+    memory = ExternalMemory(
+        open_datastore(read["datastore"], read["index"].config["metric"], reader.device),
         retrieval,
-        model if own else load_model(read["encoder"].path, device),
-        partial(encode, **{name: read["datastore"].config[name] for name in ("context", "stride")}),
-        read["datastore"].config["key"],
-        read["datastore"].config["dtype"],
+        model if own else load_model(read["encoder"].path, reader.device),
+        replace(reader, context=settings["context"], stride=settings["stride"]),
+        settings["key"],
+        settings["dtype"],
     )
-    return Evaluator(model, encode, rows_of(readings, datastore.metric, lossless), external)
+    return memory, lossless
 
 
-def rows_of(readings: Sequence[Reading], metric: str, lossless: bool) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, and for a lone reading of a lossy index its twin.
+def rows_of(
+    readings: Sequence[Reading], reader: SplitReader, datastore: Datastore | None, lossless: bool
+) -> tuple[MemoryRow, ...]:
+    """The row that was asked for, and for a lone reading its twin, if it has one.
 
-    The twin reads the same neighbours with the other distances: recomputed from the stored keys
-    where the index's were asked for, and the other way round.
+    A lossy index's reads the same neighbours with the other distances: recomputed from the stored
+    keys where the index's were asked for, and the other way round. A tuned cache's is the unigram
+    cache, blind to what the keys say.
     """
-    rows = [_row(readings, metric, lossless)]
-    if len(readings) == 1 and not lossless:
-        twin = readings[0].model_copy(update={"exact": not readings[0].exact})
-        if is_recomputed(twin, metric, lossless) != rows[0].plans[0].recompute:
-            rows.append(_row([twin], metric, lossless))
+    if not readings:
+        return ()
+    rows = [MemoryRow(tuple(_plan(reading, reader, datastore, lossless) for reading in readings))]
+    twin = _twin(readings[0], lossless) if len(readings) == 1 else None
+    if twin is not None:
+        plan = _plan(twin, reader, datastore, lossless)
+        if plan.details != rows[0].plans[0].details or plan.name != rows[0].plans[0].name:
+            rows.append(MemoryRow((plan,)))
     return tuple(rows)
 
 
-def _row(readings: Sequence[Reading], metric: str, lossless: bool) -> MemoryRow:
-    plans = []
-    for reading in readings:
-        recompute = is_recomputed(reading, metric, lossless)
-        plans.append(ReadingPlan(reading, recompute, exact=recompute or lossless))
-    return MemoryRow(tuple(plans), lossless)
+def _twin(reading: Reading, lossless: bool) -> Reading | None:
+    if "external" in reading.sources:
+        return None if lossless else reading.model_copy(update={"exact": not reading.exact})
+    if reading.sources != ("long",) or not {"theta", "temperature"} & set(reading.choices):
+        return None
+    return reading.model_copy(update={"theta": (0.0,), "temperature": None})
+
+
+def _plan(reading: Reading, reader: SplitReader, datastore: Datastore | None, lossless: bool) -> Plan:
+    if "external" in reading.sources:
+        assert datastore is not None
+        return ExternalPlan(reading, datastore, is_recomputed(reading, datastore.metric, lossless), lossless)
+    return RecentPlan(reading, reader.context, reader.stride < reader.context)
 
 
 def open_datastore(artifact: Artifact, metric: str, device: torch.device) -> Datastore:
@@ -105,17 +124,3 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device) -> tu
     same_tokens = datastore.input("corpus").record == read["tokens"].record
     own_split = datastore.config["split"] if same_tokens else None
     return IndexSearch(searcher, k, own_split), searcher.lossless
-
-
-def _encode(
-    tokens: Any,
-    by_document: bool,
-    model: LanguageModel,
-    split: str,
-    start: int,
-    stop: int,
-    **settings: Any,
-) -> Iterator[EncodedBlock]:
-    documents = np.asarray(tokens[f"{split}/doc_offsets"][:]) if by_document else None
-    ids = tokens[f"{split}/ids"]
-    return encode_range(model, ids, start=start, stop=stop, documents=documents, **settings)

@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.evaluation.corpus import require_key
 from stages.evaluation.lineage import require_neighbors, stored_splits
 from stages.memory.spec import Reading
 
@@ -19,15 +20,41 @@ SIMILARITIES = {"l2": "l2", "ip": "dot"}
 """What a search in a metric compares by."""
 
 
+SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+"""Positions back that `size=tune` chooses from, as Grave et al. 2017 do."""
+
+
 def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
-    """A reading with the similarity, key and numbers of neighbours that these artifacts give it.
+    """A reading with the similarity, key and numbers of cells that these artifacts give it.
 
     Args:
         read: what the evaluation reads, by role.
-        splits: those whose neighbours are needed.
-    Raises: UsageError without a datastore; ArtifactError if the stored neighbours or keys are not
-        those that the reading asks for.
+        splits: those that are read.
+    Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
+        if the stored neighbours or keys are not those that the reading asks for.
     """
+    if "external" in reading.sources:
+        return _complete_external(reading, read, splits)
+    return _complete_recent(reading, read, splits)
+
+
+def _complete_recent(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+    model = read["model"]
+    trained_with_memory = str(model.config["method"]).startswith("trime")
+    key = reading.key or ("ffn-input" if trained_with_memory else "hidden")
+    require_key(model, key)
+    longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
+    sizes = SIZES if reading.size == "tune" else reading.size
+    return reading.model_copy(
+        update={
+            "key": key,
+            "similarity": reading.similarity or ("scaled-dot" if trained_with_memory else "dot"),
+            "size": None if sizes is None else tuple(sorted({min(size, longest) for size in sizes})),
+        }
+    )
+
+
+def _complete_external(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
     if "datastore" not in read:
         raise UsageError(
             f"{reading.spelled} reads a datastore: evaluate an index or neighbors, or name one with "

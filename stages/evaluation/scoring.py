@@ -1,6 +1,6 @@
-"""What a language model alone says about a range of tokens, and the keys that it looks them up with."""
+"""What a language model alone says about a range of tokens, and the keys that memory is searched with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,41 +8,78 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.encode import EncodedBlock
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import LanguageModel, State
 
 
 @dataclass(frozen=True)
 class Scored:
-    """n tokens, in order: `targets` int64, `log_p` of each and `log_z` float32, all [n], in nats.
+    """Tokens [start, start + n) in order: `targets` int64, `log_p` of each and `log_z` float32, all [n], in nats.
 
-    `keys`, if they were asked for: float32 [n, d], rounded to the dtype of the datastore.
+    `keys` [n, d] by name, float32, as many as were asked for; `context_keys` by name, of each window
+    that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d] is
+    kept of the rows that were asked for. `state`: what the backbone carries on.
     """
 
+    start: int
     targets: Tensor
     log_p: Tensor
     log_z: Tensor
-    keys: np.ndarray | None
+    keys: Mapping[str, Tensor]
+    context_keys: Mapping[str, Sequence[Tensor]]
+    hidden: Tensor | None
+    state: State
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self)
 
 
-def score_blocks(model: LanguageModel, blocks: Iterable[EncodedBlock], key: str | None, dtype: str) -> Scored:
+def score_blocks(
+    model: LanguageModel,
+    blocks: Iterable[EncodedBlock],
+    keys: Iterable[str] = (),
+    context_keys: Iterable[str] = (),
+    hidden_rows: Tensor | None = None,
+) -> Scored:
     """Score encoded tokens with the model that encoded them.
 
     Args:
-        key: representation to keep as search keys (`hidden`, `ffn-input`); None: none.
-        dtype: of the stored keys that they will be compared with.
+        keys: representations to keep of the tokens (`hidden`, `ffn-input`).
+        context_keys: those to keep of what stands before them in their windows too.
+        hidden_rows: bool [n], tokens whose hidden state is kept; None: none.
     """
-    targets, log_p, log_z, keys = [], [], [], []
+    scores, hidden = [], []
+    kept: dict[str, list[Tensor]] = {name: [] for name in keys}
+    before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
+    start, done, state = None, 0, None
     for block in blocks:
-        scored = model.log_prob(block.hidden, block.targets)
-        targets.append(block.targets)
-        log_p.append(scored[0])
-        log_z.append(scored[1])
-        if key is not None:
-            keys.append(search_keys(block, key, dtype))
-    kept = np.concatenate(keys) if keys else None
-    return Scored(torch.cat(targets), torch.cat(log_p), torch.cat(log_z), kept)
+        start = block.start if start is None else start
+        read = block.hidden
+        scores.append((block.targets, *model.log_prob(read, block.targets)))
+        for name, parts in kept.items():
+            parts.append(block.key(name).float())
+        for name, contexts in before.items():
+            contexts += [part.float() for part in block.context_keys(name)]
+        if hidden_rows is not None:
+            hidden.append(read[hidden_rows[done : done + len(read)]])
+        done, state = done + len(read), block.state
+    assert start is not None, "a range without tokens cannot be scored"
+    targets, log_p, log_z = (torch.cat(parts) for parts in zip(*scores, strict=True))
+    return Scored(
+        start=start,
+        targets=targets,
+        log_p=log_p,
+        log_z=log_z,
+        keys={name: torch.cat(parts) for name, parts in kept.items()},
+        context_keys=before,
+        hidden=torch.cat(hidden) if hidden else None,
+        state=state,
+    )
 
 
-def search_keys(block: EncodedBlock, key: str, dtype: str) -> np.ndarray:
-    """Keys of a block as a search takes them: rounded as they are stored, then float32, [n, d]."""
-    return block.key(key).to(getattr(torch, dtype)).float().cpu().numpy()
+def search_keys(keys: Tensor, dtype: str) -> np.ndarray:
+    """Keys as a search takes them: rounded to the dtype they are stored in, then float32, [n, d]."""
+    return keys.to(getattr(torch, dtype)).float().cpu().numpy()

@@ -4,6 +4,7 @@ Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Win
 wS … wS+L-1 (the last is shorter); a token is scored once, in the first window that holds it.
 """
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -59,6 +60,16 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
         inside = windows(end - begin, context, stride, max(start, begin) - begin, min(stop, end) - begin)
         made += [Window(*(place + begin for place in astuple(w))) for w in inside]
     return made
+
+
+def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarray:
+    """First input of the window that scores each token of [start, stop), int64 [stop - start].
+
+    Args:
+        scoring: the windows that score these tokens, in order.
+    """
+    counts = [min(stop, w.stop) - max(start, w.scored_from) for w in scoring]
+    return np.repeat(np.array([w.start for w in scoring], np.int64), counts)
 
 
 def _scoring_window(token: int, context: int, stride: int) -> int:

@@ -114,11 +114,11 @@ def known_backbone(name: Any) -> str:
     return str(name)
 
 
-def _backbone(settings: Any) -> str | None:
+def _backbone(settings: Any) -> str:
     """Which configuration is meant: the `backbone` of a table (absent: transformer) or of a made configuration."""
     if isinstance(settings, Mapping):
         return known_backbone(settings.get("backbone", "transformer"))
-    return getattr(settings, "backbone", None)
+    return getattr(settings, "backbone", "transformer")
 
 
 ModelConfig = Annotated[

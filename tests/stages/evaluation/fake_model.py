@@ -1,6 +1,7 @@
 """A language model small enough to know by heart: it represents a context by what it saw."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +13,16 @@ class FakeEncoding:
     ffn_input: Tensor
     state: None = None
 
+    def key(self, name: str) -> Tensor:
+        return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
+
 
 class FakeModel(nn.Module):
     """hidden = (last input, inputs seen, their sum); ffn_input = -hidden; scores = hidden W."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
+        self.config = SimpleNamespace(carries_state=False)
         self.calls: list[tuple[int, int]] = []
         generator = torch.Generator().manual_seed(0)
         self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)

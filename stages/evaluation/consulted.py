@@ -1,0 +1,72 @@
+"""A range of a split as readings of memory see it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.evaluation.grids import Recalled, recall
+from stages.evaluation.history import History
+from stages.evaluation.retrieval import Found
+from stages.evaluation.scoring import Scored
+from stages.evaluation.windows import Window
+from stages.memory.cells import Cells
+
+RecallOf = Callable[[slice], Recalled]
+"""What a few positions of a range read."""
+
+
+class Places(NamedTuple):
+    """Where the n tokens of a range stand: starts of their documents, int64 [n], and the windows that score them."""
+
+    document_starts: np.ndarray
+    windows: list[Window]
+
+
+@dataclass(frozen=True)
+class Consulted:
+    """n tokens scored by the model alone, with all that their readings look at.
+
+    `counted`: bool [n], tokens that the figures are about; None: all of them. `found` and `queries`
+    (float32 [n, d]) are there where a datastore is read.
+    """
+
+    scored: Scored
+    history: History
+    places: Places
+    counted: Tensor | None = None
+    found: Found | None = None
+    queries: np.ndarray | None = None
+
+    def rows(self, part: slice) -> Tensor | slice:
+        """Which of the range's rows are counted in a part of it: indices, or the part itself for all."""
+        if self.counted is None:
+            return part
+        return self.counted[part].nonzero()[:, 0] + part.start
+
+    @property
+    def counted_rows(self) -> Tensor | slice:
+        """All counted rows of the range."""
+        return self.rows(slice(0, len(self.scored)))
+
+
+def take(recalled: Recalled, rows: Tensor, targets: Tensor) -> Recalled:
+    """What some of the positions read; rows int64 [r], and their targets."""
+    cells = recalled.cells
+    least = None if cells.least is None else cells.least[rows]
+    return recall(Cells(cells.scores[rows], cells.values[rows], least), targets)
+
+
+def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:
+    """Parts of `total` rows, `step` at most, that cross no border."""
+    edges = sorted({0, total, *(border for border in borders if 0 < border < total)})
+    return [slice(a, min(a + step, end)) for begin, end in pairwise(edges) for a in range(begin, end, step)]
+
+
+def median_where_present(scores: Tensor) -> Tensor:
+    """Median of the scores of each position, [n]; nan where it reads nothing."""
+    return scores.masked_fill(scores.isneginf(), torch.nan).nanmedian(-1).values

@@ -1,0 +1,117 @@
+"""Readings of a datastore: neighbours that a search found, and how they are scored."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.evaluation.consulted import Consulted, RecallOf
+from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, Recalled, reading_grid, recall, score_spread
+from stages.evaluation.readings import doubling_cutoffs
+from stages.evaluation.retrieval import Found
+from stages.memory.external import best_first, external_cells, scaled_dot, scores_from_distances
+from stages.memory.positions import Positions
+from stages.memory.spec import Reading
+from stages.search.distances import exact_distances
+from stages.search.keys import StoredKeys
+
+CHUNK_CELLS = 1 << 20
+"""Cells read at a time: few enough to stay near the processor."""
+
+
+@dataclass(frozen=True)
+class Datastore:
+    """What readings need of a datastore: its keys; values int32 [N + 1], of which the last is -1."""
+
+    keys: StoredKeys
+    values: Tensor
+    metric: str
+    """Of the distances that a search gives: `l2` or `ip`."""
+
+
+@dataclass(frozen=True)
+class ExternalPlan:
+    """One reading of a datastore, all settled but what the grid decides."""
+
+    reading: Reading
+    datastore: Datastore
+    recompute: bool
+    """Whether scores are computed anew from the stored keys."""
+    lossless: bool
+    """Whether distances are found as the stored keys give them."""
+    size_name = "k"
+    by_window = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether scores are those of the stored keys, recomputed or not."""
+        return self.recompute or self.lossless
+
+    @property
+    def name(self) -> str:
+        """Short, for a table; says what scores are made of where that can differ."""
+        if self.lossless:
+            return self.reading.name
+        return f"{self.reading.name} ({'exact' if self.exact else 'quantised'} distances)"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What else a report tells of the reading."""
+        return {"exact_distances": self.exact}
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Numbers of neighbours to choose from."""
+        assert isinstance(self.reading.k, tuple)
+        return tuple(sorted(set(self.reading.k)))
+
+    @property
+    def k(self) -> int:
+        """The most neighbours that may be read."""
+        return self.cutoffs[-1]
+
+    @property
+    def positions_at_once(self) -> int:
+        return max(1, CHUNK_CELLS // self.k)
+
+    def recall(self, consulted: Consulted) -> RecallOf:
+        """What a range's tokens read: their neighbours."""
+        assert consulted.found is not None
+        targets = consulted.scored.targets
+        ids, scores = self._scores(consulted.found, consulted.queries)
+
+        def of(part: slice) -> Recalled:
+            at = Positions(ids[part].to(targets.device), scores[part].to(targets.device), self.datastore.values)
+            return recall(external_cells(at), targets[part])
+
+        return of
+
+    def _scores(self, found: Found, queries: np.ndarray | None) -> tuple[Tensor, Tensor]:
+        """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
+        ids, distances, metric = found.ids[:, : self.k], found.distances[:, : self.k], self.datastore.metric
+        if self.recompute:
+            assert queries is not None
+            metric = "l2" if self.reading.similarity == "l2" else "ip"
+            distances = exact_distances(self.datastore.keys, queries, np.ascontiguousarray(ids), metric)
+        scores = scores_from_distances(torch.from_numpy(distances), metric)
+        if self.reading.similarity == "scaled-dot":
+            scores = scaled_dot(scores, self.datastore.keys.dim)
+        return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
+
+    def spread(self, sample: list[Consulted]) -> float:
+        """What default temperatures are measured in, from a sample of tokens."""
+        scores = [self._scores(part.found, part.queries)[1] for part in sample if part.found is not None]
+        return score_spread(torch.cat(scores), self.reading.similarity or "dot")
+
+    def grid(self, spread: float, alone: bool) -> ReadingGrid:
+        """What the reading may be set to.
+
+        Args:
+            spread: of a sample; default temperatures are fractions of it.
+            alone: whether to look at all doubling numbers of neighbours beside those to choose from.
+        """
+        doubling = doubling_cutoffs(self.k) if alone else ()
+        default = tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
+        return reading_grid(self.reading, default, tuple(sorted({*self.cutoffs, *doubling})))
