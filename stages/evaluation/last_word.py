@@ -3,7 +3,6 @@
 Source: Paperno et al. 2016 (LAMBADA, arXiv:1606.06031), section 3: perplexity and accuracy of the target word.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError
-from stages.evaluation.metrics import perplexity
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,32 +40,13 @@ class LastWords:
     def wrong_passages(self, start: int, stop: int, correct: np.ndarray) -> list[int]:
         """Numbers of the passages with a wrong subword in tokens [start, stop), ascending.
 
-        A word may lie in several ranges: its passage is wrong if any of them says so, see `figures`.
+        A word may lie in several ranges: its passage is wrong if any of them says so.
 
         Args:
             correct: bool [n], whether each scored token of the range has the highest probability, in order.
         """
         wrong = start + np.flatnonzero(self.scored(start, stop))[~correct]
         return [int(p) for p in np.unique(np.searchsorted(self.spans[:, 0], wrong, side="right") - 1)]
-
-    def figures(self, nll: float, wrong: Iterable[Sequence[int]]) -> dict[str, float | int | None]:
-        """Figures of last words whose tokens have `nll` nats in all.
-
-        `nll` and `perplexity` are per scored token, `word_perplexity` is exp(nats per passage), `accuracy` the
-        share of passages with no wrong subword.
-
-        Args:
-            wrong: what `wrong_passages` gave for ranges that cover the split.
-        """
-        lost = {passage for part in wrong for passage in part}
-        return {
-            "tokens": self.tokens,
-            "words": self.passages,
-            "nll": nll / self.tokens,
-            "perplexity": perplexity(nll, self.tokens),
-            "word_perplexity": perplexity(nll, self.passages),
-            "accuracy": 1 - len(lost) / self.passages,
-        }
 
 
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
