@@ -3,6 +3,7 @@
 Shapes: n positions, k cells a position, S scales (1/τ, or θ), C cut-offs, h hits, V vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -197,10 +198,10 @@ def _sums_of_hits(scores: Tensor, hits: Hits, scales: Tensor, cutoffs: Sequence[
 
 
 def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, whatever the scale."""
+    """exp(behind · scale); 0 where behind is -inf, whatever the scale. As exp2: half the time of exp."""
     if scale == 0:
         return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
-    return torch.mul(behind, scale, out=out).exp_()
+    return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
 
 
 def _finite(values: Tensor) -> Tensor:

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
-from stages.memory import READERS, SOURCES
-from stages.memory.grammar import NAMED
+from stages.memory import READERS
 from stages.memory.spec import parse_reading, parse_readings
 
 
@@ -152,17 +151,6 @@ def test_only_the_first_reading_may_be_joint():
     assert [r.reader for r in parse_readings(first)] == ["joint", "interpolate"]
     with pytest.raises(UsageError, match=r"--memory local:reader=joint: only the first reading may be joint"):
         parse_readings(first[::-1])
-
-
-def test_every_named_row_but_those_with_several_sources_of_this_version_parses():
-    assert {name for name in NAMED if name != "trime-ext"} == {"knn-lm", "neural-cache", "trime", "trime-long"}
-    for name in NAMED.keys() - {"trime-ext"}:
-        assert parse_reading(name).name == name
-
-
-def test_what_is_registered_exists():
-    for registry in (SOURCES, READERS):
-        assert all(callable(registry.load(name)) for name in registry.names())
 
 
 def test_none_is_the_plain_model_and_stands_alone():
