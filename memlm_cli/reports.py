@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 Figures = Mapping[str, Any]
+Column = tuple[str, dict[int, str]]
+"""A header, and cells by the size or number of neighbours in whose line they stand."""
+
+SETTINGS = ("size", "k", "temperature", "theta", "lambda", "alpha")
+"""Names that the hyperparameters of a reading have in a report."""
+AMOUNTS = {"size": "cache size", "k": "neighbours read"}
+"""Those that say how much is read, in words."""
 
 
 def show_result(artifact: "Artifact") -> None:
@@ -19,34 +26,39 @@ def show_result(artifact: "Artifact") -> None:
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
         show_report(artifact.reference, json.loads(artifact.file("metrics.json").read_text("utf-8")))
+        if any(file.startswith("figures/") for file in artifact.manifest.files):
+            say(f"figures: {artifact.path / 'figures'}")
     else:
         show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
 
 
 def show_report(title: str, report: Figures) -> None:
-    """Rows of a report (`metrics.json`), what its memory was read with, and what its neighbours are worth."""
-    show_table(f"{title}, {report['split']}, {report['tokens']:,} tokens", *report_table(report))
+    """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
+    show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
     for memory in report["memories"]:
         say(f"memory: {_told(memory)}")
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
-    if report.get("retrieval_accuracy"):
-        show_table("Neighbours", *neighbors_table(report))
+    for over, name in AMOUNTS.items():
+        columns, cells = curves_table(report, over)
+        if cells:
+            show_table(f"By {name}", columns, cells)
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a row for the model alone and for each memory; perplexity against the first row."""
     rows = report["rows"]
     outside = _by_row(report.get("outside_repeated_paragraphs"))
-    columns = ["", "perplexity", "change", "bits/char", "word perplexity", "tokens/s"]
+    own = "accuracy" if _last_word(report) else "bits/char"
+    columns = ["", "perplexity", "change", own, "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
     cells = [
         [
             row["row"],
             _value(row["perplexity"]),
             _change(row["perplexity"], first),
-            _value(row["bits_per_character"]),
+            f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
             _value(row["word_perplexity"]),
             _value(row["tokens_per_second"]),
         ]
@@ -61,20 +73,42 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     return columns, cells
 
 
-def neighbors_table(report: Figures) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: for each k, perplexity when k neighbours are read, and how often one of k is right."""
-    perplexity = {int(point["k"]): point for point in report.get("perplexity_by_k") or ()}
-    accuracy = {int(k): share for k, share in report["retrieval_accuracy"].items()}
-    scale = next((name for p in perplexity.values() for name in ("temperature", "theta") if name in p), "temperature")
-    cells = [
-        [
-            str(k),
-            *(_value(perplexity.get(k, {}).get(name)) for name in ("perplexity", "lambda", scale)),
-            f"{accuracy[k]:.1%}" if k in accuracy else "",
-        ]
-        for k in sorted(perplexity.keys() | accuracy.keys())
+def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: for each `size` or `k`, the perplexity of every row and the first one's settings.
+
+    By `k` also how often one of k neighbours is right; no cells where the report has nothing of it.
+    """
+    columns: list[Column] = []
+    for curve in report["curves"]:
+        if curve["over"] == over:
+            columns += _curve_columns(curve, SETTINGS if not columns else ())
+    if over == "k" and report["retrieval_accuracy"]:
+        shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
+        columns.append(("retrieval accuracy@k", shares))
+    amounts = sorted({amount for _, values in columns for amount in values})
+    cells = [[_value(amount), *(values.get(amount, "") for _, values in columns)] for amount in amounts]
+    return [over, *(header for header, _ in columns)], cells
+
+
+def _curve_columns(curve: Figures, settings: Sequence[str]) -> list[Column]:
+    """The perplexity of a row, and those of the settings that its points have."""
+    points = {point[curve["over"]]: point for point in curve["points"]}
+    own = [name for name in settings if name != curve["over"] and any(name in point for point in points.values())]
+    headers = {"perplexity": f"perplexity {curve['row']}", **{name: name for name in own}}
+    return [
+        (header, {amount: _value(point.get(name)) for amount, point in points.items()})
+        for name, header in headers.items()
     ]
-    return ["k", "perplexity", "lambda", scale, "retrieval accuracy@k"], cells
+
+
+def _last_word(report: Figures) -> bool:
+    return report.get("score") == "last-word"
+
+
+def _scored(report: Figures) -> str:
+    """What was scored: `4,321 tokens`, or `700 tokens, the last words of 500 passages`."""
+    tokens = f"{report['tokens']:,} tokens"
+    return f"{tokens}, the last words of {report['words']:,} passages" if _last_word(report) else tokens
 
 
 def _by_row(outside: Figures | None) -> dict[str, float | None]:
@@ -88,10 +122,10 @@ def _change(value: float | None, first: float | None) -> str:
 
 
 def _told(memory: Figures) -> str:
-    """`external, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
+    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
     tuned = memory.get("tuned") or ()
-    parts = ["+".join(memory["sources"])]
-    for name in ("k", "temperature", "theta", "lambda", "alpha"):
+    parts = ["+".join(memory["sources"]), memory["reader"]]
+    for name in SETTINGS:
         if memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
             parts.append(f"{name} {_value(memory[name])}{where}")

@@ -1,8 +1,12 @@
 """The tables that end train, evaluate and run."""
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from memlm_cli.reports import neighbors_table, report_table, show_report
+from memlm_cli.reports import curves_table, report_table, show_report, show_result
 from memlm_cli.tables import size, table
 
 
@@ -16,26 +20,47 @@ def row(name: str, perplexity: float) -> dict:
     }
 
 
+def memory(source: str, **settings: object) -> dict:
+    return {"sources": [source], "reader": "interpolate", "tune_split": "valid", **settings}
+
+
 REPORT = {
     "split": "test",
     "tokens": 4321,
     "rows": [row("plain", 80.0), row("knn-lm", 72.0)],
-    "memories": [
-        {
-            "sources": ["external"],
-            "k": 1024,
-            "temperature": 12.5,
-            "lambda": 0.25,
-            "tuned": ["lambda"],
-            "tune_split": "valid",
-        }
-    ],
+    "memories": [memory("external", k=1024, temperature=12.5, **{"lambda": 0.25}, tuned=["lambda"])],
     "outside_repeated_paragraphs": {
         "repeated_share": 0.2,
         "rows": [{"row": "plain", "perplexity": 100.0}, {"row": "knn-lm", "perplexity": 95.0}],
     },
-    "perplexity_by_k": [{"k": 1, "perplexity": 79.0, "lambda": 0.1, "temperature": 3.0}],
+    "curves": [
+        {
+            "row": "knn-lm",
+            "over": "k",
+            "points": [{"k": 1, "temperature": 3.0, "lambda": 0.1, "perplexity": 79.0}],
+        }
+    ],
     "retrieval_accuracy": {"1": 0.25, "8": 0.5},
+}
+
+
+def cache_point(size: int, theta: float, perplexity: float | None) -> dict:
+    return {"size": size, "theta": theta, "lambda": 0.1, "perplexity": perplexity}
+
+
+CACHE = {
+    "split": "test",
+    "tokens": 4321,
+    "rows": [row("plain", 99.3), row("neural-cache", 68.9), row("unigram-cache", 85.0)],
+    "memories": [
+        memory("long", size=2000, theta=0.3, **{"lambda": 0.1}, tuned=["size", "theta", "lambda"]),
+        {**memory("local", theta=1.5, alpha=-2.0, tuned=["alpha"]), "reader": "joint"},
+    ],
+    "curves": [
+        {"row": "neural-cache", "over": "size", "points": [cache_point(100, 0.4, 81.6), cache_point(2000, 0.3, 68.9)]},
+        {"row": "unigram-cache", "over": "size", "points": [cache_point(100, 0.0, 90.0), cache_point(2000, 0.0, None)]},
+    ],
+    "retrieval_accuracy": None,
 }
 
 
@@ -54,17 +79,76 @@ def test_without_repeated_paragraphs_there_is_no_column_for_them() -> None:
 
 
 def test_neighbours_are_shown_by_their_number() -> None:
-    columns, cells = neighbors_table(REPORT)
-    assert columns == ["k", "perplexity", "lambda", "temperature", "retrieval accuracy@k"]
-    assert cells == [["1", "79", "0.1", "3", "25.0%"], ["8", "", "", "", "50.0%"]]
+    columns, cells = curves_table(REPORT, "k")
+    assert columns == ["k", "perplexity knn-lm", "temperature", "lambda", "retrieval accuracy@k"]
+    assert cells == [["1", "79", "3", "0.1", "25.0%"], ["8", "", "", "", "50.0%"]]
+
+
+def test_caches_are_shown_by_their_size_with_the_settings_of_the_first() -> None:
+    columns, cells = curves_table(CACHE, "size")
+    assert columns == ["size", "perplexity neural-cache", "theta", "lambda", "perplexity unigram-cache"]
+    assert cells == [["100", "81.6", "0.4", "0.1", "90"], ["2,000", "68.9", "0.3", "0.1", ""]]
+
+
+def test_a_curve_stands_in_the_table_of_what_it_runs_over_alone() -> None:
+    assert curves_table(CACHE, "k") == (["k"], [])
+    assert curves_table(REPORT, "size") == (["size"], [])
+
+
+def test_last_words_have_an_accuracy() -> None:
+    rows = [{**row("plain", 4000.0), "accuracy": 0.0, "word_perplexity": 5000.0}]
+    rows += [{**row("neural-cache", 130.0), "accuracy": 0.125, "word_perplexity": 140.0}]
+    columns, cells = report_table({"score": "last-word", "tokens": 700, "words": 500, "rows": rows})
+    assert columns == ["", "perplexity", "change", "accuracy", "word perplexity", "tokens/s"]
+    assert cells == [
+        ["plain", "4,000", "", "0.0%", "5,000", "1,234"],
+        ["neural-cache", "130", "-96.8%", "12.5%", "140", "1,234"],
+    ]
+
+
+def shown(report: dict, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    show_report("report/0123456789ab", report)
+    return capsys.readouterr().err.splitlines()
 
 
 def test_the_report_says_what_was_tuned_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    show_report("report/0123456789ab", REPORT)
-    err = capsys.readouterr().err
-    assert "report/0123456789ab, test, 4,321 tokens" in err
-    assert "memory: external, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid)" in err
-    assert "20.0% of the tokens stand in paragraphs that are also in train" in err
+    lines = shown(REPORT, capsys)
+    assert "report/0123456789ab, test, 4,321 tokens" in lines
+    assert "memory: external, interpolate, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid)" in lines
+    assert "20.0% of the tokens stand in paragraphs that are also in train" in lines
+    assert "By neighbours read" in lines and "By cache size" not in lines
+
+
+def test_a_cache_and_a_joint_reading_are_told_by_their_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(CACHE, capsys)
+    tuned = "(tuned on valid)"
+    assert f"memory: long, interpolate, size 2,000 {tuned}, theta 0.3 {tuned}, lambda 0.1 {tuned}" in lines
+    assert f"memory: local, joint, theta 1.5, alpha -2 {tuned}" in lines
+    assert "By cache size" in lines and "By neighbours read" not in lines
+
+
+def test_last_words_are_counted_in_passages(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{**row("plain", 4000.0), "accuracy": 0.0}]
+    lines = shown({**CACHE, "score": "last-word", "words": 500, "rows": rows}, capsys)
+    assert "report/0123456789ab, test, 4,321 tokens, the last words of 500 passages" in lines
+
+
+@pytest.mark.parametrize("files", [(), ("figures/heat-map.svg", "figures/heat-map.png")])
+def test_the_folder_of_the_figures_is_named(
+    files: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.json").write_text(json.dumps(CACHE))
+    manifest = SimpleNamespace(files=dict.fromkeys(files))
+    show_result(
+        SimpleNamespace(
+            kind="report",
+            reference="report/0123456789ab",
+            path=tmp_path,
+            manifest=manifest,
+            file=lambda name: tmp_path / name,
+        )
+    )
+    assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
 
 
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:
