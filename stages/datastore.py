@@ -18,11 +18,14 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import corpus_of, require_split, resolve_windows
+from stages.evaluation.corpus import corpus_of, require_key, require_split, resolve_windows
+from stages.models.config import parse_model
 
 if TYPE_CHECKING:
     import torch
 
+    from stages.evaluation.history import History
+    from stages.evaluation.trail import Trail
     from stages.models.language_model import LanguageModel
 
 VALUE_DTYPE = np.dtype(np.int32)
@@ -33,8 +36,9 @@ class DatastoreConfig(StageConfig):
 
     split: str = "train"
     """Split whose tokens become entries."""
-    key: Literal["ffn-input", "hidden"] = "ffn-input"
-    """Representation that is stored: input of the last feed-forward block, or the final hidden state."""
+    key: Literal["ffn-input", "hidden"] | None = None
+    """Representation that is stored: input of the last feed-forward block, or the final hidden state; None: the
+    first of these that the model has."""
     dtype: Literal["float16", "float32"] = "float16"
     """Of the stored keys."""
     context: Annotated[int, Field(gt=0)] | None = None
@@ -61,6 +65,7 @@ class Work:
     dim: int
     keys: DraftArray
     values: DraftArray
+    trail: "Trail"
 
 
 class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
@@ -79,8 +84,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         from stages.models.devices import resolve_device, resolve_precision
 
         context, stride = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
+        key = config.key or parse_model(inputs["encoder"].config["model"]).keys[0]
+        require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
-        return config.model_copy(update={"context": context, "stride": stride, "precision": precision})
+        return config.model_copy(update={"key": key, "context": context, "stride": stride, "precision": precision})
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -88,10 +95,12 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         return device_name(execution.device)
 
     def open(self, job: Job[DatastoreConfig]) -> Work:
+        from stages.evaluation.trail import Trail
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
         config, corpus = job.config, job.inputs["corpus"]
+        assert config.key is not None
         tune_allocator()
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device)
@@ -101,7 +110,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         per_shard = rows_per_shard(dim * np.dtype(config.dtype).itemsize, config.stride or 1)
         keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
         values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
-        return Work(model, device, ids, eos, rows, dim, keys, values)
+        trail = Trail(job.draft, 0, model.config.carries_state, device)
+        return Work(model, device, ids, eos, rows, dim, keys, values, trail)
 
     def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
         row = work.dim * np.dtype(job.config.dtype).itemsize + VALUE_DTYPE.itemsize
@@ -113,7 +123,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
     def run_shard(self, job: Job[DatastoreConfig], work: Work, shard: Shard) -> dict[str, Any] | None:
         started = time.perf_counter()
         number = int(shard.key)
-        keys, values = _encode(job.config, work, work.keys.rows(number))
+        rows = work.keys.rows(number)
+        history = work.trail.before([earlier.key for earlier in self.shards(job, work)[:number]], rows.start)
+        keys, values, after = _encode(job.config, work, rows, history)
+        work.trail.keep(shard.key, after, rows.stop - rows.start)
         _check_finite(keys, job)
         work.keys.write(number, keys)
         work.values.write(number, values)
@@ -141,13 +154,17 @@ def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
     raise ArtifactError(f"Keys of {encoder} are not finite numbers: train the model again.")
 
 
-def _encode(config: DatastoreConfig, work: Work, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-    """Keys [n, d] and values [n] of a range of tokens."""
+def _encode(
+    config: DatastoreConfig, work: Work, rows: slice, history: "History"
+) -> tuple[np.ndarray, np.ndarray, "History"]:
+    """Keys [n, d] and values [n] of a range of tokens, and the history behind it."""
     import torch
 
     from stages.evaluation.encode import encode_range
+    from stages.evaluation.history import History
 
-    assert config.context is not None and config.stride is not None
+    assert config.context is not None and config.stride is not None and config.key is not None
+    state = history.state
     keys = torch.empty((rows.stop - rows.start, work.dim), dtype=getattr(torch, config.dtype))
     values = np.empty(len(keys), VALUE_DTYPE)
     blocks = encode_range(
@@ -160,12 +177,14 @@ def _encode(config: DatastoreConfig, work: Work, rows: slice) -> tuple[np.ndarra
         stride=config.stride,
         device=work.device,
         precision=config.precision,
+        state=state,
     )
     for block in blocks:
         part = slice(block.start - rows.start, block.stop - rows.start)
         keys[part] = block.key(config.key).to(keys.dtype)
         values[part] = block.targets.cpu().numpy()
-    return keys.numpy(), values
+        state = block.state
+    return keys.numpy(), values, History(rows.stop, state)
 
 
 def _key_width(model: "LanguageModel", key: str, device: "torch.device") -> int:

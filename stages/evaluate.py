@@ -213,7 +213,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
         from stages.evaluation import report
-        from stages.evaluation.figures import draw_figures
 
         shards = [shard for shard in self.shards(job, work) if shard.phase == "score"]
         if work.scores is not None:
@@ -239,7 +238,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         }
         path = job.draft.add("metrics.json")
         path.write_text(json.dumps(made, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        draw_figures(made, job.draft.add)
+        if made["grid"] is not None or made["curves"]:
+            from stages.evaluation.figures import draw_figures
+
+            draw_figures(made, job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
 
 

@@ -21,10 +21,13 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.evaluation.corpus import corpus_of, require_split
+from stages.models.config import parse_model
 
 if TYPE_CHECKING:
     import torch
 
+    from stages.evaluation.history import History
+    from stages.evaluation.trail import Trail
     from stages.models.language_model import LanguageModel
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
@@ -86,6 +89,8 @@ class Encoder:
     """Settings of the datastore: queries are encoded as its keys were."""
     precision: str
     device: str
+    dim: int
+    """Width of keys, d."""
 
     @cached_property
     def loaded(self) -> "tuple[LanguageModel, torch.device]":
@@ -95,19 +100,31 @@ class Encoder:
         device = resolve_device(self.device)
         return load_model(self.model.path, device), device
 
-    def encode(self, ids: Any, start: int, stop: int, dim: int) -> np.ndarray:
-        """Keys of tokens start .. stop - 1 in the dtype of the datastore, [stop - start, dim]."""
+    def history(self, ids: Any, start: int) -> "History":
+        """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""
+        from stages.evaluation.history import History
+
+        past = History(0 if self.loaded[0].config.carries_state else start)
+        while past.start < start:
+            _, past = self.encode(ids, past, min(past.start + FEWEST_QUERIES, start))
+        return past
+
+    def encode(self, ids: Any, history: "History", stop: int) -> "tuple[np.ndarray, History]":
+        """Keys of tokens history.start .. stop - 1 in the dtype of the datastore, [n, d], and the history behind."""
         from stages.evaluation.encode import encode_range
+        from stages.evaluation.history import History
 
         model, device = self.loaded
-        out = np.empty((stop - start, dim), self.datastore["dtype"])
+        start, state = history.start, history.state
+        out = np.empty((stop - start, self.dim), self.datastore["dtype"])
         windows = {name: self.datastore[name] for name in ("context", "stride")}
         for block in encode_range(
-            model, ids, self.eos, start, stop, device=device, precision=self.precision, **windows
+            model, ids, self.eos, start, stop, device=device, precision=self.precision, state=state, **windows
         ):
             keys = block.key(self.datastore["key"]).float().cpu().numpy()
             out[block.start - start : block.stop - start] = keys
-        return out
+            state = block.state
+        return out, History(stop, state)
 
 
 @dataclass
@@ -135,6 +152,7 @@ class Work:
     keys: "StoredKeys"
     values: Any
     encoder: Encoder
+    trail: "Trail"
     splits: dict[str, SplitWork]
     queries_per_shard: int
 
@@ -169,6 +187,8 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         return config.model_copy(update=changes)
 
     def open(self, job: Job[NeighborsConfig]) -> Work:
+        from stages.evaluation.trail import Trail
+        from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.keys import StoredKeys
         from stages.search.searcher import open_searcher
@@ -180,6 +200,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         settings = {**index.config, "probe": config.probe}
         at_once, rows = _shard_sizes(config, keys.dim)
+        carries_state = parse_model(datastore.input("encoder").config["model"]).carries_state
         return Work(
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
             keys=keys,
@@ -190,7 +211,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
                 datastore.config,
                 config.precision,
                 job.execution.device,
+                keys.dim,
             ),
+            trail=Trail(job.draft, 0, carries_state, resolve_device(job.execution.device)),
             splits={split: _split_work(job, split, datastore, rows) for split in config.queries or ()},
             queries_per_shard=at_once,
         )
@@ -211,7 +234,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
 
         started = time.perf_counter()
         split = work.splits[shard.split]
-        ids, distances = _search(job.config, work, split, shard)
+        earlier = [other.key for other in self.shards(job, work) if _encodes_before(other, shard, split.stored)]
+        queries = _queries(work, split, shard, earlier)
+        ids, distances = _search(job.config, work, split, shard, queries)
         for first in range(shard.start, shard.stop, split.neighbors.rows_per_shard):
             number = first // split.neighbors.rows_per_shard
             block = slice(first - shard.start, first - shard.start + split.neighbors.rows_per_shard)
@@ -302,11 +327,12 @@ def _split_work(job: Job[NeighborsConfig], split: str, datastore: Artifact, rows
     )
 
 
-def _search(config: NeighborsConfig, work: Work, split: SplitWork, shard: QueryRange) -> tuple[np.ndarray, np.ndarray]:
+def _search(
+    config: NeighborsConfig, work: Work, split: SplitWork, shard: QueryRange, queries: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Ids [n, k] and distances [n, k] of the tokens of a shard."""
     from stages.search.distances import exact_order
 
-    queries = _queries(work, split, shard)
     forbidden = forbidden_rows(config.exclude, shard.start, shard.stop, split.doc_offsets)
     if not split.stored:
         forbidden = None
@@ -316,14 +342,25 @@ def _search(config: NeighborsConfig, work: Work, split: SplitWork, shard: QueryR
     return exact_order(work.keys, queries, ids, work.searcher.metric, config.k)
 
 
-def _queries(work: Work, split: SplitWork, shard: QueryRange) -> np.ndarray:
-    """Query keys [n, d] float32: read where they are stored, encoded where not."""
+def _encodes_before(other: QueryRange, shard: QueryRange, stored: int) -> bool:
+    """Whether another shard encodes queries of the same split, before this one."""
+    return other.split == shard.split and other.start < shard.start and other.stop > stored
+
+
+def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: Sequence[str]) -> np.ndarray:
+    """Query keys [n, d] float32: read where they are stored, encoded where not.
+
+    Args:
+        earlier: keys of the shards that encoded the queries before those of this one.
+    """
     between = min(max(split.stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
-        out[between - shard.start :] = work.encoder.encode(split.ids, between, shard.stop, work.keys.dim)
+        past = work.trail.before(earlier, between) if earlier else work.encoder.history(split.ids, between)
+        out[between - shard.start :], after = work.encoder.encode(split.ids, past, shard.stop)
+        work.trail.keep(shard.key, after, shard.stop - between)
     return out
 
 

@@ -162,22 +162,26 @@ def test_the_best_of_the_grid_is_used(store, model, datastore, neighbors):
     assert memory["tuned"] == ["temperature", "lambda", "k"]
     assert memory["tune_split"] == "valid"
     grid = report["grid"]
-    for i, row_temperature in enumerate(grid["temperature"]):
-        for j, row_lam in enumerate(grid["lambda"]):
-            want = tried[grid["k"], row_temperature, row_lam]
+    assert (grid["scale_name"], grid["weight_name"], grid["over"]) == ("temperature", "lambda", "k")
+    assert grid["plain_nll"] == pytest.approx(-slow_plain(model, "valid")[0].mean(), abs=1e-4)
+    for i, row_temperature in enumerate(grid["scales"]):
+        for j, row_lam in enumerate(grid["weights"]):
+            want = tried[grid["at"], row_temperature, row_lam]
             assert grid["nll"][i][j] == pytest.approx(want, abs=1e-4)
     want = -slow_knn_lm(model, datastore, "test", k, lam, temperature)[0].mean()
     assert report["nll"] == pytest.approx(want, abs=1e-4)
 
 
-def test_perplexity_by_k_tunes_every_k_by_itself(store, model, datastore, neighbors):
+def test_the_curve_over_k_tunes_every_k_by_itself(store, model, datastore, neighbors):
     report = metrics(evaluated(store, neighbors))
-    assert [point["k"] for point in report["perplexity_by_k"]] == [1, 2, 4, 8, 16]
-    for point in report["perplexity_by_k"]:
+    (curve,) = report["curves"]
+    assert (curve["row"], curve["over"]) == ("knn-lm", "k")
+    assert [point["k"] for point in curve["points"]] == [1, 2, 4, 8, 16]
+    for point in curve["points"]:
         setting = point["k"], point["lambda"], point["temperature"]
         want = -slow_knn_lm(model, datastore, "test", *setting)[0].mean()
         assert point["perplexity"] == pytest.approx(math.exp(want), rel=1e-4)
-    assert report["perplexity_by_k"][-1]["perplexity"] == pytest.approx(report["perplexity"])
+    assert curve["points"][-1]["perplexity"] == pytest.approx(report["perplexity"])
 
 
 def test_retrieval_accuracy_counts_targets_among_the_best(store, model, datastore, neighbors):
@@ -198,7 +202,7 @@ def test_readings_compose_in_order(store, model, datastore, index):
     want = 0.5 * (0.8 * p_lm + 0.2 * p_first) + 0.5 * p_second
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(want), atol=1e-4)
     assert array(report, "scores.zarr", "logp_memory").shape == (35, 2)
-    assert metrics(report)["perplexity_by_k"] == []
+    assert metrics(report)["curves"] == []
 
 
 def test_two_tuned_readings_get_the_best_pair(store, neighbors):
@@ -320,7 +324,7 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
     parts = [f"tune-{n:06d}" for n in range(3)] + [f"score-{n:06d}" for n in range(3)]
     assert ran == ["sample", *parts]
     whole = metrics(evaluated(store, index, spec + ",reader=interpolate", save_token_scores=True))
-    for name in ("nll", "memories", "grid", "perplexity_by_k"):
+    for name in ("nll", "memories", "grid", "curves"):
         assert resumed[name] == whole[name]
 
 
@@ -417,8 +421,8 @@ def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
 def test_the_configuration_is_checked_before_any_work():
     with pytest.raises(ValueError, match="did you mean 'lambda'"):
         EvaluateConfig(memory=("external:lamda=0.2",))
-    with pytest.raises(ValueError, match="does not have the source 'long' yet"):
-        EvaluateConfig(memory=("neural-cache",))
+    with pytest.raises(ValueError, match="does not join 'external' to other sources yet"):
+        EvaluateConfig(memory=("trime-ext",))
     assert EvaluateConfig(memory=("none",)).memory == ()
 
 
