@@ -24,12 +24,11 @@ from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
     from stages.evaluation.evaluator import Consultation, Evaluator
-    from stages.evaluation.grids import ReadingGrid
     from stages.evaluation.last_word import LastWords
     from stages.evaluation.metrics import Counts
     from stages.evaluation.score_files import ScoreFiles
-    from stages.evaluation.settling import Settled
     from stages.evaluation.trail import Trail
+    from stages.evaluation.tuning import Tuning
 
 CELLS_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
@@ -84,12 +83,11 @@ class Work:
     """What all shards share."""
 
     evaluator: "Evaluator"
+    tuning: "Tuning"
     trail: "Trail"
     outside: np.ndarray | None
     scores: "ScoreFiles | None"
     last_words: "Mapping[str, LastWords] | None"
-    settled: "list[Settled] | None" = None
-    """Settings of every row, once the tuning split is done."""
 
 
 class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
@@ -137,6 +135,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def open(self, job: Job[EvaluateConfig]) -> Work:
         from stages.evaluation.opening import open_evaluator
         from stages.evaluation.trail import Trail
+        from stages.evaluation.tuning import Tuning
         from stages.models.devices import resolve_device, tune_allocator
 
         config = job.config
@@ -156,49 +155,31 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         if config.tune_split == config.split:
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
         trail = Trail(job.draft, evaluator.reach, evaluator.carries_state, evaluator.reader.device)
-        return Work(evaluator, trail, _outside(job), _score_files(job, last_words), last_words)
+        tuning = Tuning(job.draft, evaluator, config.tune_split, [part.key for part in _tuning_parts(job)])
+        return Work(evaluator, tuning, trail, _outside(job), _score_files(job, last_words), last_words)
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
         return 0 if work.scores is None else work.scores.output_bytes
 
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
-        config, step = job.config, tokens_per_shard(job.config)
-        parts = []
-        if config.tune_split is not None:
-            total = _tokens(job, config.tune_split)
-            parts = [Part("sample", "sample", 0, total), *_ranges("tune", total, step)]
-        return [*parts, *_ranges("score", _tokens(job, config.split), step)]
+        tuning = _tuning_parts(job)
+        sample = [Part("sample", "sample", 0, tuning[-1].stop)] if tuning else []
+        return [*sample, *tuning, *_scoring_parts(job)]
 
-    def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any] | None:
+    def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
         if shard.phase == "sample":
-            assert job.config.tune_split is not None
-            return {"spreads": work.evaluator.sample_spreads(job.config.tune_split, shard.stop)}
+            return work.tuning.sample(shard.stop)
         if shard.phase == "tune":
-            return self._tune(job, work, shard)
+            assert job.config.tune_split is not None
+            return work.tuning.tune(shard.key, _consult(job, work, shard, job.config.tune_split).consulted)
         return self._score(job, work, shard)
-
-    def _tune(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
-        """Leave what every row is tuned by, of one range of the tuning split, and the model's own sum."""
-        from stages.evaluation.descent import save_part
-        from stages.evaluation.evaluator import summed
-        from stages.evaluation.settling import tries_all
-
-        assert job.config.tune_split is not None
-        consulted = _consult(job, work, shard, job.config.tune_split).consulted
-        for number, (row, grids) in enumerate(zip(work.evaluator.rows, _grids(job, work), strict=True)):
-            path = job.draft.add(_tuning_file(shard, number))
-            if tries_all(grids):
-                np.save(path, work.evaluator.tune(consulted, row, grids))
-            else:
-                save_part(path, work.evaluator.masses(consulted, row, grids))
-        return {"plain_nll": -summed(consulted.scored.log_p[consulted.counted_rows])}
 
     def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
         """Score one range with the model alone and with every row, at the settled settings."""
         from stages.evaluation.shard_record import shard_record, token_scores
 
         consultation = _consult(job, work, shard, job.config.split)
-        passage = work.evaluator.score(consultation, [settled.settings for settled in _settled(job, work)])
+        passage = work.evaluator.score(consultation, [settled.settings for settled in work.tuning.settled])
         if work.scores is not None:
             work.scores.write(_number(job, shard), token_scores(passage))
         words = None if work.last_words is None else work.last_words[job.config.split]
@@ -214,13 +195,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
         from stages.evaluation import report
 
-        shards = [shard for shard in self.shards(job, work) if shard.phase == "score"]
+        shards = _scoring_parts(job)
         if work.scores is not None:
             work.scores.finish([_number(job, shard) for shard in shards])
+        for name in work.tuning.at_edge():
+            job.reporter.warning(f"The best {name} lies at the edge of its grid; give a list that goes on.")
         totals = report.Totals.of([job.draft.record(shard.key) for shard in shards])
         counts = _counts(job, work)
         names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
-        rows = report.table(names, _memories(job, work), totals, counts, _tokens(job, job.config.split))
+        rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split))
         main = rows[1] if work.evaluator.rows else rows[0]
         made = {
             "split": job.config.split,
@@ -232,8 +215,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             "rows": rows,
             "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
             "retrieval_accuracy": report.retrieval_accuracy(totals),
-            "curves": report.curves(_curves(job, work), totals),
-            "grid": _grid(job, work),
+            "curves": report.curves(work.tuning.curves(), totals),
+            "grid": work.tuning.grid(),
             "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
         }
         path = job.draft.add("metrics.json")
@@ -267,7 +250,18 @@ def tokens_per_shard(config: EvaluateConfig) -> int:
     return max(1, most // stride) * stride
 
 
-def _ranges(phase: Literal["tune", "score"], total: int, step: int) -> list[Part]:
+def _tuning_parts(job: Job[EvaluateConfig]) -> list[Part]:
+    """Ranges of the tuning split, none if nothing is tuned."""
+    return [] if job.config.tune_split is None else _parts(job, "tune", job.config.tune_split)
+
+
+def _scoring_parts(job: Job[EvaluateConfig]) -> list[Part]:
+    """Ranges of the split that is scored."""
+    return _parts(job, "score", job.config.split)
+
+
+def _parts(job: Job[EvaluateConfig], phase: Literal["tune", "score"], split: str) -> list[Part]:
+    step, total = tokens_per_shard(job.config), _tokens(job, split)
     starts = range(0, total, step)
     return [Part(_key(phase, n), phase, s, min(s + step, total)) for n, s in enumerate(starts)]
 
@@ -334,67 +328,6 @@ def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] 
     if last_words is not None:
         return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None)
     return ScoreFiles(job.draft, _tokens(job, config.split), readings, tokens_per_shard(config))
-
-
-def _tuning_file(shard: Part, row: int) -> str:
-    return f"scratch/{shard.key}-{row}.npy"
-
-
-def _grids(job: Job[EvaluateConfig], work: Work) -> "list[list[ReadingGrid]]":
-    """What the readings of each row may be set to."""
-    rows = work.evaluator.rows
-    if job.config.tune_split is None:
-        return [row.grids([1.0] * len(row.plans)) for row in rows]
-    spreads = job.draft.record("sample")["spreads"]
-    return [row.grids(spread) for row, spread in zip(rows, spreads, strict=True)]
-
-
-def _settled(job: Job[EvaluateConfig], work: Work) -> "list[Settled]":
-    """The settings of every row, from what the tuning split left."""
-    from stages.evaluation.settling import settle
-
-    if work.settled is None:
-        tuning = [shard for shard in Evaluate().shards(job, work) if shard.phase == "tune"]
-        files = [[job.draft.path / _tuning_file(s, n) for s in tuning] for n in range(len(work.evaluator.rows))]
-        job.draft.flush()
-        triples = zip(work.evaluator.rows, _grids(job, work), files, strict=True)
-        work.settled = [settle(*triple) for triple in triples]
-    return work.settled
-
-
-def _memories(job: Job[EvaluateConfig], work: Work) -> list[list[dict[str, Any]]]:
-    """The readings of every row, the plain model first, with their hyperparameters."""
-    from stages.evaluation.settling import describe_row
-
-    pairs = zip(work.evaluator.rows, _settled(job, work), strict=True)
-    return [[], *(describe_row(row, settled, job.config.tune_split) for row, settled in pairs)]
-
-
-def _curves(job: Job[EvaluateConfig], work: Work) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """Of every memory row its name, what its cut-offs count, and its settings at each."""
-    from stages.evaluation.settling import describe_by_cutoff
-
-    pairs = zip(work.evaluator.rows, _settled(job, work), strict=True)
-    return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, settled)) for row, settled in pairs]
-
-
-def _grid(job: Job[EvaluateConfig], work: Work) -> dict[str, Any] | None:
-    """The grid of the row that was asked for, if it is one reading's and was tuned."""
-    from stages.evaluation.settling import at_edge, describe_grid
-
-    tune_split = job.config.tune_split
-    if tune_split is None:
-        return None
-    row, settled = work.evaluator.rows[0], _settled(job, work)[0]
-    for name in at_edge(row, settled):
-        job.reporter.warning(f"The best {name} lies at the edge of its grid; give a list that goes on.")
-    tokens = _tokens(job, tune_split) if work.last_words is None else work.last_words[tune_split].tokens
-    grid = describe_grid(row, settled, tokens)
-    if grid is None:
-        return None
-    tuning = [shard for shard in Evaluate().shards(job, work) if shard.phase == "tune"]
-    plain = sum(job.draft.record(shard.key)["plain_nll"] for shard in tuning)
-    return {"split": tune_split, **grid, "plain_nll": plain / tokens}
 
 
 def _accuracy_at(work: Work) -> list[int]:

@@ -24,9 +24,6 @@ from stages.evaluation.split_reader import SplitReader
 from stages.memory.cells import Masses, dense_masses, first_hit, target_masses
 from stages.models.language_model import LanguageModel, State
 
-SAMPLE_RANGES = 8
-SAMPLE_TOKENS = 128
-
 
 @dataclass(frozen=True)
 class ExternalMemory:
@@ -197,11 +194,6 @@ class Evaluator:
 
     # Tuning
 
-    def sample_spreads(self, split: str, total: int) -> list[list[float]]:
-        """For each row and reading, how far scores spread, on a sample of a split of `total` tokens."""
-        sample = [self.consult(split, *where, History(where[0])).consulted for where in sample_ranges(total)]
-        return [[plan.spread(sample) for plan in row.plans] for row in self.rows]
-
     def tune(self, consulted: Consulted, row: MemoryRow, grids: Sequence[ReadingGrid]) -> np.ndarray:
         """Summed negative log-likelihood of the counted tokens at every point of a row's grid; see `grid_nll`."""
         scored, total = consulted.scored, np.zeros([n for grid in grids for n in grid.shape])
@@ -299,12 +291,6 @@ def _beside(parts: Sequence[Masses]) -> Masses:
     """Masses [S, C, …] of tokens that follow each other."""
     joined = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("target", "total", "peak"))
     return Masses(*joined)
-
-
-def sample_ranges(total: int) -> list[tuple[int, int]]:
-    """A few short ranges spread evenly over `total` tokens."""
-    starts = np.linspace(0, max(0, total - SAMPLE_TOKENS), SAMPLE_RANGES).astype(int)
-    return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
 
 
 def summed(values: Tensor) -> float:

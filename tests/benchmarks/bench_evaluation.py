@@ -11,40 +11,14 @@ and τ on as many tokens is told beside it.
 
 import argparse
 import json
-import statistics
 import tempfile
-import time
-from typing import NamedTuple
 
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.evaluate import Evaluate, EvaluateConfig
 from tests.benchmarks.artificial import Datastore, Index, Model, Neighbors, Tokens, artificial
-
-
-class Taken(NamedTuple):
-    """Seconds of one run."""
-
-    wall: float
-    cpu: float
-
-
-def seconds(store: Store, source: Artifact, precision: str, *memory: str) -> Taken:
-    """Time of one evaluation, which is forgotten afterwards."""
-    config = EvaluateConfig(memory=memory, precision=precision)
-    wall, cpu = time.perf_counter(), time.process_time()
-    report = make(Evaluate(), config, {"source": source.reference}, store, Execution()).artifact
-    taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-    store.remove(report.path)
-    return taken
-
-
-def medians(times: list[Taken]) -> Taken:
-    return Taken(*(statistics.median(column) for column in zip(*times, strict=True)))
+from tests.benchmarks.timing import Taken, evaluation_time, medians
 
 
 def prepare(store: Store, tokens: int, k: int, rows: int) -> Artifact:
@@ -67,11 +41,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         times: dict[str, list[Taken]] = {name: [] for name in kinds}
         for number in range(arguments.rounds + 1):
             for name, memory in kinds.items():
-                taken = seconds(store, source, arguments.precision, memory)
+                taken = evaluation_time(store, source, memory, precision=arguments.precision)
                 if number:
                     times[name].append(taken)
         plain, memory = (medians(times[name]) for name in kinds)
-        tuned = seconds(store, source, arguments.precision, "knn-lm")
+        tuned = evaluation_time(store, source, "knn-lm", precision=arguments.precision)
     return {
         "plain_tokens_per_second": round(arguments.tokens / plain.wall, 1),
         "memory_tokens_per_second": round(arguments.tokens / memory.wall, 1),

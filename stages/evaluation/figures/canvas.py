@@ -41,8 +41,8 @@ def style() -> Iterator[None]:
 
 
 def number(value: float) -> str:
-    """As a person reads it: 4 digits, thousands apart."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    """As a person reads it: 4 digits, thousands apart; of what exploded only the size."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def spread_out(values: np.ndarray) -> bool:

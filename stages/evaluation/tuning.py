@@ -1,0 +1,121 @@
+"""How the numbers of readings are chosen: what the tuning split leaves, and the best of it."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.draft import Draft
+from stages.evaluation.consulted import Consulted
+from stages.evaluation.descent import save_part
+from stages.evaluation.evaluator import Evaluator, summed
+from stages.evaluation.grids import ReadingGrid
+from stages.evaluation.history import History
+from stages.evaluation.settling import (
+    Settled,
+    at_edge,
+    describe_by_cutoff,
+    describe_grid,
+    describe_row,
+    settle,
+    tries_all,
+)
+
+SAMPLE = "sample"
+"""Key of the shard that looks at a sample of the split."""
+SAMPLE_RANGES = 8
+SAMPLE_TOKENS = 128
+
+
+class Tuning:
+    """The grids of every row and what is chosen of them, through the files and records of a draft."""
+
+    def __init__(self, draft: Draft, evaluator: Evaluator, split: str | None, shards: Sequence[str]) -> None:
+        """Tune on a split; None: all numbers are given.
+
+        Args:
+            shards: keys of the shards that `tune` is called in, one a range of the split.
+        """
+        self._draft, self._evaluator, self._split, self._shards = draft, evaluator, split, shards
+
+    # What shards do
+
+    def sample(self, total: int) -> dict[str, Any]:
+        """The record of the first shard: how far scores spread, which default numbers are measured in.
+
+        Looks at a few short ranges of the split, of `total` tokens; a history they have not.
+        """
+        assert self._split is not None
+        sample = [
+            self._evaluator.consult(self._split, start, stop, History(start)).consulted
+            for start, stop in sample_ranges(total)
+        ]
+        return {"spreads": [[plan.spread(sample) for plan in row.plans] for row in self._evaluator.rows]}
+
+    def tune(self, shard: str, consulted: Consulted) -> dict[str, Any]:
+        """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
+        for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True)):
+            path = self._draft.add(_file(shard, number))
+            if tries_all(grids):
+                np.save(path, self._evaluator.tune(consulted, row, grids))
+            else:
+                save_part(path, self._evaluator.masses(consulted, row, grids))
+        scored = consulted.scored.log_p[consulted.counted_rows]
+        return {"plain_nll": -summed(scored), "tokens": len(scored)}
+
+    @cached_property
+    def _grids(self) -> list[list[ReadingGrid]]:
+        """What the readings of each row may be set to."""
+        rows = self._evaluator.rows
+        if self._split is None:
+            return [row.grids([1.0] * len(row.plans)) for row in rows]
+        spreads = self._draft.record(SAMPLE)["spreads"]
+        return [row.grids(spread) for row, spread in zip(rows, spreads, strict=True)]
+
+    # What is chosen
+
+    @cached_property
+    def settled(self) -> list[Settled]:
+        """The settings of every row; asked for when all shards of the split are done."""
+        self._draft.flush()
+        return [
+            settle(row, grids, [self._draft.path / _file(shard, number) for shard in self._shards])
+            for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True))
+        ]
+
+    def memories(self) -> list[list[dict[str, Any]]]:
+        """The readings of every row, the plain model first, with their hyperparameters; JSON."""
+        pairs = zip(self._evaluator.rows, self.settled, strict=True)
+        return [[], *(describe_row(row, settled, self._split) for row, settled in pairs)]
+
+    def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
+        """Of every memory row its name, what its cut-offs count, and its settings at each."""
+        pairs = zip(self._evaluator.rows, self.settled, strict=True)
+        return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, settled)) for row, settled in pairs]
+
+    def grid(self) -> Mapping[str, Any] | None:
+        """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""
+        if self._split is None:
+            return None
+        records = [self._draft.record(shard) for shard in self._shards]
+        tokens = sum(record["tokens"] for record in records)
+        grid = describe_grid(self._evaluator.rows[0], self.settled[0], tokens)
+        if grid is None:
+            return None
+        plain = sum(record["plain_nll"] for record in records)
+        return {"split": self._split, **grid, "plain_nll": plain / tokens}
+
+    def at_edge(self) -> list[str]:
+        """Names of the tuned numbers of the row asked for whose best value lies at the edge of its grid."""
+        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else []
+
+
+def sample_ranges(total: int) -> list[tuple[int, int]]:
+    """A few short ranges spread evenly over `total` tokens."""
+    starts = np.linspace(0, max(0, total - SAMPLE_TOKENS), SAMPLE_RANGES).astype(int)
+    return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
+
+
+def _file(shard: str, row: int) -> str:
+    return f"scratch/{shard}-{row}.npy"
