@@ -36,8 +36,22 @@ def test_shipped_recipes_are_valid(name: str) -> None:
         load_recipe(path, {name: ["a.txt"] for name in ("train", "valid", "test")}, {})
 
 
-def test_the_three_recipes_are_shipped() -> None:
-    assert shipped_recipes() == ["knn-lm-wikitext103", "knn-lm-wikitext2", "quickstart"]
+def test_the_recipes_of_both_papers_are_shipped() -> None:
+    caches = {f"neural-cache-{corpus}" for corpus in ("ptb", "wikitext2", "text8")}
+    others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "quickstart"}
+    assert set(shipped_recipes()) == caches | {f"{name}-small" for name in caches} | others
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("neural-cache")])
+def test_caches_are_read_in_three_ways_by_an_lstm_trained_without_them(name: str) -> None:
+    recipe = load_recipe(find_recipe(name), {split: ["a.txt"] for split in ("train", "valid", "test")}, {})
+    read = {stage: recipe.config(stage).model_dump()["memory"] for stage in ("unigram", "joint", "report")}
+    assert read == {
+        "unigram": ("long:theta=0,lambda=tune,size=tune",),
+        "joint": ("long:reader=joint,theta=tune,alpha=tune,size=tune",),
+        "report": ("long:theta=tune,lambda=tune,size=tune",),
+    }
+    assert recipe.config("model").model_dump()["model"]["backbone"] == "lstm"
 
 
 @pytest.mark.parametrize(
