@@ -88,12 +88,12 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
     encoded = []
     original = datastore._encode
 
-    def encode(config, work, rows):
+    def encode(config, work, rows, history):
         if len(encoded) == 2:
             encoded.append(None)
             raise KeyboardInterrupt
         encoded.append(rows.start)
-        return original(config, work, rows)
+        return original(config, work, rows, history)
 
     monkeypatch.setattr("stages.datastore._encode", encode)
     with pytest.raises(KeyboardInterrupt):
@@ -103,6 +103,40 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
     other = Store(store.root.parent / "other")
     whole = build(other, small_model(other, small_tokens(other)))
     assert resumed.manifest.files == whole.manifest.files
+
+
+LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+
+
+def one_pass(model, split):
+    """Keys of a split read as one stream, in one call."""
+    ids = array(model.input("tokens"), "tokens.zarr", f"{split}/ids").astype(np.int64)
+    inputs = torch.from_numpy(np.concatenate(([EOS], ids[:-1])))
+    with torch.no_grad():
+        return load_model(model.path, "cpu").encode(inputs[None]).hidden[0].numpy()
+
+
+def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_stopped(store, monkeypatch):
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 24)
+    model = small_model(store, small_tokens(store), model=LSTM)
+    original, left = datastore._encode, [2]
+
+    def encode(*arguments):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return original(*arguments)
+
+    monkeypatch.setattr("stages.datastore._encode", encode)
+    with pytest.raises(KeyboardInterrupt):
+        build(store, model, dtype="float32")
+    left[0] = 100
+    made = build(store, model, dtype="float32")
+    assert left[0] == 98
+    assert made.config["key"] == "hidden"
+    np.testing.assert_allclose(array(made, "datastore.zarr", "keys"), one_pass(model, "train"), atol=1e-6)
+    with pytest.raises(UsageError, match="no key 'ffn-input'; it has: hidden"):
+        build(store, model, key="ffn-input")
 
 
 def test_a_fraction_keeps_the_beginning(store, model):

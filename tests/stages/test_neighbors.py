@@ -72,6 +72,27 @@ def test_the_datastores_own_tokens_find_others_and_never_themselves(store: Store
     assert artifact.config["exclude"] == "self"
 
 
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(store: Store, fraction: float) -> None:
+    tokens = small_tokens(store, lengths={"train": TRAIN, "valid": 250})
+    lstm = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+    model = small_model(store, tokens, model=lstm)
+    references = {"source": model.reference}
+    config = DatastoreConfig(fraction=fraction, dtype="float32")
+    stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
+    artifact = precompute(store, build_index(store, stored, index="flat"), k=3)
+    keys = keys_of(stored)
+    for split, total in (("train", TRAIN), ("valid", 250)):
+        config = DatastoreConfig(split=split, dtype="float32")
+        queries = keys_of(make(BuildDatastore(), config, references, store, Execution("cpu")).artifact)
+        rows = np.arange(total)
+        own = np.stack([rows, rows + 1], axis=1) if split == "train" else None
+        want_ids, want_distances = nearest(queries, keys, 3, "l2", own)
+        ids, distances = found(artifact, split)
+        np.testing.assert_allclose(distances, want_distances, rtol=1e-3, atol=1e-5)
+        assert (ids == want_ids).mean() > 0.98
+
+
 def test_other_splits_are_encoded_and_nothing_is_excluded(store: Store, datastore: Artifact) -> None:
     index = build_index(store, datastore, metric="ip")
     artifact = precompute(store, index, queries=("valid",), k=3)
@@ -187,12 +208,12 @@ def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
     searched: list[str] = []
     real = neighbors._search
 
-    def dies_in_the_third(config: Any, work: Any, split: Any, shard: Any) -> Any:
+    def dies_in_the_third(config: Any, work: Any, split: Any, shard: Any, queries: Any) -> Any:
         if len(searched) == 2:
             searched.append("died")
             raise KeyboardInterrupt
         searched.append(shard.key)
-        return real(config, work, split, shard)
+        return real(config, work, split, shard, queries)
 
     monkeypatch.setattr(neighbors, "_search", dies_in_the_third)
     with pytest.raises(KeyboardInterrupt):
