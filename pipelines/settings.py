@@ -114,23 +114,24 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
     for number, part in enumerate(location):
         fields = {name: field for m in models for name, field in _fields(m).items()}
         unknown = bool(models) and number == len(location) - 1
+        if part not in fields and (meant := _tagged(models, part)):
+            models = meant
+            continue
         if part in fields:
             known = sorted(map(str, fields))
             models = _models_in(fields[part].annotation)
         elif unknown and not any_name:
             known = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
-            models = _tagged(models, part)
             continue
         path.append(str(part))
         any_name = part in fields and get_origin(fields[part].annotation) is dict
     return ".".join(path), known
 
 
-def _tagged(models: list[type[BaseModel]], tag: str) -> list[type[BaseModel]]:
-    """The member of a union that a tag means, known by a field that can have no other value; else all."""
-    meant = [m for m in models if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())]
-    return meant or models
+def _tagged(models: list[type[BaseModel]], tag: int | str) -> list[type[BaseModel]]:
+    """The member of a union that a tag means: it has a field that can have no other value."""
+    return [m for m in models if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())]
 
 
 def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:

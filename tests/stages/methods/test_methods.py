@@ -2,11 +2,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
+from stages.methods.method import aligned_order
 from stages.methods.segments import Segments
-from stages.models.config import TransformerConfig
+from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9
@@ -39,6 +42,30 @@ def test_order_depends_on_seed_and_epoch_and_repeats_no_segment(lm):
     assert np.array_equal(order, lm.order(23, 4, 1, 0))
     assert not np.array_equal(order, lm.order(23, 4, 1, 1))
     assert not np.array_equal(order, lm.order(23, 4, 2, 0))
+
+
+@given(st.integers(1, 60), st.data())
+def test_aligned_rows_are_streams_that_go_on(segments, data):
+    size = data.draw(st.integers(1, segments))
+    order = aligned_order(segments, size)
+    assert order.shape == (segments // size, size)
+    assert (np.diff(order, axis=0) == 1).all()
+    assert sorted(order.flatten()) == list(range(order.size))
+
+
+def test_state_is_carried_where_the_backbone_does(lm):
+    assert lm.carries_state(LSTMConfig())
+    assert not lm.carries_state(TransformerConfig())
+
+
+def test_loss_goes_on_from_the_state_that_is_handed_in(lm):
+    torch.manual_seed(0)
+    model = LanguageModel(LSTMConfig(vocab_size=30, width=8)).eval()
+    split = Segments(np.arange(10, 26), 4, EOS)
+    (a, state), b = lm.loss(model, lm.batch(split, np.array([0, 2])), None), lm.batch(split, np.array([1, 3]))
+    whole = lm.batch(Segments(np.arange(10, 26), 8, EOS), np.array([0, 1]))
+    both = (a + lm.loss(model, b, state)[0]) / 2
+    torch.testing.assert_close(both, lm.loss(model, whole, None)[0])
 
 
 def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):

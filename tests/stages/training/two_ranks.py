@@ -1,4 +1,4 @@
-"""One rank of a small training: `torchrun … two_ranks.py STORE TOKENS`; prints the model's reference."""
+"""One rank of a small training: `torchrun … two_ranks.py STORE TOKENS BACKBONE`; prints the model's reference."""
 
 import os
 import sys
@@ -10,8 +10,11 @@ from stages.artifacts.store import Store
 from stages.train import Train
 from stages.training.config import TrainConfig
 
+MODELS = {
+    "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
+    "lstm": {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
+}
 SETTINGS = {
-    "model": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     "optimizer": {"name": "sgd", "lr": 0.1},
     "segment_length": 8,
     "batch_tokens": 32,
@@ -22,10 +25,13 @@ SETTINGS = {
 }
 
 
+def settings(backbone: str) -> TrainConfig:
+    return TrainConfig.model_validate(SETTINGS | {"model": MODELS[backbone]})
+
+
 def main() -> None:
     store = Store(Path(sys.argv[1]))
-    config = TrainConfig.model_validate(SETTINGS)
-    outcome = make(Train(), config, {"source": sys.argv[2]}, store, Execution(device="cpu"))
+    outcome = make(Train(), settings(sys.argv[3]), {"source": sys.argv[2]}, store, Execution(device="cpu"))
     if os.environ.get("RANK", "0") == "0":
         print(outcome.artifact.reference)
 

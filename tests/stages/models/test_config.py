@@ -1,0 +1,69 @@
+"""Models as tables: which backbone is meant, and what follows from tokens and segments."""
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from pipelines.settings import validated
+from stages.errors import UsageError
+from stages.models.config import LSTMConfig, ModelConfig, TransformerConfig, parse_model
+from stages.training.config import TrainConfig
+
+
+class Holder(BaseModel):
+    model: ModelConfig
+
+
+@pytest.mark.parametrize(
+    ("table", "config"),
+    [
+        ({}, TransformerConfig()),
+        ({"heads": 2}, TransformerConfig(heads=2)),
+        ({"backbone": "transformer"}, TransformerConfig()),
+        ({"backbone": "lstm", "layers": 2, "cutoffs": [5, 9]}, LSTMConfig(layers=2, cutoffs=(5, 9))),
+    ],
+)
+def test_the_backbone_says_which_configuration_a_table_is(table, config):
+    assert parse_model(table) == config
+    assert parse_model(config.model_dump(mode="json")) == config
+    assert Holder(model=config).model == config
+
+
+@pytest.mark.parametrize("name", ["lsmt", 3, ["lstm"]])
+def test_an_unknown_backbone_is_named(name):
+    with pytest.raises(UsageError, match="There is no backbone"):
+        parse_model({"backbone": name})
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"hedas": 4}, r"There is no setting 'model\.hedas'; did you mean 'heads'\?"),
+        ({"backbone": "lstm", "heads": 4}, r"There is no setting 'model\.heads'; known: backbone, cutoffs,"),
+        ({"backbone": "lstm", "layrs": 4}, r"There is no setting 'model\.layrs'; did you mean 'layers'\?"),
+        ({"backbone": "lstm", "width": -1}, r"^model\.width: input should be greater than 0 \(given: -1\)$"),
+        ({"backbone": "lsmt"}, r"^There is no backbone 'lsmt'; did you mean 'lstm'\?$"),
+        (3, r"^model: input should be a valid dictionary"),
+    ],
+)
+def test_what_is_wrong_is_said_without_the_tags_of_the_union(model, message):
+    with pytest.raises(UsageError, match=message):
+        validated(TrainConfig, {"model": model})
+
+
+def test_sizes_that_follow_from_tokens_and_segments():
+    assert TransformerConfig().sized(50, 8) == TransformerConfig(vocab_size=50, max_positions=8)
+    assert TransformerConfig(max_positions=9).sized(50, 8).max_positions == 9
+    assert TransformerConfig(positions="sinusoidal").sized(50, 8).max_positions is None
+    assert LSTMConfig().sized(50, 8) == LSTMConfig(vocab_size=50)
+    with pytest.raises(UsageError, match="max_positions is 4, less than a segment of 8"):
+        TransformerConfig(max_positions=4).sized(50, 8)
+
+
+def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
+    assert (TransformerConfig.keys, TransformerConfig.carries_state) == (("ffn-input", "hidden"), False)
+    assert (LSTMConfig.keys, LSTMConfig.carries_state) == (("hidden",), True)
+
+
+def test_cutoffs_are_checked_whatever_the_backbone():
+    with pytest.raises(ValidationError, match="must increase"):
+        LSTMConfig(cutoffs=(5, 5))
