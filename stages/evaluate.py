@@ -210,6 +210,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             "score": job.config.score,
             "tokens": counts.tokens,
             "words": counts.words,
+            **({} if work.last_words is None else {"unknown_words": work.last_words[job.config.split].unknown}),
             **{name: value for name, value in main.items() if name != "row"},
             "method": job.inputs["model"].config["method"],
             "rows": rows,
@@ -295,7 +296,14 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     if job.config.score == "all":
         return None
     splits = {split for split in (job.config.split, job.config.tune_split) if split is not None}
-    return {split: find_last_words(job.inputs["tokens"], split) for split in sorted(splits)}
+    found = {split: find_last_words(job.inputs["tokens"], split) for split in sorted(splits)}
+    for split, words in found.items():
+        if words.unknown:
+            job.reporter.warning(
+                f"{words.unknown:,} of {words.passages:,} last words of {split} are not in the vocabulary: "
+                "of them <unk> is predicted."
+            )
+    return found
 
 
 def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":

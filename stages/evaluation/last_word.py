@@ -3,13 +3,14 @@
 Source: Paperno et al. 2016 (LAMBADA, arXiv:1606.06031), section 3: perplexity and accuracy of the target word.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError
+from stages.evaluation.encode import READ_AHEAD_IDS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +21,8 @@ class LastWords:
     """Tokens [spans[p, 0], spans[p, 1]) of a split are the last word of passage p; int64 [P, 2], ascending."""
 
     spans: np.ndarray
+    unknown: int = 0
+    """Passages whose last word is not in the vocabulary: what is predicted of them is `<unk>`."""
 
     @property
     def passages(self) -> int:
@@ -46,7 +49,20 @@ class LastWords:
             correct: bool [n], whether each scored token of the range has the highest probability, in order.
         """
         wrong = start + np.flatnonzero(self.scored(start, stop))[~correct]
-        return [int(p) for p in np.unique(np.searchsorted(self.spans[:, 0], wrong, side="right") - 1)]
+        return np.unique(self._passage_of(wrong)).tolist()
+
+    def _passage_of(self, tokens: np.ndarray) -> np.ndarray:
+        """Number of the passage of each scored token, given by its place in the split."""
+        return np.searchsorted(self.spans[:, 0], tokens, side="right") - 1
+
+    def counted_unknown(self, ids: Any, unk: int) -> "LastWords":
+        """The same with the number of last words that hold `<unk>`; ids [T], read in pieces."""
+        found = [np.empty(0, np.int64)]
+        for start in range(0, int(ids.shape[0]), READ_AHEAD_IDS):
+            piece = np.asarray(ids[start : start + READ_AHEAD_IDS])
+            unknown = (piece == unk) & self.scored(start, start + len(piece))
+            found.append(self._passage_of(start + np.flatnonzero(unknown)))
+        return replace(self, unknown=len(np.unique(np.concatenate(found))))
 
 
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
@@ -63,7 +79,9 @@ def find_last_words(tokens: Artifact, split: str) -> LastWords:
     spans = spans[spans[:, 0] < spans[:, 1]]
     if not len(spans):
         raise DataError(f"No document of {split} in {tokens.reference} has a word that could be scored.")
-    return LastWords(spans)
+    unk = tokens.metrics.get("unk_id")
+    words = LastWords(spans)
+    return words if unk is None else words.counted_unknown(group["ids"], unk)
 
 
 def is_best(log_probs: "Tensor", targets: "Tensor") -> "Tensor":

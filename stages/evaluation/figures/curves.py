@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,9 @@ def draw_weights(tuning: Tuning, add: Add) -> list[str]:
 
 def _plot(axes: Axes, lines: Sequence[Line], plain: float) -> None:
     """Lines, and the plain model as a dashed one; what is far above it is left out at the top."""
-    for line, (colour, marker) in zip(lines, LOOKS, strict=False):
-        axes.plot(line.x, np.ma.masked_invalid(line.y), color=colour, marker=marker, markersize=4.5, label=line.label)
+    for line, (colour, marker) in zip(lines, cycle(LOOKS), strict=False):
+        height = np.minimum(np.ma.masked_invalid(line.y), 10 * plain)
+        axes.plot(line.x, height, color=colour, marker=marker, markersize=4.5, label=line.label)
     if np.isfinite(plain):
         axes.axhline(plain, color="black", linestyle="--", linewidth=1, label="plain")
     _scale_up(axes, np.array([plain, *(y for line in lines for y in line.y)]))

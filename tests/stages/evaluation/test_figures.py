@@ -167,6 +167,15 @@ def test_curves_over_neighbours_and_over_sizes_are_figures_of_their_own(tmp_path
     assert [row[0] for row in table(tmp_path, "perplexity-by-size")[1:]] == ["neural-cache"] * 2
 
 
+@pytest.mark.parametrize("far", [1e9, 1e300])
+def test_what_explodes_leaves_the_rest_to_be_seen(far: float, tmp_path: Path) -> None:
+    curves = [curve("neural-cache", "size", {10: 68.9, 20: 80.0, 50: far})]
+    exploded = grid(nll=[[4.4, 4.5, 600.0], [4.3, 4.4, 700.0]])
+    draw(report(curves=curves, grid=exploded), tmp_path)
+    for name in ("perplexity-by-size", "perplexity-by-lambda"):
+        assert max(float(word) for word in words(tmp_path, name) if word.isdigit()) <= 210
+
+
 def test_last_words_are_called_so(tmp_path: Path) -> None:
     draw(report(score="last-word"), tmp_path)
     assert "Perplexity of last words on test" in words(tmp_path, "perplexity-by-size")

@@ -120,3 +120,12 @@ def test_tokens_that_do_not_tell_words_apart_are_refused(tmp_path: Path) -> None
     tokens = tokenized(tmp_path, "ab", tokenizer="char")
     with pytest.raises(UsageError, match="do not tell where words begin and end"):
         find_last_words(tokens, "test")
+
+
+def test_last_words_that_the_vocabulary_does_not_have_are_counted(monkeypatch):
+    monkeypatch.setattr("stages.evaluation.last_word.READ_AHEAD_IDS", 3)
+    words = LastWords(np.array([[1, 3], [4, 5], [7, 9]]))
+    ids = np.array([7, 7, 7, 7, 2, 7, 0, 0, 1])
+    assert words.counted_unknown(ids, 7).unknown == 1
+    assert words.counted_unknown(ids, 0).unknown == 1
+    assert words.counted_unknown(ids, 5).unknown == 0
