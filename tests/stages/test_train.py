@@ -12,6 +12,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
+from stages.models.config import parse_model
 from stages.models.language_model import load_model
 from stages.reporting import Silent
 from stages.train import Train
@@ -88,6 +89,25 @@ def test_epochs_become_steps(store):
     assert by_epochs.config["steps"] == math.ceil(1.5 * (90 // 8 // 2))
     assert by_epochs.config["epochs"] is None
     assert by_epochs.reference == train(store, tokens, steps=by_epochs.config["steps"]).reference
+
+
+LSTM = {"backbone": "lstm", "width": 8}
+
+
+def test_an_lstm_is_rebuilt_from_its_configuration(store):
+    model = train(store, small_tokens(store), model=LSTM)
+    settings = json.loads((model.path / "config.json").read_text())
+    assert settings["model"]["vocab_size"] == VOCABULARY
+    assert load_model(model.path, "cpu").config == parse_model(settings["model"])
+    assert model.config["model"] == settings["model"]
+    again = train(store, small_tokens(store), {"init_from": model.reference}, steps=2)
+    assert again.config["model"] == settings["model"]
+
+
+def test_epochs_of_streams_become_steps(store):
+    """90 tokens are 11 segments: 2 streams of 5 batches an epoch."""
+    model = train(store, small_tokens(store), model=LSTM, epochs=1.5, steps=1)
+    assert model.config["steps"] == math.ceil(1.5 * 5)
 
 
 def test_adaptive_models_rank_tokens_by_count(store):

@@ -3,9 +3,11 @@ import torch
 from pydantic import ValidationError
 
 from stages.errors import UsageError
+from stages.models import BACKBONES
+from stages.models.config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
-from stages.training.presets import DEFAULT, load_preset, preset_names
+from stages.training.presets import DEFAULT, choose_preset, load_preset, preset_names
 
 WIKITEXT103_TYPES = 267_735
 
@@ -64,8 +66,48 @@ def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segment
     assert config.update_tokens // config.segment_length == segments
 
 
-def test_the_default_is_a_preset():
-    assert DEFAULT in preset_names()
+@pytest.mark.parametrize(
+    ("name", "rows", "dropout", "adaptive"), [("lstm-1024", 20, 0.65, False), ("lstm-1024-medium", 128, 0.45, True)]
+)
+def test_lstms_are_those_of_the_paper(name, rows, dropout, adaptive):
+    """Grave et al. 2017, section 4: what our copy still says of them."""
+    config = TrainConfig.model_validate(load_preset(name))
+    assert config.update_tokens == rows * 30
+    assert config.segment_length == 30
+    assert config.optimizer.name == "adagrad"
+    assert config.model == LSTMConfig(
+        width=1024,
+        dropout=dropout,
+        tied=False,
+        initial_range=0.05,
+        cutoffs=config.model.cutoffs if adaptive else (),
+    )
+
+
+@pytest.mark.parametrize("backbone", [None, *BACKBONES.names()])
+def test_every_backbone_has_a_preset_for_trying_things_out(backbone):
+    preset = choose_preset(None, backbone)
+    assert TrainConfig.model_validate(preset).model.backbone == (backbone or "transformer")
+    assert preset == load_preset(DEFAULT if backbone in (None, "transformer") else f"tiny-{backbone}")
+
+
+@pytest.mark.parametrize(("name", "backbone"), [("lstm-1024", None), ("lstm-1024", "lstm"), ("tiny", "transformer")])
+def test_a_preset_of_the_backbone_that_is_asked_for(name, backbone):
+    assert choose_preset(name, backbone) == load_preset(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "backbone", "message"),
+    [
+        ("tiny", "lstm", "--model tiny is for the backbone 'transformer', not for 'lstm'; leave --backbone out"),
+        ("lstm-1024", "transformer", "is for the backbone 'lstm', not for 'transformer'"),
+        ("tiny", "lsmt", "There is no backbone 'lsmt'; did you mean 'lstm'"),
+        (None, "lsmt", "There is no backbone 'lsmt'; did you mean 'lstm'"),
+    ],
+)
+def test_presets_of_another_backbone_are_refused(name, backbone, message):
+    with pytest.raises(UsageError, match=message):
+        choose_preset(name, backbone)
 
 
 def test_unknown_names_bring_the_nearest():
