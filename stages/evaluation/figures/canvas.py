@@ -8,7 +8,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 Add = Callable[[str], Path]
 """Announces a file of the report, by its path in there; gives the path to write to."""
@@ -45,9 +47,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
-def spread_out(values: np.ndarray) -> bool:
-    """Whether finite, positive values want a logarithmic scale: they reach over more than a factor of 10."""
-    return bool(values.max() > 10 * values.min())
+def spread_out(values: Sequence[float] | np.ndarray) -> bool:
+    """Whether positive values want a logarithmic scale: they reach over more than a factor of 10."""
+    return len(values) > 0 and bool(max(values) > 10 * min(values))
+
+
+def spell_out(axis: Axis, logarithmic: bool) -> None:
+    """Tick labels as `number` has them; a logarithmic axis has ticks at 1, 2, 5, 10, 20, …"""
+    if logarithmic:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(value))
 
 
 def write_figure(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
-from stages.evaluation.figures.canvas import SYMBOLS, Add, number, spread_out, write_figure
+from stages.evaluation.figures.canvas import SYMBOLS, Add, number, spell_out, spread_out, write_figure
 from stages.evaluation.figures.tuning import Tuning, measure
 
 LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"), ("#e69f00", "P"))
@@ -82,12 +81,9 @@ def _plot(axes: Axes, lines: Sequence[Line], plain: float) -> None:
 def _scale_up(axes: Axes, perplexities: np.ndarray) -> None:
     """The upward axis ends at twice the plain model's perplexity, the first; logarithmic where they reach far."""
     shown = perplexities[perplexities <= 2 * perplexities[0]]
-    shown = shown[np.isfinite(shown)]
-    if len(shown) and spread_out(shown):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    wide = spread_out(shown[np.isfinite(shown)])
+    axes.set_yscale("log" if wide else "linear")
+    spell_out(axes.yaxis, wide)
     lowest, highest = axes.get_ylim()
     axes.set_ylim(lowest, min(highest, 2 * perplexities[0]))
 

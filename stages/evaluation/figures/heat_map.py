@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from stages.evaluation.figures.canvas import Add, number, spread_out, write_figure
+from stages.evaluation.figures.canvas import Add, spell_out, spread_out, write_figure
 from stages.evaluation.figures.tuning import Tuning
 
 WORSE = "#d0d0d0"
@@ -31,7 +31,8 @@ def draw_heat_map(tuning: Tuning, add: Add) -> list[str]:
         linewidth=0.3,
     )
     extend = "max" if (tuning.perplexity > limit).any() else "neither"
-    figure.colorbar(cells, ax=axes, label="perplexity", extend=extend, format=lambda value, _: number(value))
+    bar = figure.colorbar(cells, ax=axes, label="perplexity", extend=extend)
+    spell_out(bar.ax.yaxis, spread_out(cells.get_clim()))
     _mark(axes, tuning, limit)
     _name_axes(axes, tuning)
     rows = [
@@ -55,7 +56,7 @@ def _limit(tuning: Tuning) -> float:
 
 
 def _colours(lowest: float, highest: float) -> Normalize:
-    return (LogNorm if spread_out(np.array([lowest, highest])) else Normalize)(lowest, highest)
+    return (LogNorm if spread_out((lowest, highest)) else Normalize)(lowest, highest)
 
 
 def _mark(axes: Axes, tuning: Tuning, limit: float) -> None:

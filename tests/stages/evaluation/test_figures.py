@@ -137,6 +137,13 @@ def test_colours_end_at_the_plain_model(tmp_path: Path) -> None:
     assert 70 < max(ticks) <= 104
 
 
+def test_perplexities_that_reach_far_have_logarithmic_scales(tmp_path: Path) -> None:
+    wide = [[math.log(p) for p in line] for line in ((4000.0, 900.0, 300.0), (2000.0, 100.0, 78.0))]
+    draw(report(grid=grid(plain_nll=math.log(4088), nll=wide)), tmp_path)
+    for name in ("heat-map", "perplexity-by-lambda"):
+        assert {"100", "200", "500", "1,000", "2,000"} <= set(words(tmp_path, name))
+
+
 def test_where_nothing_beats_the_plain_model_all_points_are_coloured(tmp_path: Path) -> None:
     draw(report(grid=grid(plain_nll=1.0, nll=[[1.1, 1.2, 1.3], [1.4, 1.5, 1.6]])), tmp_path)
     assert "worse than plain" not in words(tmp_path, "heat-map")
