@@ -16,5 +16,5 @@ KINDS = {
     "datastore": Kind("build-datastore", 1),
     "index": Kind("build-index", 1),
     "neighbors": Kind("precompute-neighbors", 1),
-    "report": Kind("evaluate", 1),
+    "report": Kind("evaluate", 2),
 }
