@@ -24,7 +24,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="SOURCES[:key=value,…]",
-            help="One reading, on top of those before it: external:k=1024,lambda=tune; none; knn-lm.",
+            help="One reading, on top of those before it: external:lambda=tune or "
+            "long:size=500,lambda=tune; or by name: knn-lm, neural-cache, none.",
         ),
     ] = None,
     tune_split: Annotated[str | None, typer.Option(help="Split that numbers are tuned on (default: valid).")] = None,
