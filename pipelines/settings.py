@@ -92,6 +92,8 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
         path, known = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
             yield f"There is no setting {path!r}; {did_you_mean(path.rpartition('.')[2], known)}"
+        elif isinstance(said := problem.get("ctx", {}).get("error"), UsageError):
+            yield str(said).rstrip(".")
         elif problem["type"] == "missing":
             yield f"The setting {path!r} is missing"
         else:

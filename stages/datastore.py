@@ -18,7 +18,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import corpus_of, require_key, require_split, resolve_windows
+from stages.evaluation.corpus import corpus_of, require_key, require_split, resolve_windows, shard_unit
 from stages.models.config import parse_model
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
         rows = max(1, int(ids.shape[0] * config.fraction))
         dim, eos = _key_width(model, config.key, device), corpus.metrics["eos_id"]
-        per_shard = rows_per_shard(dim * np.dtype(config.dtype).itemsize, config.stride or 1)
+        per_shard = rows_per_shard(
+            dim * np.dtype(config.dtype).itemsize, shard_unit(job.inputs["encoder"], config.stride or 1)
+        )
         keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
         values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
         trail = Trail(job.draft, 0, model.config.carries_state, device)

@@ -17,7 +17,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows
+from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import DEFAULT, complete_reading
 from stages.memory.spec import parse_readings
@@ -62,6 +62,11 @@ class EvaluateConfig(StageConfig):
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _listed(cls, memory: Any) -> Any:
+        return (memory,) if isinstance(memory, str) else memory
 
     @field_validator("memory")
     @classmethod
@@ -198,8 +203,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         shards = _scoring_parts(job)
         if work.scores is not None:
             work.scores.finish([_number(job, shard) for shard in shards])
-        for name in work.tuning.at_edge():
-            job.reporter.warning(f"The best {name} lies at the edge of its grid; give a list that goes on.")
+        for name, value in work.tuning.at_edge().items():
+            job.reporter.warning(
+                f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
+            )
         totals = report.Totals.of([job.draft.record(shard.key) for shard in shards])
         counts = _counts(job, work)
         names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
@@ -240,15 +247,17 @@ def _require_no_memory_option(references: Mapping[str, Any]) -> None:
             raise UsageError(f"--{option} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
 
 
-def tokens_per_shard(config: EvaluateConfig) -> int:
-    """Tokens of one shard of a resolved configuration; whole strides, at least one."""
+def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
+    """Tokens of one shard of a resolved configuration; whole strides, at least one, where there are windows."""
+    config = job.config
     stride, context = config.stride or 1, config.context or 1
     readings = parse_readings(config.memory or ())
     cells = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
     most = min(MOST_TOKENS_PER_SHARD, CELLS_PER_SHARD // cells)
     if stride < context and any("local" in reading.sources for reading in readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
-    return max(1, most // stride) * stride
+    unit = shard_unit(job.inputs["model"], stride)
+    return max(1, most // unit) * unit
 
 
 def _tuning_parts(job: Job[EvaluateConfig]) -> list[Part]:
@@ -262,7 +271,7 @@ def _scoring_parts(job: Job[EvaluateConfig]) -> list[Part]:
 
 
 def _parts(job: Job[EvaluateConfig], phase: Literal["tune", "score"], split: str) -> list[Part]:
-    step, total = tokens_per_shard(job.config), _tokens(job, split)
+    step, total = _tokens_per_shard(job), _tokens(job, split)
     starts = range(0, total, step)
     return [Part(_key(phase, n), phase, s, min(s + step, total)) for n, s in enumerate(starts)]
 
@@ -273,7 +282,7 @@ def _key(phase: str, number: int) -> str:
 
 def _number(job: Job[EvaluateConfig], shard: Part) -> int:
     """Number of a shard within its phase."""
-    return shard.start // tokens_per_shard(job.config)
+    return shard.start // _tokens_per_shard(job)
 
 
 def _consult(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "Consultation":
@@ -335,7 +344,7 @@ def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] 
     readings = len(config.memory or ())
     if last_words is not None:
         return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None)
-    return ScoreFiles(job.draft, _tokens(job, config.split), readings, tokens_per_shard(config))
+    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job))
 
 
 def _accuracy_at(work: Work) -> list[int]:

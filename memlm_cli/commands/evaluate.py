@@ -46,7 +46,7 @@ def evaluate(
     ] = None,
     reset: Annotated[
         Literal["none", "document"] | None,
-        typer.Option(help="Whether windows begin anew at every document (default: none)."),
+        typer.Option(help="Whether windows and carried state begin anew at every document (default: none)."),
     ] = None,
     save_token_scores: Annotated[
         bool | None,

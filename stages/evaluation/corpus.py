@@ -67,9 +67,7 @@ def require_key(model: Artifact, key: str) -> None:
     """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
     config = parse_model(model.config["model"])
     if key not in config.keys:
-        raise UsageError(
-            f"{model.reference} is a {config.backbone}, which has no key {key!r}; it has: {', '.join(config.keys)}."
-        )
+        raise UsageError(f"{model.reference} ({config.backbone}) has no key {key!r}; it has: {', '.join(config.keys)}.")
 
 
 def resolve_windows(
@@ -92,11 +90,15 @@ def resolve_windows(
         )
     if model.carries_state and stride != context:
         raise UsageError(
-            f"{encoder.reference} is a {model.backbone}, which reads a split once, segment after segment: "
-            "leave --stride out."
+            f"{encoder.reference} ({model.backbone}) reads a split once, segment after segment: leave --stride out."
         )
     if mem_length is not None:
         raise UsageError(
-            f"{encoder.reference} is a {model.backbone}, which has no memory of a given length: leave --mem-length out."
+            f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
     return WindowSettings(context, stride)
+
+
+def shard_unit(encoder: Artifact, stride: int) -> int:
+    """Tokens that a shard of encoded text is a multiple of: a stride, but any number where a split is one stream."""
+    return 1 if parse_model(encoder.config["model"]).carries_state else stride

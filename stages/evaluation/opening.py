@@ -73,15 +73,18 @@ def _external_memory(
 def rows_of(
     readings: Sequence[Reading], reader: SplitReader, datastore: Datastore | None, lossless: bool
 ) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, and for a lone reading its twin, if it has one.
+    """The row that was asked for, beside a composition each of its readings alone, beside a lone reading its twin.
 
-    A lossy index's reads the same neighbours with the other distances: recomputed from the stored
+    A lossy index's twin reads the same neighbours with the other distances: recomputed from the stored
     keys where the index's were asked for, and the other way round. A tuned cache's is the unigram
     cache, blind to what the keys say.
     """
     if not readings:
         return ()
-    rows = [MemoryRow(tuple(_plan(reading, reader, datastore, lossless) for reading in readings))]
+    plans = tuple(_plan(reading, reader, datastore, lossless) for reading in readings)
+    rows = [MemoryRow(plans)]
+    if len(plans) > 1:
+        rows += [MemoryRow((plan,)) for plan in plans]
     twin = _twin(readings[0], lossless) if len(readings) == 1 else None
     if twin is not None:
         plan = _plan(twin, reader, datastore, lossless)

@@ -106,9 +106,9 @@ class Tuning:
         plain = sum(record["plain_nll"] for record in records)
         return {"split": self._split, **grid, "plain_nll": plain / tokens}
 
-    def at_edge(self) -> list[str]:
-        """Names of the tuned numbers of the row asked for whose best value lies at the edge of its grid."""
-        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else []
+    def at_edge(self) -> dict[str, float]:
+        """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
+        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else {}
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:

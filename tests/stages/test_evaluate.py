@@ -202,7 +202,10 @@ def test_readings_compose_in_order(store, model, datastore, index):
     want = 0.5 * (0.8 * p_lm + 0.2 * p_first) + 0.5 * p_second
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(want), atol=1e-4)
     assert array(report, "scores.zarr", "logp_memory").shape == (35, 2)
-    assert metrics(report)["curves"] == []
+    rows = metrics(report)["rows"]
+    assert [row["row"] for row in rows] == ["plain", "knn-lm then knn-lm", "knn-lm", "knn-lm"]
+    for row, p in zip(rows[2:], (0.8 * p_lm + 0.2 * p_first, 0.5 * p_lm + 0.5 * p_second), strict=True):
+        assert row["nll"] == pytest.approx(-np.log(p).mean(), abs=1e-4)
 
 
 def test_two_tuned_readings_get_the_best_pair(store, neighbors):
@@ -365,7 +368,7 @@ def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, neigh
     spec = "external:k=3,lambda=0.001/0.002/0.003"
     evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
-    assert "best lambda lies at the edge" in heard.warnings[1]
+    assert "best lambda, 0.003, lies at the edge" in heard.warnings[1]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_p
 
 
 def test_what_a_backbone_does_not_have_is_refused(store, lstm):
-    with pytest.raises(UsageError, match="lstm, which has no key 'ffn-input'; it has: hidden"):
+    with pytest.raises(UsageError, match="has no key 'ffn-input'; it has: hidden"):
         evaluated(store, lstm, "long:size=5,lambda=0.1,key=ffn-input")
     with pytest.raises(UsageError, match="reads a split once, segment after segment: leave --stride out"):
         evaluated(store, lstm, stride=2)
