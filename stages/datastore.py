@@ -112,7 +112,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         )
         keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
         values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
-        trail = Trail(job.draft, 0, model.config.carries_state, device)
+        trail = Trail(job.draft, device)
         return Work(model, device, ids, eos, rows, dim, keys, values, trail)
 
     def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
@@ -126,9 +126,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         started = time.perf_counter()
         number = int(shard.key)
         rows = work.keys.rows(number)
-        history = work.trail.before([earlier.key for earlier in self.shards(job, work)[:number]], rows.start)
+        earlier = self.shards(job, work)[number - 1].key if number else None
+        history = work.trail.before(earlier, rows.start)
         keys, values, after = _encode(job.config, work, rows, history)
-        work.trail.keep(shard.key, after, rows.stop - rows.start)
+        work.trail.keep(shard.key, after)
         _check_finite(keys, job)
         work.keys.write(number, keys)
         work.values.write(number, values)

@@ -7,7 +7,8 @@ best setting. The model reads a token once in each; what later tokens need of it
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
     from stages.evaluation.evaluator import Consultation, Evaluator
+    from stages.evaluation.history import History
     from stages.evaluation.last_word import LastWords
     from stages.evaluation.metrics import Counts
     from stages.evaluation.score_files import ScoreFiles
@@ -114,9 +116,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
         from stages.models.devices import resolve_device, resolve_precision
 
-        context, stride = resolve_windows(inputs["model"], config.context, config.stride, config.mem_length)
         default = DEFAULT if "datastore" in inputs else ()
         readings = parse_readings(default if config.memory is None else config.memory)
+        local = any("local" in reading.sources for reading in readings)
+        windows = config.context, config.stride, config.mem_length
+        context, stride = resolve_windows(inputs["model"], *windows, segmented=local)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
         if tune_split is not None:
             require_tune_split(inputs["tokens"], tune_split)
@@ -159,7 +163,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         )
         if config.tune_split == config.split:
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-        trail = Trail(job.draft, evaluator.reach, evaluator.carries_state, evaluator.reader.device)
+        trail = Trail(job.draft, evaluator.reader.device)
         tuning = Tuning(job.draft, evaluator, config.tune_split, [part.key for part in _tuning_parts(job)])
         return Work(evaluator, tuning, trail, _outside(job), _score_files(job, last_words), last_words)
 
@@ -203,7 +207,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         shards = _scoring_parts(job)
         if work.scores is not None:
             work.scores.finish([_number(job, shard) for shard in shards])
-        for name, value in work.tuning.at_edge().items():
+        for name, value in work.tuning.at_edge():
             job.reporter.warning(
                 f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
             )
@@ -287,11 +291,24 @@ def _number(job: Job[EvaluateConfig], shard: Part) -> int:
 
 def _consult(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "Consultation":
     """Read a range with the model, going on from the one before it."""
-    previous = [_key(shard.phase, number) for number in range(_number(job, shard))]
-    history = work.trail.before(previous, shard.start)
+    history = _history(job, work, shard, split)
     consultation = work.evaluator.consult(split, shard.start, shard.stop, history)
-    work.trail.keep(shard.key, consultation.after, shard.stop - shard.start)
+    work.trail.keep(shard.key, consultation.after)
     return consultation
+
+
+def _history(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "History":
+    """The history of a range: what the shard before it left in memory, or what its tokens give when read again."""
+    step, number, reach = _tokens_per_shard(job), _number(job, shard), work.evaluator.reach
+    latest = work.trail.after(_key(shard.phase, number - 1))
+    if latest is not None:
+        return latest
+    first = max(0, number - ceil(reach / step))
+    history = work.trail.restart(_key(shard.phase, first - 1) if first else None, first * step)
+    for earlier in range(first, number):
+        history = work.evaluator.past(split, earlier * step, (earlier + 1) * step, history)
+    states = work.trail.restart(_key(shard.phase, number - 1) if number else None, shard.start)
+    return replace(history, encoder_state=states.encoder_state)
 
 
 def _tokens(job: Job[EvaluateConfig], split: str) -> int:

@@ -21,7 +21,6 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.evaluation.corpus import corpus_of, require_split
-from stages.models.config import parse_model
 
 if TYPE_CHECKING:
     import torch
@@ -200,7 +199,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         settings = {**index.config, "probe": config.probe}
         at_once, rows = _shard_sizes(config, keys.dim)
-        carries_state = parse_model(datastore.input("encoder").config["model"]).carries_state
         return Work(
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
             keys=keys,
@@ -213,7 +211,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
                 job.execution.device,
                 keys.dim,
             ),
-            trail=Trail(job.draft, 0, carries_state, resolve_device(job.execution.device)),
+            trail=Trail(job.draft, resolve_device(job.execution.device)),
             splits={split: _split_work(job, split, datastore, rows) for split in config.queries or ()},
             queries_per_shard=at_once,
         )
@@ -235,7 +233,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         started = time.perf_counter()
         split = work.splits[shard.split]
         earlier = [other.key for other in self.shards(job, work) if _encodes_before(other, shard, split.stored)]
-        queries = _queries(work, split, shard, earlier)
+        queries = _queries(work, split, shard, earlier[-1] if earlier else None)
         ids, distances = _search(job.config, work, split, shard, queries)
         for first in range(shard.start, shard.stop, split.neighbors.rows_per_shard):
             number = first // split.neighbors.rows_per_shard
@@ -347,20 +345,20 @@ def _encodes_before(other: QueryRange, shard: QueryRange, stored: int) -> bool:
     return other.split == shard.split and other.start < shard.start and other.stop > stored
 
 
-def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: Sequence[str]) -> np.ndarray:
+def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: str | None) -> np.ndarray:
     """Query keys [n, d] float32: read where they are stored, encoded where not.
 
     Args:
-        earlier: keys of the shards that encoded the queries before those of this one.
+        earlier: key of the shard that encoded the queries before those of this one; None: there is none.
     """
     between = min(max(split.stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
-        past = work.trail.before(earlier, between) if earlier else work.encoder.history(split.ids, between)
+        past = work.trail.before(earlier, between) if earlier is not None else work.encoder.history(split.ids, between)
         out[between - shard.start :], after = work.encoder.encode(split.ids, past, shard.stop)
-        work.trail.keep(shard.key, after, shard.stop - between)
+        work.trail.keep(shard.key, after)
     return out
 
 

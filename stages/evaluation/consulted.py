@@ -14,7 +14,6 @@ from stages.evaluation.history import History
 from stages.evaluation.retrieval import Found
 from stages.evaluation.scoring import Scored
 from stages.evaluation.windows import Window
-from stages.memory.cells import Cells
 
 RecallOf = Callable[[slice], Recalled]
 """What a few positions of a range read."""
@@ -56,9 +55,11 @@ class Consulted:
 
 def take(recalled: Recalled, rows: Tensor, targets: Tensor) -> Recalled:
     """What some of the positions read; rows int64 [r], and their targets."""
-    cells = recalled.cells
-    least = None if cells.least is None else cells.least[rows]
-    return recall(Cells(cells.scores[rows], cells.values[rows], least), targets)
+    return recall(recalled.cells[rows], targets)
+
+
+CHUNK_CELLS = {"cpu": 1 << 20, "cuda": 1 << 25}
+"""Cells read at a time: few enough to stay near a processor, many enough to fill a GPU."""
 
 
 def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:

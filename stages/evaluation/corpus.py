@@ -61,6 +61,11 @@ def require_tune_split(tokens: Artifact, split: str) -> None:
             f"{tokens.reference} has no split {split!r} to tune on: name another with --tune-split "
             f"({', '.join(splits)}), or give numbers in place of tune."
         )
+    if not splits[split]["tokens"]:
+        raise ArtifactError(
+            f"Split {split!r} of {tokens.reference} has no tokens to tune on: name another with --tune-split, "
+            "or give numbers in place of tune."
+        )
 
 
 def require_key(model: Artifact, key: str) -> None:
@@ -71,15 +76,18 @@ def require_key(model: Artifact, key: str) -> None:
 
 
 def resolve_windows(
-    encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None
+    encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None, *, segmented: bool = False
 ) -> WindowSettings:
     """Windows for a model: `context` is its segment length unless given, `stride` the context.
 
+    Args:
+        segmented: whether the segments of a stream matter to what reads it (`local` memory).
     Raises: UsageError for a stride larger than the context, a context longer than the model's learned
         positions, windows that overlap where the backbone reads a split as one stream, or a memory
         length where it has none.
     """
-    context = encoder.config["segment_length"] if context is None else context
+    own = encoder.config["segment_length"]
+    context = own if context is None else context
     stride = context if stride is None else stride
     model = parse_model(encoder.config["model"])
     if stride > context:
@@ -88,9 +96,9 @@ def resolve_windows(
         raise UsageError(
             f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
         )
-    if model.carries_state and stride != context:
+    if model.carries_state and (stride != context or (context != own and not segmented)):
         raise UsageError(
-            f"{encoder.reference} ({model.backbone}) reads a split once, segment after segment: leave --stride out."
+            f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave --context and --stride out."
         )
     if mem_length is not None:
         raise UsageError(

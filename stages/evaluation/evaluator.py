@@ -1,10 +1,9 @@
-"""Scores ranges of a split with a model and with every row of memory readings on top of it."""
+"""Reads ranges of a split with a model, and every row of memory readings on top of it."""
 
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,16 +12,20 @@ from torch import Tensor
 from stages.evaluation.consulted import Consulted
 from stages.evaluation.descent import Part
 from stages.evaluation.external import Datastore, ExternalPlan
-from stages.evaluation.grids import Point, ReadingGrid, Recalled, compose, grid_nll, read_points
+from stages.evaluation.grids import ReadingGrid, Recalled, compose, grid_nll, read_points
 from stages.evaluation.history import History
 from stages.evaluation.last_word import LastWords, is_best
+from stages.evaluation.passage import Passage, RowScores, Settings, summed
 from stages.evaluation.recent import RecentPlan
 from stages.evaluation.retrieval import Found, Retrieval
 from stages.evaluation.rows import MemoryRow
-from stages.evaluation.scoring import score_blocks, search_keys
+from stages.evaluation.scoring import Scored, score_blocks, search_keys
 from stages.evaluation.split_reader import SplitReader
 from stages.memory.cells import Masses, dense_masses, first_hit, target_masses
 from stages.models.language_model import LanguageModel, State
+
+DENSE_SCORES = 1 << 24
+"""Probabilities of whole vocabularies that are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -41,53 +44,27 @@ class ExternalMemory:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a row is read with: a point a reading; for a lone one also a point for each cut-off."""
+class Seconds:
+    """What reading a range took: the model, the search for neighbours, and handing on the past."""
 
-    grids: Sequence[ReadingGrid]
-    points: Sequence[Point]
-    by_cutoff: Sequence[Point]
+    model: float
+    search: float
+    past: float
 
-
-@dataclass(frozen=True)
-class RowScores:
-    """c counted tokens read by a row.
-
-    `log_p` [c] and `log_p_mem` [c, readings] in nats; `nll_by_cutoff`: sums over all of them;
-    `first_hits` [c]: place of the first cell of the first reading that is right;
-    `correct` bool [c]: whether no token is likelier, None if that was not asked for.
-    """
-
-    log_p: Tensor
-    log_p_mem: Tensor
-    nll_by_cutoff: np.ndarray
-    first_hits: Tensor
-    correct: Tensor | None
+    def of(self, row: MemoryRow) -> float:
+        """What a row needs of it."""
+        search = self.search if any(isinstance(plan, ExternalPlan) for plan in row.plans) else 0.0
+        past = self.past if any(isinstance(plan, RecentPlan) for plan in row.plans) else 0.0
+        return self.model + search + past
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A range of the scored split: c counted tokens by the model alone, and by each row.
-
-    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone.
-    """
-
-    targets: Tensor
-    log_p: Tensor
-    log_z: Tensor
-    correct: Tensor | None
-    rows: list[RowScores]
-    seconds: list[float]
-    """The model alone, then every row with all that it needs."""
-
-
-class Consultation(NamedTuple):
-    """A range with its neighbours, the history behind it, and the seconds for the model and for the search."""
+class Consultation:
+    """A range with its neighbours, and the history behind it."""
 
     consulted: Consulted
     after: History
-    model_seconds: float
-    search_seconds: float
+    seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -104,17 +81,58 @@ class Evaluator:
     external: ExternalMemory | None
     last_words: Mapping[str, LastWords] | None = None
 
-    # What is needed of the past
+    # One range of tokens
+
+    def consult(self, split: str, start: int, stop: int, history: History) -> Consultation:
+        """Score tokens [start, stop) with the model alone, and find their neighbours.
+
+        Stored neighbours are read while the model works.
+        """
+        counted = self._counted(split, start, stop)
+        stamps = [self._now()]
+        with ThreadPoolExecutor(1) as background:
+            stored = self.external is not None and not self.external.retrieval.needs_keys
+            early = background.submit(self._find, split, start, stop, None) if stored else None
+            scored = self._score_alone(split, start, stop, history, counted)
+            stamps.append(self._now())
+            queries, encoder_state = self._queries(split, scored, history)
+            found = early.result() if early else self._find(split, start, stop, queries)
+            stamps.append(self._now())
+        after = history.after(scored, self.reach, self._recent_keys, encoder_state)
+        stamps.append(self._now())
+        consulted = Consulted(scored, history, self.reader.places(split, start, stop), counted, found, queries)
+        return Consultation(consulted, after, Seconds(*np.diff(stamps).tolist()))
+
+    def past(self, split: str, start: int, stop: int, history: History) -> History:
+        """The history behind tokens [start, stop) that were consulted before, but for another model's state."""
+        scored = self._score_alone(split, start, stop, history, None)
+        return history.after(scored, self.reach, self._recent_keys)
 
     @property
     def reach(self) -> int:
         """Positions that readings reach back from a token, 0 for none."""
         return max((plan.width for plan in self._recent), default=0)
 
-    @property
-    def carries_state(self) -> bool:
-        """Whether a model that encodes the split here carries state from token to token."""
-        return any(model.config.carries_state for model in (self.model, self._foreign) if model is not None)
+    def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
+        if self.last_words is None:
+            return None
+        return torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
+
+    def _now(self) -> float:
+        """The clock, once all work given to the device is done."""
+        if self.reader.device.type == "cuda":
+            torch.cuda.synchronize(self.reader.device)
+        return time.perf_counter()
+
+    def _score_alone(self, split: str, start: int, stop: int, history: History, counted: Tensor | None) -> Scored:
+        """What the model alone says, with the keys that readings need."""
+        return score_blocks(
+            self.model,
+            self.reader.encode(self.model, split, start, stop, history.state),
+            {*self._recent_keys, *self._own_search_key},
+            {plan.reading.key or "" for plan in self._recent if plan.by_window},
+            counted,
+        )
 
     @property
     def _recent(self) -> list[RecentPlan]:
@@ -124,12 +142,7 @@ class Evaluator:
     def _recent_keys(self) -> set[str]:
         return {plan.reading.key for plan in self._recent if plan.reading.key is not None}
 
-    @property
-    def _foreign(self) -> LanguageModel | None:
-        """Another model than the one evaluated, where it must make search keys."""
-        if self.external is None or self.external.encoder is self.model or not self._needs_queries:
-            return None
-        return self.external.encoder
+    # Search keys
 
     @property
     def _needs_queries(self) -> bool:
@@ -138,53 +151,22 @@ class Evaluator:
             self.external.retrieval.needs_keys or any(plan.recompute for plan in plans)
         )
 
-    # One range of tokens
-
-    def consult(self, split: str, start: int, stop: int, history: History) -> Consultation:
-        """Score tokens [start, stop) with the model alone, and find their neighbours.
-
-        Stored neighbours are read while the model works.
-        """
-        started = time.perf_counter()
-        counted = None
-        if self.last_words is not None:
-            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
-        with ThreadPoolExecutor(1) as background:
-            stored = self.external is not None and not self.external.retrieval.needs_keys
-            early = background.submit(self._find, split, start, stop, None) if stored else None
-            scored = score_blocks(
-                self.model,
-                self.reader.encode(self.model, split, start, stop, history.state),
-                {*self._recent_keys, *self._own_search_key},
-                {plan.reading.key or "" for plan in self._recent if plan.by_window},
-                counted,
-            )
-            between = time.perf_counter()
-            queries, encoder_state = self._queries(split, scored.keys, start, stop, history)
-            found = early.result() if early else self._find(split, start, stop, queries)
-        places = self.reader.places(split, start, stop)
-        after = history.after(scored, self.reach, self._recent_keys, encoder_state)
-        consulted = Consulted(scored, history, places, counted, found, queries)
-        return Consultation(consulted, after, between - started, time.perf_counter() - between)
-
     @property
     def _own_search_key(self) -> tuple[str, ...]:
         """The representation of the evaluated model that a datastore is searched with, if it is."""
-        if self.external is None or self._foreign is not None or not self._needs_queries:
+        if self.external is None or self.external.encoder is not self.model or not self._needs_queries:
             return ()
         return (self.external.key,)
 
-    def _queries(
-        self, split: str, keys: Mapping[str, Tensor], start: int, stop: int, history: History
-    ) -> tuple[np.ndarray | None, State]:
+    def _queries(self, split: str, scored: Scored, history: History) -> tuple[np.ndarray | None, State]:
         """Search keys float32 [n, d], if any are needed, and the state of the model that made them if another."""
         memory = self.external
         if memory is None or not self._needs_queries:
             return None, None
-        if self._foreign is None:
-            return search_keys(keys[memory.key], memory.dtype), None
+        if memory.encoder is self.model:
+            return search_keys(scored.keys[memory.key], memory.dtype), None
         made, state = [], history.encoder_state
-        for block in memory.reader.encode(memory.encoder, split, start, stop, state):
+        for block in memory.reader.encode(memory.encoder, split, scored.start, scored.stop, state):
             made.append(search_keys(block.key(memory.key), memory.dtype))
             state = block.state
         return np.concatenate(made), state
@@ -214,22 +196,22 @@ class Evaluator:
 
     def score(self, consultation: Consultation, settings: Sequence[Settings]) -> Passage:
         """Score a range with the model alone and with every row at its settings."""
-        consulted, _, alone, search = consultation
+        consulted = consultation.consulted
         scored, counted = consulted.scored, consulted.counted_rows
-        rows, seconds = [], [alone]
+        rows, seconds = [], [consultation.seconds.model]
         for row, at in zip(self.rows, settings, strict=True):
-            started = time.perf_counter()
+            started = self._now()
             rows.append(self._read(consulted, row, at))
-            searched = search if any(isinstance(plan, ExternalPlan) for plan in row.plans) else 0.0
-            seconds.append(alone + searched + time.perf_counter() - started)
-        targets = scored.targets[counted]
-        correct = None if scored.hidden is None else is_best(self.model.log_probs(scored.hidden), targets)
-        return Passage(targets, scored.log_p[counted], scored.log_z[counted], correct, rows, seconds)
+            seconds.append(consultation.seconds.of(row) + self._now() - started)
+        targets, log_z = scored.targets[counted], scored.log_z[counted]
+        correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
+        return Passage(targets, scored.log_p[counted], log_z, correct, rows, seconds)
 
     def _read(self, consulted: Consulted, row: MemoryRow, settings: Settings) -> RowScores:
         """Read a row's memory at its settings."""
         scored, done = consulted.scored, 0
-        parts = [_nothing(row, settings, scored.log_p, scored.hidden is not None)]
+        likeliest = scored.hidden is not None
+        parts = [RowScores.of_nothing(len(row.plans), len(settings.by_cutoff), scored.log_p, likeliest)]
         for rows, recalled in row.recall(consulted):
             log_z = scored.log_z[rows]
             log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, recalled, settings)
@@ -240,17 +222,28 @@ class Evaluator:
             hits = first_hit(recalled[0].hits, len(log_p), settings.grids[0].cutoffs[-1])
             parts.append(RowScores(log_p, torch.stack(log_p_mem, -1), np.array(sums), hits, correct))
             done += len(log_p)
-        return _joined(parts)
+        return RowScores.joined(parts)
 
     def _correct(
-        self, hidden: Tensor, targets: Tensor, log_z: Tensor, recalled: Sequence[Recalled], settings: Settings
+        self,
+        hidden: Tensor,
+        targets: Tensor,
+        log_z: Tensor,
+        recalled: Sequence[Recalled],
+        settings: Settings | None,
     ) -> Tensor:
-        """Whether no token is likelier than the target with the row's memory read, bool [c]."""
-        log_p = self.model.log_probs(hidden)
-        for one, grid, point in zip(recalled, settings.grids, settings.points, strict=True):
-            masses = dense_masses(one.cells, point.scale, point.cutoff, log_p.shape[1])
-            log_p = grid.reader.read(log_p, log_z[:, None], masses, point.weight)
-        return is_best(log_p, targets)
+        """Whether no token is likelier than the target once memory, if any is recalled, is read; bool [c]."""
+        correct = []
+        step = max(1, DENSE_SCORES // (self.model.config.vocab_size or 1))
+        for start in range(0, len(hidden), step):
+            part = slice(start, start + step)
+            log_p = self.model.log_probs(hidden[part])
+            if settings is not None:
+                for one, grid, point in zip(recalled, settings.grids, settings.points, strict=True):
+                    masses = dense_masses(one.cells[part], point.scale, point.cutoff, log_p.shape[1])
+                    log_p = grid.reader.read(log_p, log_z[part, None], masses, point.weight)
+            correct.append(is_best(log_p, targets[part]))
+        return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
 
 
 def _read_part(
@@ -264,35 +257,7 @@ def _read_part(
     return main, [memory], [-summed(read) for read, _ in reads]
 
 
-def _nothing(row: MemoryRow, settings: Settings, like: Tensor, with_correct: bool) -> RowScores:
-    """The scores of no token."""
-    return RowScores(
-        log_p=like.new_empty(0),
-        log_p_mem=like.new_empty(0, len(row.plans)),
-        nll_by_cutoff=np.zeros(len(settings.by_cutoff)),
-        first_hits=like.new_empty(0, dtype=torch.int64),
-        correct=like.new_empty(0, dtype=torch.bool) if with_correct else None,
-    )
-
-
-def _joined(parts: Sequence[RowScores]) -> RowScores:
-    """The scores of tokens that follow each other."""
-    correct = [part.correct for part in parts if part.correct is not None]
-    return RowScores(
-        torch.cat([part.log_p for part in parts]),
-        torch.cat([part.log_p_mem for part in parts]),
-        np.sum([part.nll_by_cutoff for part in parts], axis=0),
-        torch.cat([part.first_hits for part in parts]),
-        torch.cat(correct) if correct else None,
-    )
-
-
 def _beside(parts: Sequence[Masses]) -> Masses:
     """Masses [S, C, …] of tokens that follow each other."""
     joined = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("target", "total", "peak"))
     return Masses(*joined)
-
-
-def summed(values: Tensor) -> float:
-    """The sum in float64."""
-    return float(values.sum(dtype=torch.float64))

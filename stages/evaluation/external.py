@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import Consulted, RecallOf
+from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
 from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, Recalled, reading_grid, recall, score_spread
 from stages.evaluation.readings import doubling_cutoffs
 from stages.evaluation.retrieval import Found
@@ -16,9 +16,6 @@ from stages.memory.positions import Positions
 from stages.memory.spec import Reading
 from stages.search.distances import exact_distances
 from stages.search.keys import StoredKeys
-
-CHUNK_CELLS = 1 << 20
-"""Cells read at a time: few enough to stay near the processor."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class ExternalPlan:
 
     @property
     def positions_at_once(self) -> int:
-        return max(1, CHUNK_CELLS // self.k)
+        return max(1, CHUNK_CELLS[self.datastore.values.device.type] // self.k)
 
     def recall(self, consulted: Consulted) -> RecallOf:
         """What a range's tokens read: their neighbours."""

@@ -51,11 +51,12 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
     reader = READERS.load(reading.reader)
     weights = reading.reader_weight
+    assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     return ReadingGrid(
         reader=reader,
         scales=_scales(reading, default_scales),
         cutoffs=cutoffs,
-        weights=weights if isinstance(weights, tuple) else reader.default_grid,
+        weights=weights,
     )
 
 

@@ -36,8 +36,8 @@ class History:
             start=scored.stop,
             state=scored.state,
             encoder_state=encoder_state,
-            keys={name: self.joined_keys(scored, name)[-size:] for name in names} if size else {},
-            tokens=self.joined_tokens(scored)[-size:] if size else None,
+            keys={name: self.joined_keys(scored, name)[-size:].clone() for name in names} if size else {},
+            tokens=self.joined_tokens(scored)[-size:].clone() if size else None,
         )
 
     def joined_keys(self, scored: Scored, name: str) -> Tensor:

@@ -84,13 +84,19 @@ def rows_of(
     plans = tuple(_plan(reading, reader, datastore, lossless) for reading in readings)
     rows = [MemoryRow(plans)]
     if len(plans) > 1:
-        rows += [MemoryRow((plan,)) for plan in plans]
+        rows += [MemoryRow((plan,), _place(plans, place)) for place, plan in enumerate(plans)]
     twin = _twin(readings[0], lossless) if len(readings) == 1 else None
     if twin is not None:
         plan = _plan(twin, reader, datastore, lossless)
         if plan.details != rows[0].plans[0].details or plan.name != rows[0].plans[0].name:
             rows.append(MemoryRow((plan,)))
     return tuple(rows)
+
+
+def _place(plans: Sequence[Plan], place: int) -> str:
+    """What tells a reading from those before it with the same name."""
+    alike = sum(plan.name == plans[place].name for plan in plans[: place + 1])
+    return f" ({alike})" if alike > 1 else ""
 
 
 def _twin(reading: Reading, lossless: bool) -> Reading | None:
@@ -105,7 +111,7 @@ def _plan(reading: Reading, reader: SplitReader, datastore: Datastore | None, lo
     if "external" in reading.sources:
         assert datastore is not None
         return ExternalPlan(reading, datastore, is_recomputed(reading, datastore.metric, lossless), lossless)
-    return RecentPlan(reading, reader.context, reader.stride < reader.context)
+    return RecentPlan(reading, reader.context, reader.stride < reader.context, reader.device.type)
 
 
 def open_datastore(artifact: Artifact, metric: str, device: torch.device) -> Datastore:

@@ -8,6 +8,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_key
 from stages.evaluation.lineage import require_neighbors, stored_splits
+from stages.memory import READERS
 from stages.memory.spec import Reading
 
 DEFAULT = ("knn-lm",)
@@ -33,9 +34,19 @@ def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tup
     Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
         if the stored neighbours or keys are not those that the reading asks for.
     """
+    reading = _with_weights(reading)
     if "external" in reading.sources:
         return _complete_external(reading, read, splits)
     return _complete_recent(reading, read, splits)
+
+
+def _with_weights(reading: Reading) -> Reading:
+    """The reading with the default grid of its reader spelled out where λ or α is to be tuned."""
+    if reading.reader_weight != "tune":
+        return reading
+    reader = READERS.load(reading.reader)
+    field = {"lambda": "weight", "alpha": "alpha"}[reader.hyperparameter]
+    return reading.model_copy(update={field: reader.default_grid})
 
 
 def _complete_recent(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:

@@ -7,14 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import Consulted, RecallOf, median_where_present
+from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf, median_where_present
 from stages.evaluation.grids import ReadingGrid, Recalled, reading_grid
 from stages.evaluation.windows import window_starts
 from stages.memory.recent import Recent, recent_cells, recent_hits
 from stages.memory.spec import Reading
 
-CHUNK_CELLS = 1 << 20
-"""Cells read at a time: few enough to stay near the processor."""
 FEWEST_POSITIONS = 64
 """Positions read at a time, however many cells each has: a product with fewer waits for memory."""
 
@@ -31,6 +29,8 @@ class RecentPlan:
     """Inputs of a window, of which `local` reads those before a position."""
     overlapping: bool
     """Whether windows overlap, so that a position has another representation in each."""
+    device: str = "cpu"
+    """Type of the device that it is read on."""
     size_name = "size"
 
     @property
@@ -71,7 +71,7 @@ class RecentPlan:
 
     @property
     def positions_at_once(self) -> int:
-        return max(FEWEST_POSITIONS, CHUNK_CELLS // self.width)
+        return max(FEWEST_POSITIONS, CHUNK_CELLS[self.device] // self.width)
 
     def recall(self, consulted: Consulted) -> RecallOf:
         """What a range's tokens read: the positions before each, the nearest first."""

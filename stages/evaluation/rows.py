@@ -57,16 +57,13 @@ class MemoryRow:
     """One row: readings in their order."""
 
     plans: tuple[Plan, ...]
-
-    @property
-    def spelled(self) -> str:
-        """The readings as a user would write them."""
-        return " ".join(f"--memory {plan.reading.spelled}" for plan in self.plans)
+    distinction: str = ""
+    """What stands behind the name where another row has the same."""
 
     @property
     def name(self) -> str:
         """Short, for a table."""
-        return " then ".join(plan.name for plan in self.plans)
+        return " then ".join(plan.name for plan in self.plans) + self.distinction
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over cells read."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.evaluation.descent import descend, load_part
-from stages.evaluation.evaluator import Settings
 from stages.evaluation.grids import Best, Point, ReadingGrid, best_point
+from stages.evaluation.passage import Settings
 from stages.evaluation.rows import MemoryRow, Plan
 from stages.memory import READERS
 
@@ -82,10 +82,10 @@ def describe_grid(row: MemoryRow, settled: Settled, tokens: int) -> dict[str, An
     }
 
 
-def at_edge(row: MemoryRow, settled: Settled) -> dict[str, float]:
-    """The tuned numbers whose best value lies at the edge of their grid."""
+def at_edge(row: MemoryRow, settled: Settled) -> list[tuple[str, float]]:
+    """The tuned numbers, by name, whose best value lies at the edge of their grid."""
     told = describe_row(row, settled, None)
-    return {name: reading[name] for reading in told for name, inside in reading["interior"].items() if not inside}
+    return [(name, reading[name]) for reading in told for name, inside in reading["interior"].items() if not inside]
 
 
 def _describe_reading(plan: Plan, point: Point, interior: dict[str, bool], tune_split: str | None) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.evaluator import Passage, RowScores, summed
 from stages.evaluation.last_word import LastWords
+from stages.evaluation.passage import Passage, RowScores, summed
 
 
 def shard_record(

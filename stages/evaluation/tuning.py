@@ -9,9 +9,10 @@ import numpy as np
 from stages.artifacts.draft import Draft
 from stages.evaluation.consulted import Consulted
 from stages.evaluation.descent import save_part
-from stages.evaluation.evaluator import Evaluator, summed
+from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.grids import ReadingGrid
 from stages.evaluation.history import History
+from stages.evaluation.passage import summed
 from stages.evaluation.settling import (
     Settled,
     at_edge,
@@ -56,7 +57,7 @@ class Tuning:
     def tune(self, shard: str, consulted: Consulted) -> dict[str, Any]:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
         for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True)):
-            path = self._draft.add(_file(shard, number))
+            path = self._draft.add(_file(shard, number, grids))
             if tries_all(grids):
                 np.save(path, self._evaluator.tune(consulted, row, grids))
             else:
@@ -80,7 +81,7 @@ class Tuning:
         """The settings of every row; asked for when all shards of the split are done."""
         self._draft.flush()
         return [
-            settle(row, grids, [self._draft.path / _file(shard, number) for shard in self._shards])
+            settle(row, grids, [self._draft.path / _file(shard, number, grids) for shard in self._shards])
             for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True))
         ]
 
@@ -106,9 +107,9 @@ class Tuning:
         plain = sum(record["plain_nll"] for record in records)
         return {"split": self._split, **grid, "plain_nll": plain / tokens}
 
-    def at_edge(self) -> dict[str, float]:
+    def at_edge(self) -> list[tuple[str, float]]:
         """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
-        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else {}
+        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else []
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:
@@ -117,5 +118,5 @@ def sample_ranges(total: int) -> list[tuple[int, int]]:
     return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
 
 
-def _file(shard: str, row: int) -> str:
-    return f"scratch/{shard}-{row}.npy"
+def _file(shard: str, row: int, grids: Sequence[ReadingGrid]) -> str:
+    return f"scratch/{shard}-{row}.{'npy' if tries_all(grids) else 'npz'}"

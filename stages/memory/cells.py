@@ -28,6 +28,11 @@ class Cells:
     values: Tensor
     least: Tensor | None = None
 
+    def __getitem__(self, positions: slice | Tensor) -> "Cells":
+        """The cells of some of the positions."""
+        least = None if self.least is None else self.least[positions]
+        return Cells(self.scores[positions], self.values[positions], least)
+
 
 class Hits(NamedTuple):
     """The cells that hold their position's target, in order of position, then place; both [h]."""

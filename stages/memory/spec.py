@@ -2,11 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from stages.config import Settings
 from stages.errors import UsageError
 from stages.memory.grammar import NONE, parse_phrase, row_name
+
+
+def _rising(value: Any) -> Any:
+    """Numbers to choose from in rising order, each once: a list means the same however it is written."""
+    return tuple(sorted(set(value))) if isinstance(value, tuple) else value
 
 
 def _split_list(value: Any) -> Any:
@@ -20,6 +25,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Weight = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(gt=0)]
 ListOf = BeforeValidator(_split_list)
+Rising = AfterValidator(_rising)
 
 
 class Reading(Settings):
@@ -32,19 +38,19 @@ class Reading(Settings):
     """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot`."""
     key: Literal["hidden", "ffn-input"] | None = None
     """None: the key of the datastore; of local and long `ffn-input` for `trime*`, else `hidden`."""
-    temperature: Annotated[tuple[Positive, ...] | Tune, ListOf] | None = None
+    temperature: Annotated[tuple[Positive, ...] | Tune, ListOf, Rising] | None = None
     """τ: scores are divided by it."""
-    theta: Annotated[tuple[NotNegative, ...] | Tune, ListOf] | None = None
+    theta: Annotated[tuple[NotNegative, ...] | Tune, ListOf, Rising] | None = None
     """θ = 1/τ: scores are multiplied by it; 0 makes all cells equal."""
-    weight: Annotated[tuple[Weight, ...] | Tune, ListOf] | None = Field(None, alias="lambda")
+    weight: Annotated[tuple[Weight, ...] | Tune, ListOf, Rising] | None = Field(None, alias="lambda")
     """λ: weight of the memory (interpolate)."""
-    alpha: Annotated[tuple[float, ...] | Tune, ListOf] = (0.0,)
+    alpha: Annotated[tuple[float, ...] | Tune, ListOf, Rising] = (0.0,)
     """α, in nats: added to the memory's scores, after temperature (joint)."""
-    size: Annotated[tuple[Count, ...] | Tune, ListOf] | None = None
+    size: Annotated[tuple[Count, ...] | Tune, ListOf, Rising] | None = None
     """Positions back from the one that reads (long)."""
     scope: Literal["stream", "document"] = "stream"
     """Whether the past ends where the document of the position begins (long)."""
-    k: Annotated[tuple[Count, ...] | Tune, ListOf] | None = None
+    k: Annotated[tuple[Count, ...] | Tune, ListOf, Rising] | None = None
     """Neighbours read (external); None: 1,024 or as many as there are."""
     exact: bool = False
     """Whether distances are recomputed from the stored keys (external)."""

@@ -70,8 +70,8 @@ class LanguageModel(nn.Module):
             return self.vocabulary.log_prob(self._own(hidden), targets)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities [N, V] of every token, in nats; for generation and tests."""
-        with self._exact(hidden):
+        """Log-probabilities [N, V] of every token, in nats. Not for training: no gradients."""
+        with torch.no_grad(), self._exact(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
     def _exact(self, hidden: Tensor) -> torch.autocast:

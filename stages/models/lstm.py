@@ -1,5 +1,6 @@
 """Long short-term memory (Hochreiter and Schmidhuber 1997) with torch's fused kernels."""
 
+import torch
 from torch import Tensor, nn
 
 from stages.models.config import LSTMConfig
@@ -10,7 +11,8 @@ class LSTM(nn.Module):
     """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
 
     Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
-    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329).
+    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in float32: autocast would run
+    cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
     """
 
     def __init__(self, config: LSTMConfig) -> None:
@@ -30,5 +32,6 @@ class LSTM(nn.Module):
         Args:
             state: h and c, each [layers, B, d]; None: zeros.
         """
-        hidden, state = self.lstm(self.dropout(embedded), state)
+        with torch.autocast(embedded.device.type, enabled=False):
+            hidden, state = self.lstm(self.dropout(embedded).float(), state)
         return self.dropout(hidden), None, state

@@ -42,7 +42,7 @@ def lstm(store: Store) -> Artifact:
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, so that histories are handed on; chunks of a few positions."""
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.evaluation.recent.CHUNK_CELLS", 40)
+    monkeypatch.setattr("stages.evaluation.recent.CHUNK_CELLS", {"cpu": 40})
     monkeypatch.setattr("stages.evaluation.recent.FEWEST_POSITIONS", 3)
 
 
@@ -229,5 +229,5 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_p
 def test_what_a_backbone_does_not_have_is_refused(store, lstm):
     with pytest.raises(UsageError, match="has no key 'ffn-input'; it has: hidden"):
         evaluated(store, lstm, "long:size=5,lambda=0.1,key=ffn-input")
-    with pytest.raises(UsageError, match="reads a split once, segment after segment: leave --stride out"):
+    with pytest.raises(UsageError, match="as one stream: leave --context and --stride out"):
         evaluated(store, lstm, stride=2)
