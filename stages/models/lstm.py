@@ -11,8 +11,8 @@ class LSTM(nn.Module):
     """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
 
     Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
-    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in float32: autocast would run
-    cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
+    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in the precision of the weights:
+    autocast would run cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
     """
 
     def __init__(self, config: LSTMConfig) -> None:
@@ -33,5 +33,5 @@ class LSTM(nn.Module):
             state: h and c, each [layers, B, d]; None: zeros.
         """
         with torch.autocast(embedded.device.type, enabled=False):
-            hidden, state = self.lstm(self.dropout(embedded).float(), state)
+            hidden, state = self.lstm(self.dropout(embedded).to(self.lstm.weight_ih_l0.dtype), state)
         return self.dropout(hidden), None, state

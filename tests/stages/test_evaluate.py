@@ -203,7 +203,7 @@ def test_readings_compose_in_order(store, model, datastore, index):
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(want), atol=1e-4)
     assert array(report, "scores.zarr", "logp_memory").shape == (35, 2)
     rows = metrics(report)["rows"]
-    assert [row["row"] for row in rows] == ["plain", "knn-lm then knn-lm", "knn-lm", "knn-lm"]
+    assert [row["row"] for row in rows] == ["plain", "knn-lm then knn-lm", "knn-lm", "knn-lm (2)"]
     for row, p in zip(rows[2:], (0.8 * p_lm + 0.2 * p_first, 0.5 * p_lm + 0.5 * p_second), strict=True):
         assert row["nll"] == pytest.approx(-np.log(p).mean(), abs=1e-4)
 
