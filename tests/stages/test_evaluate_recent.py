@@ -1,26 +1,21 @@
 """Memory of the recent past through the stage, against one window, one position and one pair at a time."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-import torch
 
 from stages import evaluate
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.errors import UsageError
-from stages.evaluate import Evaluate, EvaluateConfig
-from stages.evaluation.windows import document_windows, windows
-from stages.models.language_model import load_model
-from tests.oracles import neural_cache as oracle
-from tests.stages.small_store import EOS, VOCABULARY, array, small_model, small_tokens
+from stages.errors import ArtifactError, UsageError
+from stages.evaluate import Evaluate
+from tests.stages.slow_evaluation import Slow, evaluated, metrics
+from tests.stages.small_store import VOCABULARY, ModelConfig, array, small_model, small_tokens
 
+TRANSFORMER = ModelConfig().model
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
-CONTEXT = 8
+ADAPTIVE = {"cutoffs": [3, 6], "factor": 2}
 
 
 @pytest.fixture(scope="module")
@@ -44,73 +39,6 @@ def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
     monkeypatch.setattr("stages.evaluation.recent.CHUNK_CELLS", {"cpu": 40})
     monkeypatch.setattr("stages.evaluation.recent.FEWEST_POSITIONS", 3)
-
-
-def evaluated(store: Store, source: Artifact, *memory: str, **settings) -> Artifact:
-    config = EvaluateConfig(memory=memory or None, save_token_scores=True, **settings)
-    return make(Evaluate(), config, {"source": source.reference}, store, Execution()).artifact
-
-
-def metrics(report: Artifact) -> dict:
-    return json.loads((report.path / "metrics.json").read_text())
-
-
-class Slow:
-    """What a model alone says of a split, and its keys in every window."""
-
-    def __init__(self, model: Artifact, split: str, stride: int = CONTEXT, documents: bool = False) -> None:
-        tokens = model.input("tokens")
-        self.ids = array(tokens, "tokens.zarr", f"{split}/ids").astype(np.int64)
-        self.offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets")
-        self.model = load_model(model.path, "cpu")
-        self.key = "hidden"
-        self.scores = np.zeros((len(self.ids), VOCABULARY))
-        """The vocabulary's scores of every token, up to a constant a token, float64."""
-        self.as_scored: dict[int, np.ndarray] = {}
-        self.in_window: list[dict[int, np.ndarray]] = [{} for _ in self.ids]
-        inputs = np.concatenate(([EOS], self.ids[:-1]))
-        total = len(self.ids)
-        if documents:
-            plan = document_windows(self.offsets, CONTEXT, stride, 0, total)
-        else:
-            plan = windows(total, CONTEXT, stride)
-        self.window_start = [0] * total
-        state, begins = None, set(self.offsets.tolist()) if documents else set()
-        for w in plan:
-            if not self.model.config.carries_state or w.start in begins:
-                state = None
-            with torch.no_grad():
-                seen = self.model.encode(torch.from_numpy(inputs[None, w.start : w.stop]), state)
-                scores = seen.hidden[0].double() @ self.model.vocabulary.embedding.double().T
-            state = seen.state
-            keys = {w.start + i: key.double().numpy() for i, key in enumerate(seen.hidden[0])}
-            for t in range(w.scored_from, w.stop):
-                self.scores[t] = scores[t - w.start].numpy()
-                self.as_scored[t], self.in_window[t], self.window_start[t] = keys[t], keys, w.start
-
-    def document_start(self, t: int) -> int:
-        return int(self.offsets[np.searchsorted(self.offsets, t, side="right") - 1])
-
-    def cells(self, t: int, theta: float, size: int | None, local: bool, scope: str, kind: str):
-        start = self.document_start(t) if scope == "document" else 0
-        read = oracle.positions_read(
-            t, size=size, document_start=start, window_start=self.window_start[t] if local else None
-        )
-        keys = {j: self.in_window[t][j] if local and j in self.in_window[t] else self.as_scored[j] for j in read}
-        query = self.as_scored[t]
-        return [(theta * oracle.similarity(query, keys[j], kind), int(self.ids[j])) for j in read]
-
-    def log_p(self, theta=0.5, size=None, local=False, scope="stream", kind="dot", lam=None, alpha=None) -> np.ndarray:
-        """log p of every target with one reading of memory."""
-        out = []
-        for t, target in enumerate(self.ids):
-            cells = self.cells(t, theta, size, local, scope, kind)
-            if alpha is None:
-                p = np.exp(self.scores[t] - self.scores[t].max())
-                out.append(math.log(oracle.interpolated(p / p.sum(), cells, lam)[target]))
-            else:
-                out.append(math.log(oracle.joint(self.scores[t], cells, alpha)[target]))
-        return np.array(out)
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])
@@ -224,6 +152,55 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_p
     assert len(ran) == len(set(ran))
     assert {name: (resumed.path / name).read_bytes() for name in bytes_of} == bytes_of
     assert not [name for name in resumed.manifest.files if name.startswith("scratch")]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("backbone", [TRANSFORMER, LSTM])
+def test_an_adaptive_softmax_is_read_with_the_normalizer_of_its_head(store, backbone, tied):
+    model = small_model(store, small_tokens(store), model=backbone | ADAPTIVE | {"tied": tied})
+    slow = Slow(model, "test")
+    for spec, asked in [
+        ("long:size=9,theta=0.5,reader=joint,alpha=-1", {"size": 9, "alpha": -1.0}),
+        ("local+long:size=12,theta=0.5,lambda=0.4", {"local": True, "size": 12, "lam": 0.4}),
+    ]:
+        report = evaluated(store, model, spec)
+        np.testing.assert_allclose(array(report, "scores.zarr", "log_z"), slow.log_z, atol=2e-4)
+        np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4)
+
+
+def test_lists_of_numbers_have_no_order(store, transformer):
+    rising, falling = (
+        "long:size=5/20,theta=0/0.5,lambda=0.01/0.02/0.9",
+        "long:size=20/5,theta=0.5/0,lambda=0.9/0.01/0.02",
+    )
+    assert evaluated(store, transformer, rising).id == evaluated(store, transformer, falling).id
+
+
+@pytest.mark.parametrize("spec", ["neural-cache", "local+long:size=tune,reader=joint,theta=tune,alpha=tune"])
+def test_splits_of_one_token_are_scored_as_the_model_alone_does(store, spec):
+    model = small_model(store, small_tokens(store, lengths={"train": 90, "valid": 1, "test": 1}))
+    report = metrics(evaluated(store, model, spec))
+    assert report["nll"] == pytest.approx(report["rows"][0]["nll"])
+
+
+def test_a_tuning_split_without_a_token_is_refused(store):
+    model = small_model(store, small_tokens(store, lengths={"train": 90, "valid": 0, "test": 35}))
+    with pytest.raises(ArtifactError, match="valid"):
+        evaluated(store, model, "neural-cache")
+
+
+def test_bf16_carries_the_state_of_an_lstm_from_shard_to_shard(store, lstm):
+    spec = "long:size=9,theta=0.5,lambda=0.3"
+    low, full = (evaluated(store, lstm, spec, precision=precision) for precision in ("bf16", "fp32"))
+    np.testing.assert_allclose(array(low, "scores.zarr", "logp"), array(full, "scores.zarr", "logp"), atol=0.2)
+
+
+def test_the_segments_of_a_stream_matter_to_local_memory_alone(store, lstm):
+    report = evaluated(store, lstm, "local:theta=0.5,lambda=0.3", context=5)
+    want = Slow(lstm, "test", context=5).log_p(local=True, lam=0.3)
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=2e-4)
+    with pytest.raises(UsageError, match="leave --context and --stride out"):
+        evaluated(store, lstm, "long:size=5,lambda=0.1", context=5)
 
 
 def test_what_a_backbone_does_not_have_is_refused(store, lstm):

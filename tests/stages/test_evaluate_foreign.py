@@ -1,0 +1,134 @@
+"""Memory of another encoder beside memory of the recent past, where either model carries state."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from stages import evaluate
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.evaluate import Evaluate
+from stages.index import BuildIndex
+from stages.search.config import IndexConfig
+from tests.oracles import knn_lm
+from tests.oracles import neural_cache as oracle
+from tests.stages.slow_evaluation import Asked, Slow, evaluated, metrics
+from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
+
+LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
+EXTERNAL = "external:k=5,lambda=0.3,temperature=2"
+LONG = "long:size=20,theta=0.4,lambda=0.2"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def models(store: Store) -> Mapping[str, Artifact]:
+    tokens = small_tokens(store)
+    return {
+        "transformer": small_model(store, tokens),
+        "lstm": small_model(store, tokens, model=LSTM),
+        "other-lstm": small_model(store, tokens, model=LSTM, seed=3),
+    }
+
+
+@pytest.fixture(scope="module")
+def indexes(store: Store, models: Mapping[str, Artifact]) -> Mapping[str, Artifact]:
+    """A datastore's index, by the model that made its keys."""
+
+    def built(stage, config, source: Artifact) -> Artifact:
+        return make(stage, config, {"source": source.reference}, store, Execution()).artifact
+
+    stored = {name: built(BuildDatastore(), DatastoreConfig(), model) for name, model in models.items()}
+    return {name: built(BuildIndex(), IndexConfig(index="flat"), made) for name, made in stored.items()}
+
+
+@pytest.fixture
+def run(store: Store, models: Mapping[str, Artifact], indexes: Mapping[str, Artifact]) -> Callable[..., Artifact]:
+    """Evaluates a model with the memory of another."""
+
+    def run(model: str, encoder: str, *memory: str, **settings) -> Artifact:
+        return evaluated(store, models[model], *memory, references={"index": indexes[encoder]}, **settings)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+
+
+def slow_log_p(model: Artifact, encoder: Artifact, index: Artifact, split: str) -> np.ndarray:
+    """log p of every token with EXTERNAL, then LONG."""
+    datastore = index.input("datastore")
+    alone, searching = Slow(model, split), Slow(encoder, split, key=datastore.config["key"])
+    keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
+    final = []
+    for t, target in enumerate(alone.ids):
+        query = searching.as_scored[t].astype(keys.dtype)
+        rows, distances = knn_lm.neighbours(keys, query, 5, "l2", {t} if split == "train" else ())
+        p_external = knn_lm.memory_probability(distances, values[rows], target, 2.0, "l2")
+        p = 0.7 * alone.distribution(t)[target] + 0.3 * p_external
+        p_long = oracle.cache(alone.cells(t, Asked(0.4, 20)), VOCABULARY)
+        final.append(math.log(p if p_long is None else 0.8 * p + 0.2 * p_long[target]))
+    return np.array(final)
+
+
+@pytest.mark.parametrize(
+    ("model", "encoder", "split"),
+    [
+        *[("transformer", "lstm", split) for split in ("test", "train")],
+        *[("lstm", "transformer", split) for split in ("test", "train")],
+        ("lstm", "other-lstm", "train"),
+        ("lstm", "lstm", "train"),
+    ],
+)
+def test_either_memory_is_read_as_its_own_model_sees_the_stream(
+    store, run, models, indexes, monkeypatch, model, encoder, split
+):
+    parts = run(model, encoder, EXTERNAL, LONG, split=split)
+    scores, accuracy = array(parts, "scores.zarr", "logp"), metrics(parts)["retrieval_accuracy"]
+    want = slow_log_p(models[model], models[encoder], indexes[encoder], split)
+    np.testing.assert_allclose(scores, want, atol=5e-4)
+    assert len(list((parts.path / "scores.zarr/logp/c").iterdir())) > 2
+    store.remove(parts.path)
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 1 << 15)
+    whole = run(model, encoder, EXTERNAL, LONG, split=split)
+    np.testing.assert_allclose(array(whole, "scores.zarr", "logp"), scores, atol=1e-4)
+    assert metrics(whole)["retrieval_accuracy"] == accuracy
+    store.remove(whole.path)
+
+
+@pytest.mark.parametrize(("model", "encoder"), [("transformer", "lstm"), ("lstm", "other-lstm")])
+def test_an_interrupted_evaluation_goes_on_with_the_state_of_both_models(store, run, monkeypatch, model, encoder):
+    original, budget, ran = Evaluate.run_shard, [0], []
+
+    def run_shard(self, job, work, shard):
+        if not budget[0]:
+            raise KeyboardInterrupt
+        budget[0] -= 1
+        ran.append(shard.key)
+        return original(self, job, work, shard)
+
+    memory = EXTERNAL.replace("0.3", "0.1/0.3"), LONG.replace("0.2", "0.2/0.4")
+    whole = run(model, encoder, *memory)
+    told, scores = metrics(whole), array(whole, "scores.zarr", "logp")
+    store.remove(whole.path)
+    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    for budget[0] in (3, 3):
+        with pytest.raises(KeyboardInterrupt):
+            run(model, encoder, *memory)
+    budget[0] = 100
+    resumed = run(model, encoder, *memory)
+    assert len(ran) == len(set(ran))
+    np.testing.assert_allclose(array(resumed, "scores.zarr", "logp"), scores, atol=1e-5)
+    for name in ("memories", "retrieval_accuracy"):
+        assert metrics(resumed)[name] == told[name]
