@@ -43,7 +43,7 @@ def test_the_recipes_of_both_papers_are_shipped() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("neural-cache")])
-def test_caches_are_read_in_three_ways_by_an_lstm_trained_without_them(name: str) -> None:
+def test_caches_are_read_by_both_readers_on_an_lstm_trained_without_them(name: str) -> None:
     recipe = load_recipe(find_recipe(name), {split: ["a.txt"] for split in ("train", "valid", "test")}, {})
     read = {stage: recipe.config(stage).model_dump()["memory"] for stage in ("joint", "report")}
     assert read == {
