@@ -209,7 +209,8 @@ def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, to
 def test_the_likeliest_word_of_an_adaptive_softmax(store, tokens, backbone):
     model = model_of(store, tokens["word"], backbone, **ADAPTIVE)
     slow, spans = Slow(model, "test"), last_words(tokens["word"], "test")
-    for spec in ("long:size=9,theta=0.5,reader=joint,alpha=1", "local+long:size=9,theta=0.5,lambda=0.5"):
+    joint = "long:size=12,theta=0.1,reader=joint,alpha="
+    for spec in (f"{joint}1", f"{joint}-2", "local+long:size=9,theta=0.5,lambda=0.5"):
         report = evaluated(store, model, spec, score="last-word")
         check_rows(report, slow, spans)
         check_scores(report, slow, spans)
