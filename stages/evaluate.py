@@ -7,25 +7,24 @@ best setting. The model reads a token once in each; what later tokens need of it
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import DEFAULT, complete_reading
+from stages.evaluation.split_pass import SAMPLE, Part, SplitPass
 from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
-    from stages.evaluation.evaluator import Consultation, Evaluator
-    from stages.evaluation.history import History
+    from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.last_word import LastWords
     from stages.evaluation.metrics import Counts
     from stages.evaluation.score_files import ScoreFiles
@@ -76,20 +75,14 @@ class EvaluateConfig(StageConfig):
         return None if memory is None else tuple(r.spelled for r in parse_readings(memory))
 
 
-@dataclass(frozen=True)
-class Part(Shard):
-    """A range of tokens, and what is done with them."""
-
-    phase: Literal["sample", "tune", "score"]
-    start: int
-    stop: int
-
-
 @dataclass
 class Work:
     """What all shards share."""
 
     evaluator: "Evaluator"
+    tuning_pass: SplitPass | None
+    """None if nothing is tuned."""
+    scoring_pass: SplitPass
     tuning: "Tuning"
     trail: "Trail"
     outside: np.ndarray | None
@@ -163,34 +156,44 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         )
         if config.tune_split == config.split:
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-        trail = Trail(job.draft, evaluator.reader.device)
-        tuning = Tuning(job.draft, evaluator, config.tune_split, [part.key for part in _tuning_parts(job)])
-        return Work(evaluator, tuning, trail, _outside(job), _score_files(job, last_words), last_words)
+        tuning_pass = None if config.tune_split is None else _pass(job, "tune", config.tune_split)
+        return Work(
+            evaluator,
+            tuning_pass,
+            _pass(job, "score", config.split),
+            Tuning(job.draft, evaluator, tuning_pass),
+            Trail(job.draft, evaluator.reader.device),
+            _outside(job),
+            _score_files(job, last_words),
+            last_words,
+        )
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
         return 0 if work.scores is None else work.scores.output_bytes
 
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
-        tuning = _tuning_parts(job)
-        sample = [Part("sample", "sample", 0, tuning[-1].stop)] if tuning else []
-        return [*sample, *tuning, *_scoring_parts(job)]
+        scoring = work.scoring_pass.parts
+        if work.tuning_pass is None:
+            return scoring
+        return [Part(SAMPLE, SAMPLE, 0, work.tuning_pass.tokens), *work.tuning_pass.parts, *scoring]
 
     def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
-        if shard.phase == "sample":
-            return work.tuning.sample(shard.stop)
-        if shard.phase == "tune":
-            assert job.config.tune_split is not None
-            return work.tuning.tune(shard.key, _consult(job, work, shard, job.config.tune_split).consulted)
-        return self._score(job, work, shard)
+        if shard.phase == "score":
+            return self._score(job, work, shard)
+        assert work.tuning_pass is not None
+        if shard.phase == SAMPLE:
+            return work.tuning.sample()
+        consultation = work.tuning_pass.consult(shard, work.evaluator, work.trail)
+        return work.tuning.tune(shard.key, consultation.consulted)
 
     def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
         """Score one range with the model alone and with every row, at the settled settings."""
         from stages.evaluation.shard_record import shard_record, token_scores
 
-        consultation = _consult(job, work, shard, job.config.split)
+        consultation = work.scoring_pass.consult(shard, work.evaluator, work.trail)
         passage = work.evaluator.score(consultation, [settled.settings for settled in work.tuning.settled])
         if work.scores is not None:
-            work.scores.write(_number(job, shard), token_scores(passage))
+            work.scores.write(work.scoring_pass.number(shard), token_scores(passage))
         words = None if work.last_words is None else work.last_words[job.config.split]
         outside = None if work.outside is None else work.outside[shard.start : shard.stop]
         record = shard_record(passage, shard.start, shard.stop, outside, words, _accuracy_at(work))
@@ -204,9 +207,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
         from stages.evaluation import report
 
-        shards = _scoring_parts(job)
+        shards = work.scoring_pass.parts
         if work.scores is not None:
-            work.scores.finish([_number(job, shard) for shard in shards])
+            work.scores.finish([work.scoring_pass.number(shard) for shard in shards])
         for name, value in work.tuning.at_edge():
             job.reporter.warning(
                 f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
@@ -264,51 +267,8 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     return max(1, most // unit) * unit
 
 
-def _tuning_parts(job: Job[EvaluateConfig]) -> list[Part]:
-    """Ranges of the tuning split, none if nothing is tuned."""
-    return [] if job.config.tune_split is None else _parts(job, "tune", job.config.tune_split)
-
-
-def _scoring_parts(job: Job[EvaluateConfig]) -> list[Part]:
-    """Ranges of the split that is scored."""
-    return _parts(job, "score", job.config.split)
-
-
-def _parts(job: Job[EvaluateConfig], phase: Literal["tune", "score"], split: str) -> list[Part]:
-    step, total = _tokens_per_shard(job), _tokens(job, split)
-    starts = range(0, total, step)
-    return [Part(_key(phase, n), phase, s, min(s + step, total)) for n, s in enumerate(starts)]
-
-
-def _key(phase: str, number: int) -> str:
-    return f"{phase}-{number:06d}"
-
-
-def _number(job: Job[EvaluateConfig], shard: Part) -> int:
-    """Number of a shard within its phase."""
-    return shard.start // _tokens_per_shard(job)
-
-
-def _consult(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "Consultation":
-    """Read a range with the model, going on from the one before it."""
-    history = _history(job, work, shard, split)
-    consultation = work.evaluator.consult(split, shard.start, shard.stop, history)
-    work.trail.keep(shard.key, consultation.after)
-    return consultation
-
-
-def _history(job: Job[EvaluateConfig], work: Work, shard: Part, split: str) -> "History":
-    """The history of a range: what the shard before it left in memory, or what its tokens give when read again."""
-    step, number, reach = _tokens_per_shard(job), _number(job, shard), work.evaluator.reach
-    latest = work.trail.after(_key(shard.phase, number - 1))
-    if latest is not None:
-        return latest
-    first = max(0, number - ceil(reach / step))
-    history = work.trail.restart(_key(shard.phase, first - 1) if first else None, first * step)
-    for earlier in range(first, number):
-        history = work.evaluator.past(split, earlier * step, (earlier + 1) * step, history)
-    states = work.trail.restart(_key(shard.phase, number - 1) if number else None, shard.start)
-    return replace(history, encoder_state=states.encoder_state)
+def _pass(job: Job[EvaluateConfig], phase: str, split: str) -> SplitPass:
+    return SplitPass(phase, split, _tokens(job, split), _tokens_per_shard(job))
 
 
 def _tokens(job: Job[EvaluateConfig], split: str) -> int:

@@ -22,9 +22,8 @@ from stages.evaluation.settling import (
     settle,
     tries_all,
 )
+from stages.evaluation.split_pass import SAMPLE, SplitPass
 
-SAMPLE = "sample"
-"""Key of the shard that looks at a sample of the split."""
 SAMPLE_RANGES = 8
 SAMPLE_TOKENS = 128
 
@@ -32,25 +31,23 @@ SAMPLE_TOKENS = 128
 class Tuning:
     """The grids of every row and what is chosen of them, through the files and records of a draft."""
 
-    def __init__(self, draft: Draft, evaluator: Evaluator, split: str | None, shards: Sequence[str]) -> None:
-        """Tune on a split; None: all numbers are given.
-
-        Args:
-            shards: keys of the shards that `tune` is called in, one a range of the split.
-        """
-        self._draft, self._evaluator, self._split, self._shards = draft, evaluator, split, shards
+    def __init__(self, draft: Draft, evaluator: Evaluator, over: SplitPass | None) -> None:
+        """Tune in a pass over a split; None: all numbers are given."""
+        self._draft, self._evaluator, self._over = draft, evaluator, over
+        self._split = None if over is None else over.split
+        self._shards = [] if over is None else [part.key for part in over.parts]
 
     # What shards do
 
-    def sample(self, total: int) -> dict[str, Any]:
+    def sample(self) -> dict[str, Any]:
         """The record of the first shard: how far scores spread, which default numbers are measured in.
 
-        Looks at a few short ranges of the split, of `total` tokens; a history they have not.
+        Looks at a few short ranges of the split; a history they have not.
         """
-        assert self._split is not None
+        assert self._over is not None
         sample = [
-            self._evaluator.consult(self._split, start, stop, History(start)).consulted
-            for start, stop in sample_ranges(total)
+            self._evaluator.consult(self._over.split, start, stop, History(start)).consulted
+            for start, stop in sample_ranges(self._over.tokens)
         ]
         return {"spreads": [[plan.spread(sample) for plan in row.plans] for row in self._evaluator.rows]}
 
