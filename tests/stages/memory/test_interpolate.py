@@ -49,5 +49,5 @@ def test_several_weights_are_read_at_once():
 def test_the_default_grid_is_legal_and_rises():
     grid = Interpolate.default_grid
     assert list(grid) == sorted(set(grid))
-    assert (grid[0], grid[-1]) == (0.02, 0.8)
+    assert (grid[0], grid[-1]) == (0.02, 0.95)
     assert 0.25 in grid
