@@ -58,7 +58,7 @@ def take(recalled: Recalled, rows: Tensor, targets: Tensor) -> Recalled:
     return recall(recalled.cells[rows], targets)
 
 
-CHUNK_CELLS = {"cpu": 1 << 19, "cuda": 1 << 25}
+CHUNK_CELLS = {"cpu": 1 << 20, "cuda": 1 << 25}
 """Cells read at a time: few enough to stay near a processor, many enough to fill a GPU."""
 
 

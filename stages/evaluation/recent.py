@@ -52,6 +52,11 @@ class RecentPlan:
         return "long" in self.reading.sources
 
     @property
+    def _blind(self) -> bool:
+        """Whether all scores are multiplied by 0, so that none need be computed."""
+        return self.reading.theta == (0.0,)
+
+    @property
     def by_window(self) -> bool:
         """Whether positions of two windows must not be read together."""
         return self._local and self.overlapping
@@ -85,8 +90,9 @@ class RecentPlan:
         def of(part: slice) -> Recalled:
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
+            read = self._keys(consulted, keys[earliest - origin : after - origin], earliest, part)
             at = Recent(
-                keys=self._keys(consulted, keys[earliest - origin : after - origin], earliest, part),
+                keys=read.new_zeros(len(read), 1) if self._blind else read,
                 tokens=tokens[earliest - origin : after - origin],
                 first=torch.from_numpy(first[part] - earliest).to(keys.device),
                 similarity=self.reading.similarity or "dot",

