@@ -16,7 +16,7 @@ from stages.memory.cells import Cells, Hits
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
 ALIGNED = 16
-"""Rows of a multiple of so many scores make the product up to a third faster; one more than there are keys is needed."""
+"""Rows of a multiple of this make the product up to a third faster; one more than there are keys is needed."""
 
 
 @dataclass(frozen=True)
