@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from stages.evaluation.grids import Recalled, recall
@@ -66,8 +65,3 @@ def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:
     """Parts of `total` rows, `step` at most, that cross no border."""
     edges = sorted({0, total, *(border for border in borders if 0 < border < total)})
     return [slice(a, min(a + step, end)) for begin, end in pairwise(edges) for a in range(begin, end, step)]
-
-
-def median_where_present(scores: Tensor) -> Tensor:
-    """Median of the scores of each position, [n]; nan where it reads nothing."""
-    return scores.masked_fill(scores.isneginf(), torch.nan).nanmedian(-1).values

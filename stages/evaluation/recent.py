@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf, median_where_present
+from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
 from stages.evaluation.grids import ReadingGrid, Recalled, reading_grid
 from stages.evaluation.windows import window_starts
 from stages.memory.recent import Recent, recent_cells, recent_hits
@@ -135,7 +135,7 @@ class RecentPlan:
         ahead = []
         for part in sample:
             scores = self.recall(part)(slice(0, len(part.scored))).cells.scores
-            ahead.append(scores.amax(-1) - median_where_present(scores))
+            ahead.append(scores.amax(-1) - _median_where_present(scores))
         spread = torch.cat(ahead)
         spread = spread[spread.isfinite()]
         median = float(spread.median()) if len(spread) else 0.0
@@ -144,3 +144,8 @@ class RecentPlan:
     def grid(self, spread: float, alone: bool) -> ReadingGrid:
         """What the reading may be set to; default scales are measured in the `spread` of a sample."""
         return reading_grid(self.reading, tuple(s / spread for s in SHARPNESS), self.cutoffs)
+
+
+def _median_where_present(scores: Tensor) -> Tensor:
+    """Median of the scores of each position, [n]; nan where it reads nothing."""
+    return scores.masked_fill(scores.isneginf(), torch.nan).nanmedian(-1).values
