@@ -1,6 +1,7 @@
-"""Linear layer and cross-entropy in one: the [tokens, vocabulary] scores never exist whole."""
+"""Linear layer and softmax in one: the [tokens, vocabulary] scores never exist whole."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,34 +10,46 @@ BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
 """Scores of a block (4 bytes each); two such blocks are held. Smaller ones make the products slower."""
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Sum over tokens of -log softmax(hidden @ weight.T)[target], in nats.
+class Beside(NamedTuple):
+    """What stands beside the scores of a joint softmax; each float [N], in nats.
 
-    Works through blocks of tokens and makes the gradients in the forward pass, while a block's
-    scores are at hand; memory is one block, whatever the number of tokens.
+    `within`: log-probability of the target within the class that is scored (0: it is scored itself).
+    `target`, `total`: log of the sums of exp of a memory's scores, over the cells that hold the
+    target and over all; -inf where there are none.
+    """
+
+    within: Tensor
+    target: Tensor
+    total: Tensor
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, beside: Beside | None = None) -> Tensor:
+    """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
+
+    With a memory beside it, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME,
+    arXiv:2205.12674), equation 5. Works through blocks of tokens and makes the gradients in the
+    forward pass, while a block's scores are at hand; memory is one block, whatever the number of tokens.
 
     Args:
         hidden: [N, d].
         weight: [V, d], of the same dtype.
         targets: int64 [N], in 0 … V-1.
+        beside: of the same dtype; gradients flow into all of it.
     Returns: scalar of hidden's dtype; 0 for N = 0.
     """
-    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
+    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, targets, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
     return loss
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of each target and the log-normalizer, both [N], in nats; no gradients.
+    """Log-probability of each target and the log-normalizer, both [N], in nats.
+
+    Where gradients are wanted, a block's scores are computed again in the backward pass.
 
     Args: as in `linear_cross_entropy`.
     """
-    log_prob = hidden.new_empty(len(targets))
-    log_z = hidden.new_empty(len(targets))
-    for rows in _blocks(len(targets), weight):
-        scores = hidden[rows] @ weight.T
-        log_z[rows] = scores.logsumexp(-1)
-        log_prob[rows] = scores.gather(1, targets[rows, None]).squeeze(1) - log_z[rows]
-    return log_prob, log_z
+    both: tuple[Tensor, Tensor] = _LinearLogProb.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
+    return both
 
 
 def _blocks(tokens: int, weight: Tensor) -> list[slice]:
@@ -44,45 +57,98 @@ def _blocks(tokens: int, weight: Tensor) -> list[slice]:
     return [slice(i, min(i + size, tokens)) for i in range(0, tokens, size)]
 
 
-def _block(hidden: Tensor, weight: Tensor, targets: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
-    """A block's loss and the gradient of its scores, softmax - one_hot [n, V], in room [2, n, V].
+class _Block(NamedTuple):
+    """Scores and probabilities [n, V] of some tokens, and the logsumexp of the scores [n]."""
+
+    rows: slice
+    scores: Tensor
+    probs: Tensor
+    log_z: Tensor
+
+
+def _softmax_blocks(hidden: Tensor, weight: Tensor) -> Iterator[_Block]:
+    """The tokens a block at a time, in room that the next block takes over.
 
     The normalizer follows from the largest probability: that is 1/V at least, while the target's may underflow.
     """
-    scores, probs = room
-    torch.mm(hidden, weight.T, out=scores)
-    torch.softmax(scores, -1, out=probs)
-    log_z = scores.amax(-1) - probs.amax(-1).log()
-    loss = (log_z - scores.gather(1, targets[:, None]).squeeze(1)).sum()
-    probs[torch.arange(len(targets), device=targets.device), targets] -= 1
-    return loss, probs
+    blocks = _blocks(len(hidden), weight)
+    room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
+    for rows in blocks:
+        scores, probs = room[:, : rows.stop - rows.start]
+        torch.mm(hidden[rows], weight.T, out=scores)
+        torch.softmax(scores, -1, out=probs)
+        yield _Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        needs_hidden, needs_weight, _ = ctx.needs_input_grad
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, *memory: Tensor | None) -> Tensor:
+        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight) if needs_weight else None
+        beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
+        grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
         loss = hidden.new_zeros(())
-        blocks = _blocks(len(targets), weight)
-        room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
-        for rows in blocks:
-            room_here = room[:, : rows.stop - rows.start]
-            block_loss, grad_scores = _block(hidden[rows], weight, targets[rows], room_here)
-            loss += block_loss
+        for block in _softmax_blocks(hidden, weight):
+            rows = block.rows
+            own = block.scores.gather(1, targets[rows, None]).squeeze(1)
+            share = torch.ones_like(own)
+            if beside is None or grad_beside is None:
+                loss += (block.log_z - own).sum()
+            else:
+                here = Beside(*(part[rows] for part in beside))
+                losses, share, of_model, of_beside = _joint(own, block.log_z, here)
+                loss += losses.sum()
+                block.probs.mul_(of_model[:, None])
+                for part, grad in zip(grad_beside, of_beside, strict=True):
+                    part[rows] = grad
+            block.probs[torch.arange(len(own), device=own.device), targets[rows]] -= share
             if grad_hidden is not None:
-                torch.mm(grad_scores, weight, out=grad_hidden[rows])
+                torch.mm(block.probs, weight, out=grad_hidden[rows])
             if grad_weight is not None:
-                grad_weight.addmm_(grad_scores.T, hidden[rows])
-        ctx.save_for_backward(grad_hidden, grad_weight)
+                grad_weight.addmm_(block.probs.T, hidden[rows])
+        ctx.save_for_backward(grad_hidden, grad_weight, *(grad_beside or (None,) * 3))
         return loss
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return (
-            None if grad_hidden is None else grad_hidden * grad_loss,
-            None if grad_weight is None else grad_weight * grad_loss,
-            None,
-        )
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        grads = [None if grad is None else grad * grad_loss for grad in ctx.saved_tensors]
+        return *grads[:2], None, *grads[2:]
+
+
+def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
+    """-log p of targets whose entry scores `own`, its derivatives by `own` (negated) and `log_z`, and by `beside`."""
+    model = own + beside.within
+    target = torch.logaddexp(model, beside.target)
+    total = torch.logaddexp(log_z, beside.total)
+    share = (model - target).exp()
+    by_beside = Beside(-share, -(beside.target - target).exp(), (beside.total - total).exp())
+    return total - target, share, (log_z - total).exp(), by_beside
+
+
+class _LinearLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob = hidden.new_empty(len(targets))
+        log_z = hidden.new_empty(len(targets))
+        for rows in _blocks(len(targets), weight):
+            scores = hidden[rows] @ weight.T
+            log_z[rows] = scores.logsumexp(-1)
+            log_prob[rows] = scores.gather(1, targets[rows, None]).squeeze(1) - log_z[rows]
+        ctx.save_for_backward(hidden, weight, targets)
+        return log_prob, log_z
+
+    @staticmethod
+    def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        hidden, weight, targets = ctx.saved_tensors
+        needs_hidden, needs_weight, _ = ctx.needs_input_grad
+        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
+        grad_weight = torch.zeros_like(weight) if needs_weight else None
+        for rows, _, probs, _ in _softmax_blocks(hidden, weight):
+            probs.mul_((grad_log_z - grad_log_prob)[rows, None])
+            probs[torch.arange(len(probs), device=probs.device), targets[rows]] += grad_log_prob[rows]
+            if grad_hidden is not None:
+                torch.mm(probs, weight, out=grad_hidden[rows])
+            if grad_weight is not None:
+                grad_weight.addmm_(probs.T, hidden[rows])
+        return grad_hidden, grad_weight, None

@@ -60,6 +60,19 @@ class LanguageModel(nn.Module):
         with self._exact(hidden):
             return self.vocabulary.loss(self._own(hidden), targets)
 
+    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+        """Mean negative log-likelihood in nats of one softmax over the vocabulary's scores and a memory's.
+
+        Args:
+            hidden, targets: as in `loss`.
+            memory_target, memory_total: float [N], log of the sums of exp of the memory's scores over the
+                cells that hold the target and over all; -inf where there are none.
+        Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
+        """
+        with self._exact(hidden):
+            memory = (self._own(memory_target), self._own(memory_total))
+            return self.vocabulary.joint_loss(self._own(hidden), targets, *memory)
+
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each target and the log-normalizer, both [N], in nats.
 

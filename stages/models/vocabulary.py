@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
-from stages.models.cross_entropy import linear_cross_entropy, linear_log_prob
+from stages.models.cross_entropy import Beside, linear_cross_entropy, linear_log_prob
 from stages.models.dropout import Dropout
 
 INITIAL_NORM = 0.3
@@ -32,6 +32,13 @@ class Vocabulary(nn.Module):
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d]."""
+        raise NotImplementedError
+
+    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+        """Mean negative log-likelihood of targets in one softmax with a memory, whose log masses are [N].
+
+        With adaptive softmax the vocabulary's part is exp(Z) p(w), Z the logsumexp of the head's scores.
+        """
         raise NotImplementedError
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,6 +92,10 @@ class FullVocabulary(Vocabulary):
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return linear_cross_entropy(hidden, self.output_weight, targets) / len(targets)
+
+    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+        beside = Beside(torch.zeros_like(memory_total), memory_target, memory_total)
+        return linear_cross_entropy(hidden, self.output_weight, targets, beside) / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return linear_log_prob(hidden, self.output_weight, targets)
@@ -157,6 +168,15 @@ class AdaptiveVocabulary(Vocabulary):
             (linear_cross_entropy(p.hidden, p.weight, p.targets) for p in parts),
             start=hidden.new_zeros(()),
         ) / len(targets)
+
+    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+        head, *tails = self._parts(hidden, targets)
+        within = torch.zeros_like(memory_total)
+        for part in tails:
+            log_prob, _ = linear_log_prob(part.hidden, part.weight, part.targets)
+            within = within.index_add(0, part.rows, log_prob)
+        beside = Beside(within, memory_target, memory_total)
+        return linear_cross_entropy(head.hidden, head.weight, head.targets, beside) / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         head, *tails = self._parts(hidden, targets)

@@ -127,3 +127,19 @@ def test_embeddings_keep_the_shape_of_the_tokens(vocabulary):
 def test_cutoffs_must_lie_inside_the_vocabulary():
     with pytest.raises(UsageError, match=r"cutoff 30 is not below the vocabulary size 30"):
         make_vocabulary(config(cutoffs=(6, 30)))
+
+
+def test_joint_loss_and_gradients_are_those_of_one_softmax(vocabulary):
+    hidden, targets = sample()
+    hidden = hidden.detach().requires_grad_()
+    generator = torch.Generator().manual_seed(1)
+    memory_target, memory_total = torch.randn(2, len(targets), dtype=hidden.dtype, generator=generator)
+    memory_target[::4] = -torch.inf
+    loss = vocabulary.joint_loss(hidden, targets, memory_target, memory_total)
+    log_p = vocabulary.log_probs(hidden).gather(1, targets[:, None]).squeeze(1)
+    log_z = vocabulary.log_prob(hidden, targets)[1]
+    joint = torch.logaddexp(log_p + log_z, memory_target) - torch.logaddexp(log_z, memory_total)
+    torch.testing.assert_close(loss, -joint.mean())
+    parameters = [hidden, *vocabulary.parameters()]
+    got = torch.autograd.grad(loss, parameters, allow_unused=True)
+    torch.testing.assert_close(got, torch.autograd.grad(-joint.mean(), parameters, allow_unused=True))
