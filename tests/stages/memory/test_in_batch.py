@@ -1,0 +1,249 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.memory import in_batch
+from stages.memory.in_batch import in_batch_masses
+from stages.memory.visible import Visible, earlier, others
+from tests.oracles import in_batch as oracle
+from tests.stages.memory.test_visible import visibles
+
+BLOCKS = [(1, 1), (3, 5), (4, 2), (256, 1024)]
+
+
+@pytest.fixture(params=BLOCKS, ids=str)
+def blocks(request, monkeypatch):
+    """Sizes of blocks below, across and above those of the segments."""
+    of_size(monkeypatch, *request.param)
+
+
+def of_size(monkeypatch, rows, keys):
+    monkeypatch.setitem(in_batch.ROWS_AT_ONCE, "cpu", rows)
+    monkeypatch.setitem(in_batch.KEYS_AT_ONCE, "cpu", keys)
+
+
+def batch(n, keys, width=3, seed=0, vocabulary=4, dtype=torch.float64):
+    """Queries, keys, targets and values."""
+    made = torch.Generator().manual_seed(seed)
+    made_queries = torch.randn(n, width, generator=made, dtype=dtype)
+    made_keys = torch.randn(keys, width, generator=made, dtype=dtype)
+    ids = torch.randint(0, vocabulary, (n + keys,), generator=made)
+    return made_queries, made_keys, ids[:n], ids[n:]
+
+
+def segments(lengths, kind):
+    """What is visible in a batch of segments of these lengths."""
+    lengths = torch.tensor(lengths)
+    stops = lengths.cumsum(0).repeat_interleave(lengths)
+    starts = stops - lengths.repeat_interleave(lengths)
+    own = torch.arange(len(stops))
+    if kind == "local":
+        return earlier(starts, own)
+    if kind == "long":
+        return earlier(torch.zeros_like(own), own)
+    return others(starts, stops, own, len(own), local=kind == "others+local")
+
+
+KINDS = ("local", "long", "others", "others+local")
+
+
+def both_ways(function, queries, keys, targets, values, visible, scale=0.7):
+    """Values and gradients: of random upstream gradients for either result, 0 where it is -inf."""
+    queries, keys = queries.clone().requires_grad_(), keys.clone().requires_grad_()
+    results = function(queries, keys, targets, values, visible, scale)
+    made = torch.Generator().manual_seed(1)
+    loss = 0.0
+    for result in results:
+        upstream = torch.randn(len(result), generator=made, dtype=torch.float64).to(result.dtype)
+        loss = loss + (result.masked_fill(result.isneginf(), 0) * upstream).sum()
+    return (*results, *torch.autograd.grad(loss, (queries, keys), allow_unused=True))
+
+
+@given(visibles(), st.integers(1, 4), st.sampled_from(BLOCKS), st.integers(0, 9))
+@settings(deadline=None)
+def test_values_are_those_of_the_slow_oracle(case, vocabulary, size, seed):
+    visible, keys = case
+    given_batch = batch(len(visible), keys, seed=seed, vocabulary=vocabulary)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        of_size(monkeypatch, *size)
+        got = in_batch_masses(*given_batch, visible, 0.7)
+    for one, want in zip(got, oracle.masses(*given_batch, visible, 0.7), strict=True):
+        assert one.tolist() == pytest.approx(want, abs=1e-12)
+
+
+@given(visibles(), st.integers(1, 4), st.sampled_from(BLOCKS), st.sampled_from([torch.float64, torch.float32]))
+@settings(deadline=None)
+def test_gradients_are_those_of_whole_matrices(case, vocabulary, size, dtype):
+    visible, keys = case
+    given_batch = batch(len(visible), keys, vocabulary=vocabulary)
+    want = both_ways(oracle.dense_masses, *given_batch, visible)
+    queries, keys, *ids = given_batch
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        of_size(monkeypatch, *size)
+        got = both_ways(in_batch_masses, queries.to(dtype), keys.to(dtype), *ids, visible)
+    for one, right in zip(got, want, strict=True):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 2e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [[1], [4, 4, 4], [5, 1, 3, 2]], ids=str)
+def test_a_batch_that_is_its_own_memory(kind, lengths, blocks):
+    visible = segments(lengths, kind)
+    queries, _, ids, _ = batch(sum(lengths), 1)
+
+    def gradient(function):
+        hidden = queries.clone().requires_grad_()
+        results = function(hidden, hidden, ids, ids, visible, 0.7)
+        return (
+            *results,
+            *both_ways(lambda q, k, *rest: function(q, q, *rest), queries, queries, ids, ids, visible)[2:3],
+        )
+
+    for one, right in zip(gradient(in_batch_masses), gradient(oracle.dense_masses), strict=True):
+        torch.testing.assert_close(one, right)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradcheck(kind, blocks):
+    visible = segments([3, 2, 4], kind)
+    _, _, ids, _ = batch(9, 1, vocabulary=2)
+    hidden = torch.randn(9, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64, requires_grad=True)
+
+    def finite(queries, keys):
+        return tuple(mass.nan_to_num(neginf=0.0) for mass in in_batch_masses(queries, keys, ids, ids, visible, 1.3))
+
+    assert torch.autograd.gradcheck(finite, (hidden, hidden.detach().flip(0).requires_grad_()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_sees_itself_or_its_own_future(kind, blocks):
+    visible = segments([4, 3, 2], kind)
+    queries, keys, targets, values = batch(9, 9)
+    before = in_batch_masses(queries, keys, targets, values, visible, 1.0)
+    seen = visible.mask(slice(0, 9))
+    for j in range(9):
+        changed = keys.clone()
+        changed[j] += 3
+        other = values.clone()
+        other[j] = 77
+        for result in (
+            in_batch_masses(queries, changed, targets, values, visible, 1.0),
+            in_batch_masses(queries, keys, targets, other, visible, 1.0),
+        ):
+            for one, was in zip(result, before, strict=True):
+                assert torch.equal(one[~seen[:, j]], was[~seen[:, j]])
+        moved = in_batch_masses(queries, changed, targets, values, visible, 1.0)[1]
+        assert (moved != before[1])[seen[:, j]].all()
+
+
+def test_a_key_that_is_not_visible_gets_no_gradient_at_all(blocks):
+    visible = Visible(*(torch.tensor([bound] * 3) for bound in (1, 5, 2, 4)))
+    *_, grad_keys = both_ways(in_batch_masses, *batch(3, 6, vocabulary=1), visible)
+    assert grad_keys.ne(0).any(1).tolist() == [False, True, False, False, True, False]
+
+
+def test_rows_without_memory_are_minus_infinity_with_zero_gradient(blocks):
+    visible = segments([3, 3], "local")
+    queries, keys, targets, values = batch(6, 6, vocabulary=1)
+    queries.requires_grad_()
+    target, total = in_batch_masses(queries, keys, targets, values, visible, 1.0)
+    assert total.isneginf().tolist() == target.isneginf().tolist() == [True, False, False, True, False, False]
+    (grad,) = torch.autograd.grad((target, total), queries, (torch.ones(6), torch.full((6,), torch.nan)))
+    assert grad[[0, 3]].eq(0).all()
+
+
+def test_no_visible_cell_at_all(blocks):
+    nothing = torch.zeros(4, dtype=torch.int64)
+    visible = earlier(nothing, nothing)
+    target, total, grad_queries, grad_keys = both_ways(in_batch_masses, *batch(4, 5), visible)
+    assert target.isneginf().all()
+    assert total.isneginf().all()
+    assert not grad_queries.any()
+    assert not grad_keys.any()
+
+
+def test_a_target_that_is_absent_takes_no_gradient(blocks):
+    visible = segments([4], "long")
+    queries, keys, _, values = batch(4, 4)
+    queries.requires_grad_()
+    target, total = in_batch_masses(queries, keys, values + 10, values, visible, 1.0)
+    assert target.isneginf().all()
+    assert total[1:].isfinite().all()
+    (grad,) = torch.autograd.grad(target, queries, torch.zeros(4))
+    assert not grad.any()
+
+
+def test_a_target_far_below_the_best_keeps_its_logarithm(blocks):
+    queries = torch.ones(1, 1)
+    keys = torch.tensor([[0.0], [-250.0], [-251.0], [2.0]], requires_grad=True)
+    visible = earlier(torch.zeros(1, dtype=torch.int64), torch.tensor([4]))
+    target, total = in_batch_masses(queries, keys, torch.tensor([7]), torch.tensor([1, 7, 7, 2]), visible, 1.0)
+    assert target.item() == pytest.approx(-250 + math.log(1 + math.exp(-1)), rel=1e-6)
+    assert total.item() == pytest.approx(2 + math.log(1 + math.exp(-2)), rel=1e-6)
+    (grad,) = torch.autograd.grad(target.sum(), keys)
+    share = 1 / (1 + math.exp(-1))
+    assert grad[:, 0].tolist() == pytest.approx([0, share, 1 - share, 0], abs=1e-5)
+
+
+def test_large_scores_do_not_overflow(blocks):
+    queries, keys = torch.full((2, 1), 100.0), torch.full((3, 1), 100.0)
+    ids = torch.zeros(3, dtype=torch.int64)
+    visible = earlier(torch.zeros(2, dtype=torch.int64), torch.tensor([1, 3]))
+    _, total, grad_queries, _ = both_ways(in_batch_masses, queries, keys, ids[:2], ids, visible, scale=1.0)
+    assert total.tolist() == pytest.approx([1e4, 1e4 + math.log(3)])
+    assert grad_queries.isfinite().all()
+
+
+@pytest.mark.parametrize("wanted", ["queries", "keys"])
+def test_constants_change_no_gradient_of_the_other(wanted):
+    queries, keys, *ids = batch(5, 5, vocabulary=1)
+    (queries if wanted == "queries" else keys).requires_grad_()
+
+    def gradient(function):
+        mass = function(queries, keys, *ids, segments([5], "long"), 0.7)[1]
+        return torch.autograd.grad(mass[1:].sum(), queries if wanted == "queries" else keys)[0]
+
+    torch.testing.assert_close(gradient(in_batch_masses), gradient(oracle.dense_masses))
+
+
+def test_constants_behind_and_in_front_of_the_batch(blocks):
+    queries, keys, targets, values = batch(4, 10)
+    visible = others(*(torch.tensor([bound] * 4) for bound in (3, 7)), torch.arange(3, 7), 10, local=True)
+    memory = torch.cat([keys[:3], queries, keys[7:]])
+    values[3:7] = targets
+    want = both_ways(oracle.dense_masses, queries, memory, targets, values, visible)
+    for one, right in zip(both_ways(in_batch_masses, queries, memory, targets, values, visible), want, strict=True):
+        torch.testing.assert_close(one, right)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bf16_products_are_close_to_fp32(kind):
+    visible = segments([40, 30, 50], kind)
+    queries, _, ids, _ = batch(120, 1, width=16, vocabulary=6, dtype=torch.float32)
+    exact = both_ways(in_batch_masses, queries, queries, ids, ids, visible, 0.25)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = both_ways(in_batch_masses, queries, queries, ids, ids, visible, 0.25)
+    for one, right in zip(half, exact, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, right, rtol=0.02, atol=0.03)
+    assert any((one != right).any() for one, right in zip(half[2:], exact[2:], strict=True)), "products were not bf16"
+
+
+def test_float64_stays_float64_under_autocast():
+    visible = segments([6], "long")
+    given_batch = batch(6, 6)
+    want = in_batch_masses(*given_batch, visible, 1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = in_batch_masses(*given_batch, visible, 1.0)
+    assert all(torch.equal(one, other) for one, other in zip(got, want, strict=True))
+
+
+def test_bf16_queries_give_bf16_gradients_and_float32_masses():
+    visible = segments([6], "long")
+    queries, keys, targets, values = batch(6, 6, vocabulary=1)
+    got = both_ways(in_batch_masses, queries.bfloat16(), keys.bfloat16(), targets, values, visible)
+    assert [one.dtype for one in got] == [torch.float32] * 2 + [torch.bfloat16] * 2
