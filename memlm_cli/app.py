@@ -14,6 +14,7 @@ from memlm_cli.commands import (
     build_datastore,
     build_index,
     evaluate,
+    pack_batches,
     precompute_neighbors,
     presets,
     run,
@@ -33,6 +34,7 @@ app.command("train")(with_common_options(train.train))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
 app.command("build-index")(with_common_options(build_index.build_index))
 app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
+app.command("pack-batches")(with_common_options(pack_batches.pack_batches))
 app.command("evaluate")(with_common_options(evaluate.evaluate))
 app.command("run")(with_common_options(run.run))
 app.add_typer(artifacts.app, name="artifacts")

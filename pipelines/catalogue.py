@@ -24,6 +24,7 @@ COMMANDS = {
     "build-datastore": Command("stages.datastore:BuildDatastore", ("tokens",)),
     "build-index": Command("stages.index:BuildIndex"),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("tokens",)),
+    "pack-batches": Command("stages.pack:PackBatches"),
     "evaluate": Command("stages.evaluate:Evaluate", ("tokens", "index", "neighbors")),
 }
 _STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})

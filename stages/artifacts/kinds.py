@@ -16,5 +16,6 @@ KINDS = {
     "datastore": Kind("build-datastore", 1),
     "index": Kind("build-index", 1),
     "neighbors": Kind("precompute-neighbors", 1),
+    "batches": Kind("pack-batches", 1),
     "report": Kind("evaluate", 2),
 }

@@ -1,0 +1,33 @@
+"""`memlm pack-batches`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from memlm_cli.options import Common
+from memlm_cli.work import make_artifact
+
+
+def pack_batches(
+    tokens: Annotated[
+        str | None, typer.Argument(metavar="TOKENS", help="Whose training split to pack; - or none: from stdin.")
+    ] = None,
+    segment_length: Annotated[
+        int | None, typer.Option("--segment-length", help="Tokens a segment (default: 128).")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Matches among which a segment's successor is looked for (default: 20).")
+    ] = None,
+    bm25: Annotated[
+        Literal["lucene", "okapi"] | None,
+        typer.Option(help="Lucene's BM25, or rank-bm25's BM25Okapi (default: lucene)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the first segment, and where no match is free.")] = None,
+    *,
+    common: Common,
+) -> None:
+    """Tokens -> batches: segments that share many words follow each other, for trime-ext."""
+    from memlm_cli.reports import show_result
+
+    options = {"segment_length": segment_length, "k": k, "bm25": bm25, "seed": seed}
+    show_result(make_artifact("pack-batches", common, tokens, options))

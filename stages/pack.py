@@ -1,0 +1,153 @@
+"""Stage pack-batches: tokens -> batches.
+
+Finds the segments of the training split that resemble each other most, and orders all segments so that similar ones
+follow each other. A shard is a range of segments whose matches are looked up; the order is made of all matches.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from stages.artifacts.arrays import rows_per_shard
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import DataError
+from stages.evaluation.corpus import require_split
+
+if TYPE_CHECKING:
+    from stages.text.bm25.index import Bm25Index
+    from stages.text.packing import Chain
+
+SPLIT = "train"
+SEGMENTS = 4096
+"""Segments of one shard."""
+
+Count = Annotated[int, Field(gt=0)]
+
+
+class PackConfig(StageConfig):
+    """Settings of pack-batches."""
+
+    segment_length: Count = 128
+    """Tokens a segment, L; segments start at multiples of L of the split."""
+    k: Count = 20
+    """Matches of a segment among which its successor is looked for."""
+    bm25: Literal["lucene", "okapi"] = "lucene"
+    """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the first segment, and of those that follow where no match is free."""
+
+
+@dataclass(frozen=True)
+class SegmentRange(Shard):
+    """Segments start .. stop - 1."""
+
+    start: int
+    stop: int
+
+    @property
+    def file(self) -> Path:
+        """Where their matches are kept until all are found."""
+        return Path("scratch", f"{self.key}.npz")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all shards share."""
+
+    index: "Bm25Index"
+    segments: int
+    k: int
+
+
+class PackBatches(ShardedStage[PackConfig, Work, SegmentRange]):
+    """Packs segments of the training split by BM25; role: `tokens`."""
+
+    kind = "batches"
+    Config = PackConfig
+
+    def inputs(self, config: PackConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        tokens = store.get(references["source"], "tokens")
+        require_split(tokens, SPLIT)
+        _require_segments(tokens, config.segment_length)
+        return Inputs({"tokens": tokens})
+
+    def open(self, job: Job[PackConfig]) -> Work:
+        from stages.text.bm25.counts import term_counts
+        from stages.text.bm25.index import Bm25Index
+        from stages.text.bm25.scoring import SCORINGS
+
+        tokens = job.inputs["tokens"]
+        ids: Any = tokens.zarr("tokens.zarr")[f"{SPLIT}/ids"]
+        counts = term_counts(ids, job.config.segment_length, tokens.metrics["vocabulary_size"])
+        segments = counts.shape[0]
+        return Work(Bm25Index(counts, SCORINGS[job.config.bm25]), segments, min(job.config.k, segments - 1))
+
+    def shards(self, job: Job[PackConfig], work: Work) -> Sequence[SegmentRange]:
+        return [
+            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, work.segments))
+            for start in range(0, work.segments, SEGMENTS)
+        ]
+
+    def run_shard(self, job: Job[PackConfig], work: Work, shard: SegmentRange) -> dict[str, Any]:
+        started = time.perf_counter()
+        ids, scores = work.index.search(shard.start, shard.stop, work.k)
+        np.savez(job.draft.add(shard.file), ids=ids, scores=scores)
+        return {"seconds": time.perf_counter() - started}
+
+    def finish(self, job: Job[PackConfig], work: Work) -> dict[str, Any]:
+        from stages.text.packing import chain
+
+        shards = self.shards(job, work)
+        found = [np.load(job.draft.path / shard.file) for shard in shards]
+        permutation = np.random.default_rng(job.config.seed).permutation(work.segments)
+        packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation)
+        length = job.config.segment_length
+        _write(job, "order", packed.order)
+        _write(job, "segment_offsets", np.arange(work.segments + 1, dtype=np.int64) * length)
+        searched = sum(job.draft.record(shard.key)["seconds"] for shard in shards)
+        tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
+        return {
+            "segments": work.segments,
+            "tokens_left_out": tokens - work.segments * length,
+            **_figures(packed, np.concatenate([matches["scores"] for matches in found]), work, permutation),
+            "segments_per_second": work.segments / searched,
+        }
+
+
+def _require_segments(tokens: Artifact, length: int) -> None:
+    """Raises: DataError unless the training split has two segments at least."""
+    count = tokens.metrics["splits"][SPLIT]["tokens"]
+    if count < 2 * length:
+        raise DataError(
+            f"Split {SPLIT!r} of {tokens.reference} has {count} tokens, less than two segments of {length}; "
+            "pack more text, or choose a smaller --segment-length."
+        )
+
+
+def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:
+    array = job.draft.array(f"batches.zarr/{name}", values.shape, values.dtype, rows_per_shard(values.itemsize))
+    for shard in range(array.shards):
+        array.write(shard, values[array.rows(shard)])
+
+
+def _figures(packed: "Chain", scores: np.ndarray, work: Work, permutation: np.ndarray) -> dict[str, Any]:
+    """What tells whether the packing found anything."""
+    from stages.text.packing import overlap
+
+    counts, places = work.index.counts, packed.followed
+    links = scores[packed.order[places], packed.rank[places]].astype(np.float64)
+    return {
+        "terms": len(np.unique(counts.indices)),
+        "hop_rate": len(links) / (work.segments - 1),
+        "mean_link_score": float(links.mean()) if len(links) else None,
+        "token_overlap": overlap(counts, packed.order),
+        "token_overlap_random": overlap(counts, permutation),
+    }

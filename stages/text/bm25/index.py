@@ -1,0 +1,102 @@
+"""The best matches of many segments at once: blocks of queries times blocks of documents.
+
+Terms that many documents hold are multiplied as dense matrices, all others as sparse ones. Scores are float64
+sums, compared as float32, so that the order of summation decides no rank; equal scores are ranked by the smaller id.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from stages.text.bm25.scoring import Scoring
+
+QUERIES, DOCUMENTS = 256, 8192
+"""Rows and columns of a block of scores: 16 MB in float64."""
+COMMON = 0.05
+"""Share of the documents that hold a term from which on a dense product is the faster one."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Weights of documents `first`, `first` + 1, …"""
+
+    first: int
+    common: csr_array
+    """[n, C], of the common terms alone; made dense while it is used."""
+    rare: csr_array
+    """[V, n], zero where a term is common."""
+
+
+class Bm25Index:
+    """Documents that are searched with themselves. Takes 18 bytes for every term of every document."""
+
+    def __init__(self, counts: csr_array, scoring: Scoring) -> None:
+        """Args:
+        counts: how often each document holds each term, integers [S, V].
+        scoring: the variant of BM25.
+        """
+        self.counts, self.scoring = counts, scoring
+        holding = np.bincount(counts.indices, minlength=counts.shape[1])
+        self._common = np.flatnonzero(holding > COMMON * counts.shape[0])
+        self._idf = np.zeros(counts.shape[1])
+        self._idf[holding > 0] = scoring.idf(holding[holding > 0], counts.shape[0])
+        lengths = counts.sum(axis=1, dtype=np.int64)
+        self._lengths = lengths / lengths.mean()
+        self._parts = [self._part(first) for first in range(0, counts.shape[0], DOCUMENTS)]
+
+    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best other documents for documents start .. stop - 1, the best first.
+
+        Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
+        """
+        edges = [*range(start, stop, QUERIES), stop]
+        workers = max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+            found = list(pool.map(lambda block: self._search_block(*block, k), pairwise(edges)))
+        return np.concatenate([ids for ids, _ in found]), np.concatenate([scores for _, scores in found])
+
+    def _part(self, first: int) -> _Part:
+        counts = self.counts[first : first + DOCUMENTS].astype(np.float64)
+        lengths = np.repeat(self._lengths[first : first + DOCUMENTS], np.diff(counts.indptr))
+        counts.data = self._idf[counts.indices] * self.scoring.saturation(counts.data, lengths)
+        common = counts[:, self._common]
+        counts.data[np.isin(counts.indices, self._common)] = 0
+        counts.eliminate_zeros()
+        return _Part(first, common, counts.T.tocsr())
+
+    def _search_block(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        queries = self.counts[start:stop].astype(np.float64)
+        common = queries[:, self._common].toarray()
+        ids = np.full((stop - start, k), -1, np.int64)
+        best = np.full((stop - start, k), self.scoring.floor, np.float32)
+        for part in self._parts:
+            scores = common @ part.common.toarray().T
+            scores += (queries @ part.rare).toarray()
+            _hide_themselves(scores, start, part.first)
+            _keep_best(ids, best, scores.astype(np.float32), part.first)
+        return ids, best
+
+
+def _hide_themselves(scores: np.ndarray, start: int, first: int) -> None:
+    """Put out of reach what a document scores against itself; rows begin at document `start`, columns at `first`."""
+    rows = np.arange(max(0, first - start), min(len(scores), first + scores.shape[1] - start))
+    scores[rows, rows + start - first] = -np.inf
+
+
+def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int) -> None:
+    """Merge scores [n, m] of documents `first`, … into the k best so far of every row, in place.
+
+    Documents come in rising order, so an earlier place among equal scores is a smaller id.
+    """
+    k, columns = best.shape[1], np.arange(first, first + scores.shape[1])
+    for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
+        pool = np.concatenate([best[row], scores[row]])
+        last = np.partition(pool, -k)[-k]
+        above = np.flatnonzero(pool > last)
+        chosen = np.concatenate([above, np.flatnonzero(pool == last)[: k - len(above)]])
+        chosen = chosen[np.argsort(-pool[chosen], kind="stable")]
+        ids[row], best[row] = np.concatenate([ids[row], columns])[chosen], pool[chosen]

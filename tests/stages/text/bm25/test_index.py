@@ -1,0 +1,108 @@
+"""Against rank-bm25 itself and a slow loop for Lucene, on artificial and on real text."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from stages.text.bm25 import index
+from stages.text.bm25.counts import term_counts
+from stages.text.bm25.index import Bm25Index
+from stages.text.bm25.scoring import SCORINGS
+from tests.oracles.bm25 import lucene_scores, matches, okapi_scores
+
+ORACLES = {"lucene": lucene_scores, "okapi": okapi_scores}
+
+
+def counted(documents: list[list[int]]) -> csr_array:
+    table = np.zeros((len(documents), 1 + max(map(max, documents))), np.int64)
+    for row, document in enumerate(documents):
+        for term, count in Counter(document).items():
+            table[row, term] = count
+    return csr_array(table)
+
+
+def zipf(segments: int, length: int, terms: int, seed: int = 0) -> list[list[int]]:
+    weights = 1 / np.arange(1, terms + 1)
+    return np.random.default_rng(seed).choice(terms, (segments, length), p=weights / weights.sum()).tolist()
+
+
+def agrees(variant: str, documents: list[list[int]], k: int) -> None:
+    """The index finds what the oracle finds, in its order and with its scores."""
+    wanted = ORACLES[variant](documents)
+    ids, scores = Bm25Index(counted(documents), SCORINGS[variant]).search(0, len(documents), k)
+    best = matches(wanted, k, SCORINGS[variant].floor)
+    assert [row[row >= 0].tolist() for row in ids] == best
+    for row, found in enumerate(best):
+        assert scores[row, : len(found)] == pytest.approx(wanted[row, found], rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("variant", ORACLES)
+@pytest.mark.parametrize(("terms", "length"), [(400, 30), (8, 50), (4000, 12)])
+def test_matches_are_those_of_the_definition(
+    variant: str, terms: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "QUERIES", 7)
+    monkeypatch.setattr(index, "DOCUMENTS", 25)
+    agrees(variant, zipf(90, length, terms), 20)
+
+
+@pytest.mark.parametrize("variant", ORACLES)
+@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12), st.integers(1, 5))
+def test_documents_of_any_length_with_many_ties(variant: str, documents: list[list[int]], k: int) -> None:
+    agrees(variant, documents, k)
+
+
+@pytest.mark.parametrize("variant", ORACLES)
+def test_equal_scores_are_ranked_by_the_smaller_id(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "DOCUMENTS", 3)
+    documents = [[0, 1], [2, 3], [0, 1], [0, 1], [4, 5], [0, 1], [0, 1], *[[n, n + 1] for n in range(6, 20, 2)]]
+    ids, _ = Bm25Index(counted(documents), SCORINGS[variant]).search(0, len(documents), 3)
+    assert ids[3].tolist() == [0, 2, 5]
+    assert ids[0].tolist() == [2, 3, 5]
+
+
+def test_lucene_finds_nothing_where_no_term_is_shared_and_okapi_ranks_all() -> None:
+    documents = [[0, 1], [2, 3], [0, 4]]
+    found = {variant: Bm25Index(counted(documents), SCORINGS[variant]).search(0, 3, 2)[0] for variant in SCORINGS}
+    assert found["lucene"].tolist() == [[2, -1], [-1, -1], [0, -1]]
+    assert sorted(found["okapi"][1]) == [0, 2]
+
+
+def test_a_range_is_part_of_the_whole_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted(zipf(120, 30, 300))
+    monkeypatch.setattr(index, "QUERIES", 16)
+    whole = Bm25Index(counts, SCORINGS["lucene"]).search(0, 120, 5)
+    monkeypatch.setattr(index, "threadpool_info", lambda: [{"user_api": "blas", "num_threads": 4}])
+    part = Bm25Index(counts, SCORINGS["lucene"]).search(48, 96, 5)
+    assert [a.tobytes() for a in part] == [a[48:96].tobytes() for a in whole]
+
+
+def test_common_terms_and_rare_ones_make_one_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted(zipf(80, 30, 300))
+    found = []
+    for share in (0.0, 0.05, 2.0):
+        monkeypatch.setattr(index, "COMMON", share)
+        found.append(Bm25Index(counts, SCORINGS["okapi"]).search(0, 80, 10))
+    for ids, scores in found[1:]:
+        assert np.array_equal(ids, found[0][0])
+        assert scores == pytest.approx(found[0][1], rel=1e-6)
+
+
+@pytest.mark.parametrize("variant", ORACLES)
+@pytest.mark.parametrize("unit", ["word", "character"])
+def test_matches_in_real_text_are_those_of_the_definition(variant: str, unit: str) -> None:
+    from pydoc_data.topics import topics
+
+    text = "\n".join(topics[name] for name in sorted(topics))
+    units = text.split()[:6400] if unit == "word" else list(text[:6400])
+    number = {unit: n for n, unit in enumerate(dict.fromkeys(units))}
+    ids = np.array([number[unit] for unit in units])
+    counts, documents = term_counts(ids, 64, len(number)), ids.reshape(-1, 64).tolist()
+    found, _ = Bm25Index(counts, SCORINGS[variant]).search(0, 100, 20)
+    assert [row[row >= 0].tolist() for row in found] == matches(
+        ORACLES[variant](documents), 20, SCORINGS[variant].floor
+    )

@@ -1,0 +1,43 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.text.bm25.counts import term_counts
+from stages.text.packing import chain, overlap
+from tests.oracles.bm25 import algorithm_1
+
+
+@given(st.integers(2, 12), st.integers(1, 5), st.integers(0, 10**6))
+def test_the_chain_is_that_of_algorithm_1(segments: int, k: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    matches = random.integers(-1, segments, (segments, k))
+    permutation = random.permutation(segments)
+    chained = chain(matches, permutation)
+    legal = [[int(m) for m in row if m >= 0] for row in matches]
+    order, linked = algorithm_1(legal, permutation.tolist())
+    assert chained.order.tolist() == order
+    assert (chained.rank >= 0).tolist() == linked
+    for place in chained.followed:
+        assert matches[order[place], chained.rank[place]] == order[place + 1]
+
+
+def test_without_matches_the_order_is_the_permutation() -> None:
+    permutation = np.array([2, 0, 3, 1])
+    chained = chain(np.full((4, 2), -1), permutation)
+    assert chained.order.tolist() == permutation.tolist()
+    assert chained.followed.tolist() == []
+
+
+def test_overlap_is_the_mean_share_of_distinct_terms_found_in_the_next_segment() -> None:
+    counts = term_counts(np.array([0, 0, 1, 1, 2, 3, 0, 4, 1, 0, 2, 5]), 4, 6)
+    assert overlap(counts, np.array([0, 1, 2])) == (1 / 2 + 2 / 4) / 2
+    assert overlap(counts, np.array([1, 0])) == 1 / 4
+
+
+def test_overlap_of_many_pairs_is_that_of_a_loop(monkeypatch) -> None:
+    monkeypatch.setattr("stages.text.packing.PAIRS", 5)
+    ids = np.random.default_rng(0).integers(0, 20, 23 * 6)
+    held = [set(segment) for segment in ids.reshape(-1, 6).tolist()]
+    order = np.random.default_rng(1).permutation(23)
+    wanted = [len(held[a] & held[b]) / len(held[a]) for a, b in zip(order[:-1], order[1:], strict=True)]
+    assert abs(overlap(term_counts(ids, 6, 20), order) - np.mean(wanted)) < 1e-12
