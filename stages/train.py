@@ -1,4 +1,4 @@
-"""Stage train: tokens -> model.
+"""Stage train: tokens, or packed batches of them -> model.
 
 Runs a method's training loop in the draft's scratch folder, where its checkpoints live, and publishes
 the best and the last weights.
@@ -19,10 +19,13 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, DataError, UsageError, did_you_mean
 from stages.methods import METHODS
+from stages.methods.config import MEMORY_CONFIGS, MemoryConfig
 from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.models.language_model import LanguageModel
     from stages.training.loop import Trainer
     from stages.training.progress import Splits
@@ -39,25 +42,31 @@ class Train(Stage[TrainConfig]):
     Config: ClassVar[type[StageConfig]] = TrainConfig
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        """`source`: the tokens; `init_from`: a model to start from, whose architecture is taken over."""
+        """`source`: tokens or batches; `init_from`: a model to start from, whose architecture is taken over."""
         if config.method not in METHODS:
             raise UsageError(f"There is no method {config.method!r}; {did_you_mean(config.method, METHODS.names())}")
-        tokens = store.get(references["source"], "tokens")
+        artifacts = _source(config, store.get(references["source"], "tokens", "batches"))
+        tokens = artifacts["tokens"]
         if "train" not in tokens.metrics["splits"]:
             raise DataError(f"{tokens.reference} has no split 'train'; make one: memlm tokenize --train FILE.")
-        artifacts = {"tokens": tokens}
         if references.get("init_from"):
             artifacts["init"] = _fitting_init(store.get(references["init_from"], "model"), tokens)
         return Inputs(artifacts)
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
-        """Fill in the vocabulary, the positions, the number of steps and the precision."""
+        """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
         from stages.models.devices import resolve_device, resolve_precision
 
         tokens = inputs["tokens"]
         model = parse_model(inputs["init"].config["model"]) if "init" in inputs else _sized_model(config, tokens)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
-        update = {"model": model, "precision": precision, "steps": _steps(config, tokens), "epochs": None}
+        update = {
+            "model": model,
+            "memory": _resolved_memory(config, model, _segments(config, tokens)),
+            "precision": precision,
+            "steps": _steps(config, tokens),
+            "epochs": None,
+        }
         return config.model_copy(update=update)
 
     def device(self, execution: Execution) -> str:
@@ -90,6 +99,26 @@ class Train(Stage[TrainConfig]):
         return True
 
 
+def _source(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
+    """What is learnt from: tokens, and the batches into which they are packed if these were given."""
+    if source.kind == "tokens":
+        return {"tokens": source}
+    if config.memory is None or not config.memory.takes_batches:
+        able = [name for name, settings in MEMORY_CONFIGS.items() if settings.takes_batches]
+        raise ArtifactError(
+            f"{source.reference} is packed for --method {', '.join(able)}; method {config.method!r} takes "
+            f"its tokens: memlm train {source.input('tokens').reference}"
+        )
+    if source.config["segment_length"] != config.segment_length:
+        tokens, length = source.input("tokens").reference, config.segment_length
+        raise ArtifactError(
+            f"{source.reference} has segments of {source.config['segment_length']} tokens, but training is to use "
+            f"{length}; pack others: memlm pack-batches {tokens} --segment-length {length}, "
+            f"or train with --segment-length {source.config['segment_length']}."
+        )
+    return {"tokens": source.input("tokens"), "batches": source}
+
+
 def _fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
     size = init.config["model"]["vocab_size"]
     if size != tokens.metrics["vocabulary_size"]:
@@ -114,9 +143,29 @@ def _steps(config: TrainConfig, tokens: Artifact) -> int:
     """Updates to make: those asked for, or those of so many epochs of whole batches."""
     if config.epochs is None:
         return config.steps
-    segments = tokens.metrics["splits"]["train"]["tokens"] // config.segment_length
-    batches = max(1, segments // (config.batch_tokens // config.segment_length))
+    batches = max(1, _segments(config, tokens) // config.batch_segments)
     return max(1, math.ceil(config.epochs * batches / config.accumulate))
+
+
+def _segments(config: TrainConfig, tokens: Artifact) -> int:
+    """Whole segments of the training split."""
+    return int(tokens.metrics["splits"]["train"]["tokens"]) // config.segment_length
+
+
+def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> MemoryConfig | None:
+    """The settings of memory with what follows from the backbone and the batches filled in.
+
+    Raises: UsageError for a key that the backbone does not have, or more consecutive segments than a batch.
+    """
+    if config.memory is None:
+        return None
+    key = config.memory.key or model.keys[0]
+    if key not in model.keys:
+        raise UsageError(
+            f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.keys[0]!r}."
+        )
+    batch = max(1, min(config.batch_segments, segments))
+    return config.memory.sized(key, batch, model.carries_state)
 
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
@@ -144,7 +193,7 @@ def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path
         fabric,
         config,
         _make_model(config, inputs, splits, fabric.global_rank),
-        METHODS.load(config.method)(),
+        METHODS.load(config.method)(config.memory, _packing(inputs)),
         splits,
         Path(fabric.broadcast(str(folder))),
         execution.reporter,
@@ -165,7 +214,17 @@ def _read_splits(tokens: Artifact) -> "Splits":
         np.asarray(cast(zarr.Array, arrays[f"{split}/ids"])[:]) if split in tokens.metrics["splits"] else None
         for split in ("train", "valid")
     )
-    return Splits(cast(np.ndarray, train), valid, tokens.metrics["eos_id"])
+    documents = np.asarray(cast(zarr.Array, arrays["train/doc_offsets"])[:])
+    return Splits(cast(np.ndarray, train), valid, tokens.metrics["eos_id"], documents)
+
+
+def _packing(inputs: Inputs) -> "np.ndarray | None":
+    """The order of segments that given batches have."""
+    import numpy as np
+
+    if "batches" not in inputs:
+        return None
+    return np.asarray(cast(Any, inputs["batches"].zarr("batches.zarr"))["order"][:])
 
 
 def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int) -> "LanguageModel":
@@ -200,7 +259,8 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
         _copy(draft, log)
     training = job.config.canonical()
     architecture = training.pop("model")
-    settings = {"model": architecture, "method": training.pop("method"), "training": training}
+    method, memory = training.pop("method"), training.pop("memory")
+    settings = {"model": architecture, "method": method, "memory": memory, "training": training}
     draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 

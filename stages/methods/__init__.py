@@ -2,4 +2,12 @@
 
 from stages.registry import Registry
 
-METHODS = Registry("method", {"lm": "stages.methods.lm:LanguageModeling"})
+METHODS = Registry(
+    "method",
+    {
+        "lm": "stages.methods.lm:LanguageModeling",
+        "trime": "stages.methods.trime:Trime",
+        "trime-long": "stages.methods.trime_long:TrimeLong",
+        "trime-ext": "stages.methods.trime_ext:TrimeExt",
+    },
+)

@@ -2,15 +2,29 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.methods.config import TrimeConfig
 from stages.methods.segments import Segments
 from stages.models.config import ModelConfig
 from stages.models.language_model import LanguageModel, State
+
+
+class Turn(NamedTuple):
+    """Which forward batch of a training run it is: `number` (from 0) of `total`, drawn from `seed`."""
+
+    number: int
+    total: int
+    seed: int
+
+    @property
+    def done(self) -> float:
+        """Share of the run that lies before it."""
+        return self.number / self.total
 
 
 @dataclass
@@ -22,11 +36,30 @@ class Batch:
 
     def to(self, device: torch.device) -> Self:
         """The same batch on a device."""
-        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor)})
+
+
+class Read(Protocol):
+    """Tokens that a model has read: n of them, in order."""
+
+    @property
+    def targets(self) -> Tensor:
+        """The tokens, int64 [n]."""
+
+    def key(self, name: str) -> Tensor:
+        """A representation of their contexts, `hidden` or `ffn-input`, [n, d]."""
 
 
 class Method(ABC):
-    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss."""
+    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
+
+    `settings`: of a method that trains with memory. `packing`: segments, int64 [S], in an order in
+    which neighbours are alike, for a method that takes batches; None: there is none.
+    """
+
+    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
+        self.packing = packing
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Segments of an epoch's batches, int64 [batches, size]: a permutation drawn from (seed, epoch).
@@ -41,7 +74,11 @@ class Method(ABC):
         """Whether row b of a batch goes on from row b of the one before; `order` is then `aligned_order`."""
         return False
 
-    def batch(self, split: Segments, segments: np.ndarray) -> Batch:
+    def rows_together(self, config: ModelConfig) -> int:
+        """How many rows of a batch belong together: processes share a batch between such groups."""
+        return 1
+
+    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> Batch:
         """The batch of the given segments [B]."""
         inputs, targets = split.read(segments)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
@@ -53,6 +90,14 @@ class Method(ABC):
         Args:
             state: the state after the batch before, without gradient; None if none is carried to this one.
         """
+
+    def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
+        """Log-probability of tokens that validation looks at, float [n], in nats; no gradients.
+
+        Args:
+            starts: where each token's segment begins among them, int64 [n].
+        """
+        return model.log_prob(read.key("hidden"), read.targets)[0]
 
 
 def aligned_order(segments: int, size: int) -> np.ndarray:

@@ -13,14 +13,16 @@ class Segments:
     The first input of the split is `<eos>`. A last segment shorter than L is left out.
     """
 
-    def __init__(self, ids: Any, length: int, eos: int) -> None:
+    def __init__(self, ids: Any, length: int, eos: int, documents: np.ndarray | None = None) -> None:
         """Args:
             ids: the split's token ids [T].
             length: tokens a segment, L.
             eos: id of `<eos>`.
+            documents: int64 [D + 1], offsets of documents; None: the split is one.
         Raises: DataError if the split is shorter than one segment.
         """
         self.ids, self.length, self.eos = ids, length, eos
+        self.documents = np.array([0, len(ids)]) if documents is None else documents
         self.count = len(ids) // length
         if self.count == 0:
             raise DataError(
@@ -30,7 +32,18 @@ class Segments:
 
     def read(self, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets, int64 [B, L] each, of segments [B]."""
-        place = segments[:, None] * self.length + np.arange(self.length)
+        place = self._places(segments)
         inputs = self.ids[np.maximum(place - 1, 0)].astype(np.int64)
         inputs[place == 0] = self.eos
         return inputs, self.ids[place].astype(np.int64)
+
+    def back(self, segments: np.ndarray) -> np.ndarray:
+        """How many tokens of its own document stand before each token of segments [B], int64 [B, L]."""
+        place = self._places(segments)
+        begins = self.documents[np.searchsorted(self.documents, place, side="right") - 1]
+        return (place - begins).astype(np.int64)
+
+    def _places(self, segments: np.ndarray) -> np.ndarray:
+        """Places of tokens in the split, int64 [B, L]."""
+        places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)
+        return places

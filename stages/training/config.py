@@ -1,10 +1,11 @@
 """What a training run is; free of torch."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from stages.config import Settings, StageConfig
+from stages.methods.config import MemoryConfig, with_method
 from stages.models.config import ModelConfig, Probability, Size, TransformerConfig
 
 Positive = Annotated[float, Field(gt=0)]
@@ -44,6 +45,8 @@ class TrainConfig(StageConfig):
 
     method: str = "lm"
     """Training objective, one of the registered methods."""
+    memory: MemoryConfig | None = None
+    """Of methods that train with memory: what it is made of."""
     model: ModelConfig = TransformerConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -70,9 +73,23 @@ class TrainConfig(StageConfig):
     """Steps between lines of training.jsonl."""
 
     @property
+    def batch_segments(self) -> int:
+        """Segments of one forward batch over all ranks."""
+        return self.batch_tokens // self.segment_length
+
+    @property
     def update_tokens(self) -> int:
         """Tokens of one update."""
         return self.batch_tokens * self.accumulate
+
+    @model_validator(mode="before")
+    @classmethod
+    def _memory_of_the_method(cls, settings: Any) -> Any:
+        """Settings of memory are those of the method."""
+        if not isinstance(settings, dict):
+            return settings
+        method = settings.get("method", cls.model_fields["method"].default)
+        return settings | {"memory": with_method(settings.get("memory"), method)}
 
     @model_validator(mode="after")
     def _whole_segments(self) -> "TrainConfig":

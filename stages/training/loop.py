@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, Method, aligned_order
+from stages.methods.method import Batch, Method, Turn, aligned_order
 from stages.methods.segments import Segments
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel, State, save_weights
@@ -69,7 +69,7 @@ class Trainer:
         self.method, self.folder = method, folder
         self.reporter = reporter if fabric.is_global_zero else Silent()
         self.checkpoint_seconds = checkpoint_seconds
-        self.segments = Segments(splits.train, config.segment_length, splits.eos)
+        self.segments = Segments(splits.train, config.segment_length, splits.eos, splits.documents)
         self.batch_size = self._batch_size()
         self.progress = Progress()
         self.carries_state = method.carries_state(config.model)
@@ -85,13 +85,12 @@ class Trainer:
 
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""
-        wanted = self.config.batch_tokens // self.config.segment_length
-        ranks = self.fabric.world_size
-        size = min(wanted, self.segments.count) // ranks * ranks
+        wanted = self.config.batch_segments
+        ranks, together = self.fabric.world_size, self.method.rows_together(self.config.model)
+        size = min(wanted, self.segments.count) // (ranks * together) * ranks * together
         if size == 0:
-            raise DataError(
-                f"A batch of {min(wanted, self.segments.count)} segments cannot be shared by {ranks} processes."
-            )
+            share = f"shared by {ranks} processes" if together == 1 else f"made of {ranks} times {together} of them"
+            raise DataError(f"A batch of {min(wanted, self.segments.count)} segments cannot be {share}.")
         if size < wanted:
             self.reporter.warning(
                 f"the training split has {self.segments.count} segments of {self.config.segment_length} tokens; "
@@ -161,7 +160,8 @@ class Trainer:
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
-        return self.method.batch(self.segments, share).to(self.fabric.device)
+        turn = Turn(number, self.config.steps * self.config.accumulate, self.config.seed)
+        return self.method.batch(self.segments, share, turn).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self.carries_state:
@@ -219,7 +219,9 @@ class Trainer:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
         if self.splits.valid is None:
             return None
-        loss = validate(self.fabric, self.model, self.splits.valid, self.splits.eos, self.config.segment_length)
+        loss = validate(
+            self.fabric, self.model, self.method, self.splits.valid, self.splits.eos, self.config.segment_length
+        )
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.is_best(loss) and self.fabric.is_global_zero:

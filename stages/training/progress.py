@@ -10,11 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Splits:
-    """Token ids [T] of the splits that training reads, and the id of `<eos>`."""
+    """Token ids [T] of the splits that training reads, and the id of `<eos>`.
+
+    `documents` int64 [D + 1]: offsets of the documents of `train`; None: it is one.
+    """
 
     train: np.ndarray
     valid: np.ndarray | None
     eos: int
+    documents: np.ndarray | None = None
 
     def token_counts(self, types: int) -> Tensor:
         """How often each of the token types occurs in the training split, int64 [types]."""

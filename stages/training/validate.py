@@ -5,12 +5,16 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from stages.evaluation.encode import encode_range
+from stages.evaluation.encode import EncodedBlock, encode_range
+from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
 from stages.training.ranks import mean_over_ranks
 
+BATCH_TOKENS = 8192
+"""Tokens read at a time, in whole segments."""
 
-def validate(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_length: int) -> float:
+
+def validate(fabric: Fabric, model: LanguageModel, method: Method, ids: Any, eos: int, segment_length: int) -> float:
     """Mean negative log-likelihood a token, in nats: fp32, windows of the segment length, all ranks together.
 
     Each window is read by one rank, so the sum has every token once. A backbone that carries state
@@ -29,12 +33,17 @@ def validate(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_l
         stride=segment_length,
         device=fabric.device,
         precision="fp32",
+        batch_tokens=max(1, BATCH_TOKENS // segment_length) * segment_length,
     )
     was_training = model.training
     model.eval()
-    total = 0.0
-    for block in blocks:
-        log_prob, _ = model.log_prob(block.hidden, block.targets)
-        total -= float(log_prob.sum(dtype=torch.float64))
+    with torch.no_grad():
+        total = sum(-_log_prob(model, method, block, segment_length) for block in blocks)
     model.train(was_training)
     return mean_over_ranks(fabric, total) * ranks / len(ids)
+
+
+def _log_prob(model: LanguageModel, method: Method, block: EncodedBlock, segment_length: int) -> float:
+    """Log-probability of a block's tokens, in nats; it begins with a segment."""
+    own = torch.arange(len(block.targets), device=block.targets.device)
+    return float(method.log_prob(model, block, own - own % segment_length).sum(dtype=torch.float64))

@@ -1,0 +1,76 @@
+"""TRIME with external memory: segments that are alike share a batch, and each reads all others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch import distributed as ranks
+
+from stages.memory.visible import others
+from stages.methods.config import TrimeConfig, TrimeExtConfig
+from stages.methods.method import Turn
+from stages.methods.segments import Segments
+from stages.methods.trime import Memory, MemoryBatch, Trime
+from stages.models.language_model import LanguageModel, State
+
+DROPOUT = 1
+"""What tells draws of the dropout of local memory from others of the same seed."""
+
+
+@dataclass
+class ExtBatch(MemoryBatch):
+    """Segments, and whether they read the local part of memory."""
+
+    local: bool
+
+
+class TrimeExt(Trime):
+    """All positions of the batch's other segments, on all processes, and mostly without local memory.
+
+    Batches are neighbours in the packing, in another order each epoch; without a packing, any segments.
+    Keys of other processes are constants. Whether local memory is dropped is drawn from (seed, number
+    of the batch), the same for all processes and for a run that goes on.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
+    """
+
+    settings: TrimeExtConfig
+
+    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
+        super().__init__(settings or TrimeExtConfig(), packing)
+
+    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        """Batches of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
+        if self.packing is None:
+            return super().order(segments, size, seed, epoch)
+        random = np.random.default_rng([seed, epoch])
+        batches = segments // size
+        first = random.integers(segments - batches * size + 1)
+        chain = self.packing[first : first + batches * size].reshape(batches, size)
+        return random.permutation(chain)
+
+    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> ExtBatch:
+        batch = super().batch(split, segments, turn)
+        draw = np.random.default_rng([turn.seed, turn.number, DROPOUT]).random()
+        return ExtBatch(batch.inputs, batch.targets, batch.plain, bool(draw >= self.settings.local_dropout))
+
+    def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
+        assert isinstance(batch, ExtBatch)
+        rows, length, _ = keys.shape
+        own = torch.arange(rows * length, device=keys.device)
+        starts = own - own % length
+        gathered = torch.cat((keys.flatten(0, 1), *of_other_ranks(keys.flatten(0, 1))))
+        values = torch.cat((batch.targets.flatten(), *of_other_ranks(batch.targets.flatten())))
+        visible = others(starts, starts + length, own, len(gathered), batch.local)
+        return Memory(gathered, values, visible)
+
+
+def of_other_ranks(tensor: Tensor) -> list[Tensor]:
+    """The same tensor of every other process that trains along, without gradient; all must ask."""
+    if not ranks.is_initialized() or ranks.get_world_size() == 1:
+        return []
+    gathered = [torch.empty_like(tensor) for _ in range(ranks.get_world_size())]
+    ranks.all_gather(gathered, tensor.detach().contiguous())
+    own = ranks.get_rank()
+    return [*gathered[:own], *gathered[own + 1 :]]

@@ -1,0 +1,247 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.errors import UsageError
+from stages.methods import METHODS
+from stages.methods.config import MEMORY_CONFIGS, TrimeConfig, TrimeExtConfig, TrimeLongConfig
+from stages.methods.method import Turn
+from stages.methods.segments import Segments
+from stages.models.config import LSTMConfig, TransformerConfig
+from stages.models.language_model import LanguageModel
+from tests.oracles import trime as oracle
+
+V, L = 12, 5
+LATE = Turn(number=50, total=100, seed=0)
+DOCUMENTS = np.array([0, 7, 18, 40])
+
+
+def model(backbone="transformer", **settings):
+    torch.manual_seed(0)
+    config = (
+        TransformerConfig(vocab_size=V, width=8, heads=2, ffn_width=8, layers=2, max_positions=L, **settings)
+        if backbone == "transformer"
+        else LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings)
+    )
+    made = LanguageModel(config).double().eval()
+    for parameter in made.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return made
+
+
+def split(tokens=40):
+    ids = np.random.default_rng(1).integers(0, 5, tokens) % V
+    return Segments(ids, L, 0, DOCUMENTS)
+
+
+def scored(lm, batch, key):
+    """The model's own scores of a batch, and its keys: log p and log Z [B, L], keys [B, L, d]; differentiable."""
+    encoding = lm.encode(batch.inputs)
+    hidden = encoding.hidden.flatten(0, 1)
+    dense = torch.stack([torch.as_tensor(row) for row in _dense(lm, hidden)])
+    log_z = _head_log_z(lm, hidden)
+    log_p = dense.gather(1, batch.targets.flatten()[:, None]).squeeze(1)
+    return log_p.view_as(batch.targets), log_z.view_as(batch.targets), encoding.key(key)
+
+
+def _dense(lm, hidden):
+    return lm.vocabulary.log_probs(hidden)
+
+
+def _head_log_z(lm, hidden):
+    vocabulary = lm.vocabulary
+    if hasattr(vocabulary, "output_weight"):
+        return (hidden @ vocabulary.output_weight.T).logsumexp(-1)
+    head, weight = vocabulary._head(hidden)
+    return (head @ weight.T).logsumexp(-1)
+
+
+KINDS = {"full": {}, "adaptive": {"cutoffs": (3, 7), "factor": 2}}
+
+
+@pytest.fixture(params=KINDS, ids=list(KINDS))
+def lm(request):
+    return model(**KINDS[request.param])
+
+
+def agree(method, lm, batch, cells, key="ffn-input", temperature=1.0, constant=False):
+    """Loss and gradients of a method are those of the oracle's cells."""
+    loss, state = method.loss(lm, batch, None)
+    got = torch.autograd.grad(loss, list(lm.parameters()), allow_unused=True)
+    log_p, log_z, keys = scored(lm, batch, key)
+    readable = keys.detach() if constant else keys
+    expected = oracle.joint_loss(log_p, log_z, keys, batch.targets, cells, temperature, readable)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(got, torch.autograd.grad(expected, list(lm.parameters()), allow_unused=True))
+    assert state is None
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_trime_reads_the_segment_before_each_position(lm, temperature):
+    method = METHODS.load("trime")(TrimeConfig(temperature=temperature))
+    batch = method.batch(split(), np.array([0, 3, 5]), LATE)
+    agree(method, lm, batch, oracle.local(3, L), temperature=temperature)
+
+
+def test_trime_with_the_hidden_state_as_key(lm):
+    method = METHODS.load("trime")(TrimeConfig(key="hidden"))
+    agree(method, lm, method.batch(split(), np.array([2, 4]), LATE), oracle.local(2, L), key="hidden")
+
+
+@pytest.mark.parametrize("name", MEMORY_CONFIGS)
+def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized("ffn-input", 4, False))
+    batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
+    cells = {
+        "trime": oracle.local(4, L),
+        "trime-long": oracle.chained(4, L, 4, documents(batch)),
+        "trime-ext": oracle.of_others(4, L, getattr(batch, "local", False)),
+    }[name]
+    agree(method, lm, batch, cells, constant=True)
+
+
+def documents(batch):
+    """The document of each position of segments 1 to 4, from where it begins."""
+    place = np.arange(1, 5)[:, None] * L + np.arange(L)
+    return np.searchsorted(DOCUMENTS, place, side="right")
+
+
+@pytest.mark.parametrize("scope", ["document", "stream"])
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
+    settings = TrimeLongConfig(consecutive=together, scope=scope).sized("ffn-input", 4, False)
+    method = METHODS.load("trime-long")(settings)
+    batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
+    within = documents(batch) if scope == "document" else None
+    agree(method, lm, batch, oracle.chained(4, L, together, within))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_trime_ext_reads_the_other_segments(lm, p):
+    method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=p))
+    batch = method.batch(split(), np.array([6, 0, 3]), LATE)
+    assert batch.local == (p == 0)
+    agree(method, lm, batch, oracle.of_others(3, L, p == 0))
+
+
+def test_nothing_to_read_is_the_plain_loss(lm):
+    method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=1.0))
+    batch = method.batch(split(), np.array([3]), LATE)
+    torch.testing.assert_close(
+        method.loss(lm, batch, None)[0],
+        lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten()),
+    )
+
+
+@pytest.mark.parametrize("name", MEMORY_CONFIGS)
+def test_the_first_updates_minimize_the_plain_loss(lm, name):
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized("ffn-input", 2, False))
+    plain = [method.batch(split(), np.array([0, 1]), Turn(number, 100, 0)).plain for number in range(7)]
+    assert plain == [True] * 5 + [False] * 2
+    batch = method.batch(split(), np.array([0, 1]), Turn(0, 100, 0))
+    expected = lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten())
+    torch.testing.assert_close(method.loss(lm, batch, None)[0], expected)
+
+
+def test_local_memory_is_dropped_as_often_as_asked_and_again_in_a_run_that_goes_on():
+    method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.7))
+
+    def draws(seed):
+        turns = [Turn(number, 2000, seed) for number in range(2000)]
+        return [method.batch(split(), np.array([0]), turn).local for turn in turns]
+
+    assert draws(0) == draws(0) != draws(1)
+    assert 0.26 < np.mean(draws(0)) < 0.34
+
+
+def test_runs_of_consecutive_segments_stay_together():
+    method = METHODS.load("trime-long")(TrimeLongConfig(consecutive=3))
+    seen = set()
+    for epoch in range(30):
+        order = method.order(segments=23, size=6, seed=1, epoch=epoch)
+        assert order.shape == (3, 6) and len(set(order.flatten())) == 18 and order.max() < 23
+        assert (np.diff(order.reshape(-1, 3), axis=1) == 1).all()
+        seen.add(order[0, 0] % 3)
+    assert len(seen) == 3
+
+
+def test_batches_are_neighbours_in_the_packing():
+    packing = np.random.default_rng(0).permutation(23)
+    method = METHODS.load("trime-ext")(TrimeExtConfig(), packing)
+    place = np.argsort(packing)
+    batches = set()
+    for epoch in range(5):
+        order = method.order(segments=23, size=4, seed=1, epoch=epoch)
+        assert order.shape == (5, 4) and len(set(order.flatten())) == 20
+        assert (np.diff(place[order], axis=1) == 1).all()
+        batches.add(tuple(order[0]))
+    assert len(batches) > 1
+    assert np.array_equal(method.order(23, 4, 1, 0), method.order(23, 4, 1, 0))
+
+
+def test_validation_reads_local_memory(lm):
+    method = METHODS.load("trime")(TrimeConfig())
+    batch = method.batch(split(), np.array([2, 3]), LATE)
+
+    class Read:
+        targets = batch.targets.flatten()
+        key = staticmethod(lambda name: lm.encode(batch.inputs).key(name).flatten(0, 1))
+
+    starts = torch.tensor([0] * L + [L] * L)
+    with torch.no_grad():
+        log_p = method.log_prob(lm, Read, starts)
+        torch.testing.assert_close(-log_p.mean(), method.loss(lm, batch, None)[0], rtol=1e-5, atol=1e-5)
+
+
+class TestStreams:
+    """A backbone that carries state."""
+
+    @pytest.fixture
+    def lstm(self):
+        return model("lstm")
+
+    @pytest.mark.parametrize("name", ["trime", "trime-ext"])
+    def test_begin_anew_at_each_segment(self, lstm, name):
+        method = METHODS.load(name)(MEMORY_CONFIGS[name](key="hidden"))
+        assert not method.carries_state(lstm.config)
+        batch = method.batch(split(), np.array([1, 4]), LATE)
+        cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, batch.local)
+        agree(method, lstm, batch, cells, key="hidden")
+
+    def test_remember_the_segments_before_as_they_were(self, lstm):
+        settings = TrimeLongConfig(consecutive=3, scope="stream", key="hidden")
+        method = METHODS.load("trime-long")(settings)
+        assert method.carries_state(lstm.config)
+        state, constants, values = None, [], []
+        for turn in range(4):
+            batch = method.batch(split(), np.array([turn, 4 + turn]), LATE)
+            encoding = lstm.encode(batch.inputs, state and state[:-2])
+            loss, state = method.loss(lstm, batch, state)
+            got = torch.autograd.grad(loss, list(lstm.parameters()))
+            expected = self.with_past(lstm, encoding, batch, constants[-2:], values[-2:])
+            torch.testing.assert_close(loss, expected)
+            torch.testing.assert_close(got, torch.autograd.grad(expected, list(lstm.parameters())))
+            state = tuple(part.detach() for part in state)
+            constants.append(encoding.hidden.detach())
+            values.append(batch.targets)
+
+    def with_past(self, lstm, encoding, batch, constants, values):
+        """The oracle's loss, of rows that begin with the constant segments before; those have no loss of their own."""
+        before = sum(part.shape[1] for part in constants)
+        keys = torch.cat((*constants, encoding.hidden), 1)
+        targets = torch.cat((*values, batch.targets), 1)
+        hidden = encoding.hidden.flatten(0, 1)
+        log_p = _dense(lstm, hidden).gather(1, batch.targets.flatten()[:, None]).view_as(batch.targets)
+        log_z = _head_log_z(lstm, hidden).view_as(batch.targets)
+        pad = torch.zeros(2, before, dtype=log_p.dtype)
+        cells = {at: read for at, read in oracle.local(2, before + L).items() if at[1] >= before}
+        return oracle.joint_loss(torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells)
+
+    def test_have_two_consecutive_segments_unless_told_otherwise(self):
+        assert TrimeLongConfig().sized("hidden", 20, True).consecutive == 2
+        assert TrimeLongConfig().sized("ffn-input", 20, False).consecutive == 20
+
+
+def test_more_consecutive_segments_than_a_batch_are_refused():
+    with pytest.raises(UsageError, match=r"memory\.consecutive: 9 segments do not fit into a forward batch of 8"):
+        TrimeLongConfig(consecutive=9).sized("ffn-input", 8, False)
