@@ -21,7 +21,7 @@ def one(): pass
 def two(): pass
 app()
 """
-STAGES = ["tokenize", "train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"]
+STAGES = ["tokenize", "train", "build-datastore", "build-index", "precompute-neighbors", "pack-batches", "evaluate"]
 COMMANDS = ["", *STAGES, "run", "artifacts", "presets"]
 
 

@@ -13,6 +13,7 @@ COMMANDS = [
     "build-datastore",
     "build-index",
     "precompute-neighbors",
+    "pack-batches",
     "evaluate",
     "run",
     "artifacts",
@@ -35,7 +36,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:7]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:8]]
     assert places == sorted(places)
 
 
@@ -60,7 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", ["tokenize", "train", "datastore", "index", "neighbors", "evaluate"])
+@pytest.mark.parametrize("module", ["tokenize", "train", "datastore", "index", "neighbors", "pack", "evaluate"])
 def test_a_verb_imports_no_torch_before_it_runs(module: str) -> None:
     program = f"import sys, stages.{module}; sys.exit('torch' in sys.modules or 'faiss' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -25,7 +25,7 @@ class Unread(io.StringIO):
         raise AssertionError("standard input was read")
 
 
-STAGES = ["train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"]
+STAGES = ["train", "build-datastore", "build-index", "precompute-neighbors", "pack-batches", "evaluate"]
 
 
 @pytest.mark.parametrize("command", STAGES)
@@ -72,6 +72,10 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["precompute-neighbors", "--queries", "train,,valid"], "queries.1: "),
         (["precompute-neighbors", "--k", "0"], "k: "),
         (["precompute-neighbors", "--k", "-1"], "k: "),
+        (["pack-batches", "--k", "0"], "k: "),
+        (["pack-batches", "--segment-length", "-8"], "segment_length: "),
+        (["pack-batches", "--seed", "-1"], "seed: "),
+        (["pack-batches", "--bm25", "bm25l"], "'lucene', 'okapi'"),
         (["evaluate", "--index", "a/b", "--neighbors", "c/d"], "give one of them"),
         (["evaluate", "--memory", "extrenal:k=3"], "external"),
         (["evaluate", "--score", "last"], "Invalid value for '--score': 'last' is not one of 'all', 'last-word'"),

@@ -28,6 +28,7 @@ def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
         ("datastore", ["build-datastore", "{model}"]),
         ("index", ["build-index", "{datastore}", "--index", "ivf-pq"]),
         ("neighbors", ["precompute-neighbors", "{index}", "--k", "32"]),
+        ("batches", ["pack-batches", "{tokens}", "--segment-length", "16"]),
         ("report", ["evaluate", "{neighbors}", "--save-token-scores"]),
     ]
 

@@ -16,7 +16,7 @@ from stages.text.bm25.scoring import Scoring
 
 QUERIES, DOCUMENTS = 256, 8192
 """Rows and columns of a block of scores: 16 MB in float64."""
-COMMON = 0.05
+COMMON = 0.1
 """Share of the documents that hold a term from which on a dense product is the faster one."""
 
 

@@ -1,4 +1,7 @@
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,10 +37,10 @@ def test_overlap_is_the_mean_share_of_distinct_terms_found_in_the_next_segment()
     assert overlap(counts, np.array([1, 0])) == 1 / 4
 
 
-def test_overlap_of_many_pairs_is_that_of_a_loop(monkeypatch) -> None:
+def test_overlap_of_many_pairs_is_that_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.text.packing.PAIRS", 5)
     ids = np.random.default_rng(0).integers(0, 20, 23 * 6)
     held = [set(segment) for segment in ids.reshape(-1, 6).tolist()]
     order = np.random.default_rng(1).permutation(23)
-    wanted = [len(held[a] & held[b]) / len(held[a]) for a, b in zip(order[:-1], order[1:], strict=True)]
+    wanted = [len(held[a] & held[b]) / len(held[a]) for a, b in pairwise(order)]
     assert abs(overlap(term_counts(ids, 6, 20), order) - np.mean(wanted)) < 1e-12

@@ -98,7 +98,7 @@ def test_matches_in_real_text_are_those_of_the_definition(variant: str, unit: st
     from pydoc_data.topics import topics
 
     text = "\n".join(topics[name] for name in sorted(topics))
-    units = text.split()[:6400] if unit == "word" else list(text[:6400])
+    units = (text.split() if unit == "word" else list(text))[:6400]
     number = {unit: n for n, unit in enumerate(dict.fromkeys(units))}
     ids = np.array([number[unit] for unit in units])
     counts, documents = term_counts(ids, 64, len(number)), ids.reshape(-1, 64).tolist()
