@@ -18,6 +18,10 @@ SETTINGS = ("size", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the hyperparameters of a reading have in a report."""
 AMOUNTS = {"size": "cache size", "k": "neighbours read"}
 """Those that say how much is read, in words."""
+DIVERGES = "diverges"
+"""In place of a comparison, where a row is worse than a uniform guess."""
+HUGE = 1e9
+"""From here on a number is told by its size alone."""
 
 
 def show_result(artifact: "Artifact") -> None:
@@ -44,6 +48,10 @@ def show_report(title: str, report: Figures) -> None:
         columns, cells = curves_table(report, over)
         if cells:
             show_table(f"By {name}", columns, cells)
+    buckets = report.get("frequency_buckets")
+    if buckets:
+        counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
+        show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
@@ -57,7 +65,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         [
             row["row"],
             _value(row["perplexity"]),
-            _change(row["perplexity"], first),
+            _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
             _value(row["word_perplexity"]),
             _value(row["tokens_per_second"]),
@@ -69,8 +77,23 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         new = outside.get(rows[0]["row"])
         for row, line in zip(rows, cells, strict=True):
             value = outside.get(row["row"])
-            line += [_value(value), _change(value, new)]
+            line += [_value(value), _change(row, value, new)]
     return columns, cells
+
+
+def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
+    columns = [_bucket(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
+    cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
+    cells += [[row["row"], *map(_value, row["perplexity"])] for row in buckets["rows"]]
+    return ["", *columns], cells
+
+
+def _bucket(more_than: int | None, at_most: int | None) -> str:
+    """`> 10,000`, `11-100`, `0`."""
+    if at_most is None:
+        return f"> {more_than:,}"
+    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"
 
 
 def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]]:
@@ -115,7 +138,10 @@ def _by_row(outside: Figures | None) -> dict[str, float | None]:
     return {row["row"]: row["perplexity"] for row in outside["rows"]} if outside else {}
 
 
-def _change(value: float | None, first: float | None) -> str:
+def _change(row: Figures, value: float | None, first: float | None) -> str:
+    """How a perplexity of a row compares with the first row's: `-12.3%`."""
+    if row.get("diverged"):
+        return DIVERGES
     if not value or not first or value == first:
         return ""
     return f"{value / first - 1:+.1%}"
@@ -156,4 +182,6 @@ def _value(value: Any) -> str:
         return ""
     if isinstance(value, bool | str):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else figure(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.1e}" if abs(value) >= HUGE else figure(value)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
@@ -24,6 +23,7 @@ from stages.evaluation.split_pass import SAMPLE, Part, SplitPass
 from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
+    from stages.evaluation.breakdown import Breakdown
     from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.last_word import LastWords
     from stages.evaluation.metrics import Counts
@@ -36,8 +36,6 @@ CELLS_PER_SHARD = 1 << 23
 INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
-ACCURACY_AT = (1, 8, 64)
-"""Numbers of neighbours, beside all that are read, for which retrieval accuracy is told."""
 
 
 class EvaluateConfig(StageConfig):
@@ -59,6 +57,8 @@ class EvaluateConfig(StageConfig):
     """Tokens that count, in tuning too: all, or those of the last word of every document."""
     reset: Literal["none", "document"] = "none"
     """Whether windows and carried state begin anew at every document."""
+    frequency: Literal["train", "split"] = "train"
+    """Where tokens are counted for perplexity by frequency: in the training split, or in the scored one."""
     save_token_scores: bool = False
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -85,9 +85,8 @@ class Work:
     scoring_pass: SplitPass
     tuning: "Tuning"
     trail: "Trail"
-    outside: np.ndarray | None
+    breakdown: "Breakdown"
     scores: "ScoreFiles | None"
-    last_words: "Mapping[str, LastWords] | None"
 
 
 class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
@@ -135,6 +134,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return device_name(execution.device)
 
     def open(self, job: Job[EvaluateConfig]) -> Work:
+        from stages.evaluation.breakdown import find_breakdown
         from stages.evaluation.opening import open_evaluator
         from stages.evaluation.trail import Trail
         from stages.evaluation.tuning import Tuning
@@ -163,9 +163,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             _pass(job, "score", config.split),
             Tuning(job.draft, evaluator, tuning_pass),
             Trail(job.draft, evaluator.reader.device),
-            _outside(job),
+            find_breakdown(job.inputs.artifacts, config.split, config.frequency, evaluator.rows, last_words),
             _score_files(job, last_words),
-            last_words,
         )
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
@@ -194,10 +193,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         passage = work.evaluator.score(consultation, [settled.settings for settled in work.tuning.settled])
         if work.scores is not None:
             work.scores.write(work.scoring_pass.number(shard), token_scores(passage))
-        words = None if work.last_words is None else work.last_words[job.config.split]
-        outside = None if work.outside is None else work.outside[shard.start : shard.stop]
-        record = shard_record(passage, shard.start, shard.stop, outside, words, _accuracy_at(work))
-        if not np.isfinite(record["nll"]).all():
+        record = shard_record(passage, shard.start, shard.stop, work.breakdown)
+        if record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
                 f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
@@ -217,18 +214,21 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         totals = report.Totals.of([job.draft.record(shard.key) for shard in shards])
         counts = _counts(job, work)
         names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
-        rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split))
+        vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
+        rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
         main = rows[1] if work.evaluator.rows else rows[0]
+        last_words = work.breakdown.last_words
         made = {
             "split": job.config.split,
             "score": job.config.score,
             "tokens": counts.tokens,
             "words": counts.words,
-            **({} if work.last_words is None else {"unknown_words": work.last_words[job.config.split].unknown}),
+            **({} if last_words is None else {"unknown_words": last_words.unknown}),
             **{name: value for name, value in main.items() if name != "row"},
             "method": job.inputs["model"].config["method"],
             "rows": rows,
             "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
+            "frequency_buckets": report.frequency_buckets(names, totals, work.breakdown.frequencies),
             "retrieval_accuracy": report.retrieval_accuracy(totals),
             "curves": report.curves(work.tuning.curves(), totals),
             "grid": work.tuning.grid(),
@@ -296,20 +296,10 @@ def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
     """How long what is scored is: the split, or the last words of its passages."""
     from stages.evaluation.metrics import Counts
 
-    if work.last_words is None:
+    words = work.breakdown.last_words
+    if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
-    words = work.last_words[job.config.split]
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
-
-
-def _outside(job: Job[EvaluateConfig]) -> np.ndarray | None:
-    """Which tokens of the scored split lie in no paragraph of the model's training text, bool [T]."""
-    from stages.evaluation.paragraphs import repeated_tokens
-
-    known = job.inputs["model"].input("tokens")
-    if "train" not in known.metrics["splits"]:
-        return None
-    return ~repeated_tokens(job.inputs["tokens"], job.config.split, known, "train")
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
@@ -322,11 +312,3 @@ def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] 
     if last_words is not None:
         return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None)
     return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job))
-
-
-def _accuracy_at(work: Work) -> list[int]:
-    """Numbers of neighbours for which retrieval accuracy is told, if the first reading has neighbours."""
-    if not work.evaluator.rows or work.evaluator.rows[0].plans[0].size_name != "k":
-        return []
-    k = work.evaluator.rows[0].plans[0].cutoffs[-1]
-    return sorted({*(n for n in ACCURACY_AT if n < k), k})

@@ -48,6 +48,13 @@ def evaluate(
         Literal["none", "document"] | None,
         typer.Option(help="Whether windows and carried state begin anew at every document (default: none)."),
     ] = None,
+    frequency: Annotated[
+        Literal["train", "split"] | None,
+        typer.Option(
+            help="Where tokens are counted for perplexity by frequency: in train, or in the split that is scored, "
+            "as in the TRIME paper (default: train)."
+        ),
+    ] = None,
     save_token_scores: Annotated[
         bool | None,
         typer.Option("--save-token-scores", help="Keep the log-probability of every token."),
@@ -73,6 +80,7 @@ def evaluate(
             "mem_length": mem_length,
             "score": score,
             "reset": reset,
+            "frequency": frequency,
             "save_token_scores": save_token_scores,
         },
         {"tokens": tokens, "index": index, "neighbors": neighbors},

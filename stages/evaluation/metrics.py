@@ -25,7 +25,7 @@ def figures(nll: float, counts: Counts) -> dict[str, float | None]:
     divide by what the text had before it was tokenized; word perplexity is exp(nats per word).
     """
     return {
-        "nll": _finite(nll / counts.tokens),
+        "nll": finite(nll / counts.tokens),
         "perplexity": perplexity(nll, counts.tokens),
         "bits_per_character": _share(nll / math.log(2), counts.characters),
         "bits_per_byte": _share(nll / math.log(2), counts.bytes),
@@ -37,14 +37,20 @@ def perplexity(nll: float, units: int) -> float | None:
     """exp(nats per unit) of `nll` nats in all; None if there is no unit or the number is too large."""
     mean = _share(nll, units)
     try:
-        return None if mean is None else _finite(math.exp(mean))
+        return None if mean is None else finite(math.exp(mean))
     except OverflowError:
         return None
 
 
 def _share(total: float, units: int) -> float | None:
-    return _finite(total / units) if units else None
+    return finite(total / units) if units else None
 
 
-def _finite(number: float) -> float | None:
+def diverged(perplexity: float | None, vocabulary: int) -> bool:
+    """Whether a perplexity is not a finite number, or worse than that of a uniform guess among `vocabulary` tokens."""
+    return perplexity is None or perplexity > vocabulary
+
+
+def finite(number: float) -> float | None:
+    """The number, or None, which JSON can hold, in place of what is not finite."""
     return number if math.isfinite(number) else None

@@ -4,44 +4,50 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from stages.evaluation.last_word import LastWords
-from stages.evaluation.passage import Passage, RowScores, summed
+from stages.evaluation.breakdown import Breakdown
+from stages.evaluation.frequency import Frequencies
+from stages.evaluation.metrics import finite
+from stages.evaluation.passage import Passage, RowScores
 
 
-def shard_record(
-    passage: Passage,
-    start: int,
-    stop: int,
-    outside: np.ndarray | None,
-    last_words: LastWords | None,
-    accuracy_at: Sequence[int],
-) -> dict[str, Any]:
-    """What the report needs of tokens [start, stop); see `stages.evaluation.report.Totals`.
+def shard_record(passage: Passage, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
+    """What the report needs of tokens [start, stop), JSON; see `stages.evaluation.report.Totals`.
+
+    Sums are in float64; None stands for one that is not a finite number.
 
     Args:
         passage: the c tokens of them that count.
-        outside: bool [stop - start], tokens in no paragraph that stands in the training text, if known.
-        last_words: the tokens that count, and the passages that they belong to; None: all tokens do.
-        accuracy_at: numbers of neighbours K for which retrieval accuracy is counted.
     """
     scores: list[Passage | RowScores] = [passage, *passage.rows]
-    wrong = None
-    if last_words is not None:
-        wrong = [last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in scores]
-        outside = None if outside is None else outside[last_words.scored(start, stop)]
-    new = None if outside is None else torch.from_numpy(outside).to(passage.log_p.device)
+    nll = [-one.log_p.double().cpu().numpy() for one in scores]
+    targets, accuracy = passage.targets.cpu().numpy(), breakdown.accuracy
+    wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
+    if breakdown.last_words is not None:
+        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in scores]
+        outside = None if outside is None else outside[breakdown.last_words.scored(start, stop)]
     return {
-        "tokens": len(passage.log_p),
-        "nll": [-summed(one.log_p) for one in scores],
-        "nll_outside": None if new is None else [-summed(one.log_p[new]) for one in scores],
+        "tokens": len(targets),
+        "nll": [finite(float(one.sum())) for one in nll],
+        "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
         "tokens_outside": 0 if outside is None else int(outside.sum()),
-        "nll_by_cutoff": [row.nll_by_cutoff.tolist() for row in passage.rows],
-        "hits": {str(k): int((passage.rows[0].first_hits < k).sum()) for k in accuracy_at},
+        "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in passage.rows],
+        **_by_frequency(breakdown.frequencies, targets, nll),
+        "hits": {str(k): int((passage.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
         "wrong": wrong,
         "seconds": passage.seconds,
+    }
+
+
+def _by_frequency(
+    frequencies: Frequencies | None, targets: np.ndarray, nll: Sequence[np.ndarray]
+) -> dict[str, list[Any] | None]:
+    if frequencies is None:
+        return {"bucket_tokens": None, "bucket_nll": None}
+    return {
+        "bucket_tokens": frequencies.tokens(targets),
+        "bucket_nll": [[finite(value) for value in frequencies.sums(targets, one)] for one in nll],
     }
 
 
@@ -55,7 +61,7 @@ def token_scores(passage: Passage) -> Mapping[str, np.ndarray]:
     main: RowScores | None = passage.rows[0] if passage.rows else None
     alone = passage.log_p.cpu().numpy()
     arrays = {
-        "target": passage.targets.to(torch.int32).cpu().numpy(),
+        "target": passage.targets.int().cpu().numpy(),
         "logp": alone if main is None else main.log_p.cpu().numpy(),
         "logp_lm": alone,
         "log_z": passage.log_z.cpu().numpy(),

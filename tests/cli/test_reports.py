@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.reports import curves_table, report_table, show_report, show_result
+from memlm_cli.reports import buckets_table, curves_table, report_table, show_report, show_result
 from memlm_cli.tables import size, table
 
 
@@ -106,6 +106,38 @@ def test_last_words_have_an_accuracy() -> None:
     ]
 
 
+BUCKETS = {
+    "counted_in": "train",
+    "buckets": [
+        {"more_than": 10_000, "at_most": None, "tokens": 2500},
+        {"more_than": 10, "at_most": 100, "tokens": 1500},
+        {"more_than": 0, "at_most": 10, "tokens": 300},
+        {"more_than": None, "at_most": 0, "tokens": 21},
+    ],
+    "rows": [
+        {"row": "plain", "perplexity": [3.35, 30.46, 240.39, None]},
+        {"row": "knn-lm", "perplexity": [3.14, 26.9, 196.03, 2.5e12]},
+    ],
+}
+
+
+def test_frequencies_stand_side_by_side() -> None:
+    columns, cells = buckets_table(BUCKETS)
+    assert columns == ["", "> 10,000", "11-100", "1-10", "0"]
+    assert cells == [
+        ["tokens", "2,500", "1,500", "300", "21"],
+        ["plain", "3.35", "30.46", "240.4", ""],
+        ["knn-lm", "3.14", "26.9", "196", "2.5e+12"],
+    ]
+
+
+@pytest.mark.parametrize(("perplexity", "shown"), [(None, ""), (123_456.0, "123,456"), (2.5e30, "2.5e+30")])
+def test_a_row_that_diverges_is_called_so(perplexity: float | None, shown: str) -> None:
+    broken = {**row("trime", 0.0), "perplexity": perplexity, "diverged": True}
+    _, cells = report_table({**REPORT, "rows": [row("plain", 80.0), broken], "outside_repeated_paragraphs": None})
+    assert [line[:3] for line in cells] == [["plain", "80", ""], ["trime", shown, "diverges"]]
+
+
 def shown(report: dict, capsys: pytest.CaptureFixture[str]) -> list[str]:
     show_report("report/0123456789ab", report)
     return capsys.readouterr().err.splitlines()
@@ -117,6 +149,15 @@ def test_the_report_says_what_was_tuned_and_where(capsys: pytest.CaptureFixture[
     assert "memory: external, interpolate, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid)" in lines
     assert "20.0% of the tokens stand in paragraphs that are also in train" in lines
     assert "By neighbours read" in lines and "By cache size" not in lines
+
+
+@pytest.mark.parametrize(("counted_in", "split"), [("train", "train"), ("split", "test")])
+def test_the_report_says_where_tokens_were_counted(
+    counted_in: str, split: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown({**REPORT, "frequency_buckets": {**BUCKETS, "counted_in": counted_in}}, capsys)
+    assert f"Perplexity by how often a token stands in {split}" in lines
+    assert not any("how often" in line for line in shown(REPORT, capsys))
 
 
 def test_a_cache_and_a_joint_reading_are_told_by_their_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
