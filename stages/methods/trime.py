@@ -34,7 +34,7 @@ class Memory(NamedTuple):
 class Trime(Method):
     """Minimizes -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)): local memory.
 
-    Validation reads local memory too. Other memories are made by overriding `memory`.
+    Validation reads local memory too. Other methods make another memory, and validate with another.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5 and section 4.1.
     """
@@ -82,9 +82,13 @@ class Trime(Method):
     def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
         log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
         keys = read.key(self.key(model)).float()
-        local = earlier(starts, torch.arange(len(keys), device=keys.device))
-        target, total = in_batch_masses(keys, keys, read.targets, read.targets, local, self._scale(keys))
+        visible = earlier(self.validated_from(starts), torch.arange(len(keys), device=keys.device))
+        target, total = in_batch_masses(keys, keys, read.targets, read.targets, visible, self._scale(keys))
         return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
+
+    def validated_from(self, starts: Tensor) -> Tensor:
+        """The first token whose key validation reads for each, where segments begin at `starts`; int64 [n]."""
+        return starts
 
     def _scale(self, keys: Tensor) -> float:
         return 1 / (math.sqrt(keys.shape[-1]) * self.settings.temperature)

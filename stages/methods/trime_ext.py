@@ -65,6 +65,10 @@ class TrimeExt(Trime):
         visible = others(starts, starts + length, own, len(gathered), batch.local)
         return Memory(gathered, values, visible)
 
+    def validated_from(self, starts: Tensor) -> Tensor:
+        """Validation reads earlier segments beside the local part, for want of a datastore."""
+        return torch.zeros_like(starts)
+
 
 def of_other_ranks(tensor: Tensor) -> list[Tensor]:
     """The same tensor of every other process that trains along, without gradient; all must ask."""

@@ -1,5 +1,6 @@
 """Loss on the validation split."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,40 +11,48 @@ from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
 from stages.training.ranks import mean_over_ranks
 
-BATCH_TOKENS = 8192
-"""Tokens read at a time, in whole segments."""
+READ_TOGETHER = 8192
+"""Tokens, in whole segments, of a forward pass; memory that validation reads does not go beyond them."""
 
 
 def validate(fabric: Fabric, model: LanguageModel, method: Method, ids: Any, eos: int, segment_length: int) -> float:
-    """Mean negative log-likelihood a token, in nats: fp32, windows of the segment length, all ranks together.
+    """Mean negative log-likelihood a token as the method reads, in nats: fp32, windows of the segment length.
 
-    Each window is read by one rank, so the sum has every token once. A backbone that carries state
-    reads one stream, which cannot be shared: every rank reads it all.
+    The ranks share the windows, so the sum has every token once. A backbone that carries state reads
+    one stream, which cannot be shared: every rank reads it all.
     """
-    rank, ranks = (0, 1) if model.config.carries_state else (fabric.global_rank, fabric.world_size)
-    segments = -(-len(ids) // segment_length)
-    first, last = (segments * r // ranks for r in (rank, rank + 1))
-    blocks = encode_range(
-        model,
-        ids,
-        eos,
-        first * segment_length,
-        min(last * segment_length, len(ids)),
-        context=segment_length,
-        stride=segment_length,
-        device=fabric.device,
-        precision="fp32",
-        batch_tokens=max(1, BATCH_TOKENS // segment_length) * segment_length,
-    )
     was_training = model.training
     model.eval()
+    total = 0.0
     with torch.no_grad():
-        total = sum(-_log_prob(model, method, block, segment_length) for block in blocks)
+        for block in _blocks(fabric, model, ids, eos, segment_length):
+            own = torch.arange(len(block.targets), device=fabric.device)
+            log_prob = method.log_prob(model, block, own - own % segment_length)
+            total -= float(log_prob.sum(dtype=torch.float64))
     model.train(was_training)
-    return mean_over_ranks(fabric, total) * ranks / len(ids)
+    shares = 1 if model.config.carries_state else fabric.world_size
+    return mean_over_ranks(fabric, total) * shares / len(ids)
 
 
-def _log_prob(model: LanguageModel, method: Method, block: EncodedBlock, segment_length: int) -> float:
-    """Log-probability of a block's tokens, in nats; it begins with a segment."""
-    own = torch.arange(len(block.targets), device=block.targets.device)
-    return float(method.log_prob(model, block, own - own % segment_length).sum(dtype=torch.float64))
+def _blocks(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_length: int) -> Iterator[EncodedBlock]:
+    """What this rank reads; the borders of blocks do not depend on the number of ranks."""
+    rank, ranks = (0, 1) if model.config.carries_state else (fabric.global_rank, fabric.world_size)
+    size = max(1, READ_TOGETHER // segment_length) * segment_length
+    state = None
+    for start in range(rank * size, len(ids), ranks * size):
+        blocks = encode_range(
+            model,
+            ids,
+            eos,
+            start,
+            min(start + size, len(ids)),
+            context=segment_length,
+            stride=segment_length,
+            device=fabric.device,
+            precision="fp32",
+            batch_tokens=size,
+            state=state,
+        )
+        for block in blocks:
+            yield block
+            state = block.state

@@ -14,6 +14,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.models.config import parse_model
 from stages.models.language_model import load_model
+from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
 from stages.training.config import TrainConfig
@@ -214,3 +215,79 @@ def test_a_disk_without_room_is_told_before_training(store, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(ResourceError, match="MB more are needed"):
         train(store, tokens)
+
+
+class TestMemory:
+    """Methods that train with in-batch memory."""
+
+    @pytest.mark.parametrize("method", ["trime", "trime-long", "trime-ext"])
+    def test_settings_of_memory_are_filled_in_and_kept(self, store, method):
+        model = train(store, small_tokens(store), method=method)
+        assert model.config["method"] == method
+        assert model.config["memory"]["key"] == "ffn-input"
+        assert model.config["memory"].get("consecutive", 2) == 2
+        settings = json.loads((model.path / "config.json").read_text())
+        assert settings["memory"] == model.config["memory"]
+
+    def test_an_lstm_is_searched_with_its_hidden_state(self, store):
+        model = train(store, small_tokens(store), method="trime", model={"backbone": "lstm", "width": 8})
+        assert model.config["memory"]["key"] == "hidden"
+
+    def test_ablations_are_other_models(self, store):
+        tokens = small_tokens(store)
+        memories = [{}, {"local_dropout": 0.1}, {"backpropagate": False}, {"warmup": 0.5}, {"temperature": 2.0}]
+        models = {train(store, tokens, method="trime-ext", memory=memory).id for memory in memories}
+        assert len(models) == len(memories)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"memory": {"warmup": 0.1}}, "method 'lm' trains without memory"),
+            ({"method": "trime", "memory": {"method": "trime-ext"}}, "memory.method is 'trime-ext'"),
+        ],
+    )
+    def test_memory_of_another_method_is_refused(self, store, settings, message):
+        with pytest.raises(ValueError, match=message):
+            train(store, small_tokens(store), **settings)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"method": "trime-long", "memory": {"consecutive": 3}}, "3 segments do not fit into a forward batch of 2"),
+            (
+                {"method": "trime", "memory": {"key": "ffn-input"}, "model": {"backbone": "lstm", "width": 8}},
+                "has no key 'ffn-input'; use 'hidden'",
+            ),
+        ],
+    )
+    def test_memory_that_does_not_fit_is_refused(self, store, settings, message):
+        with pytest.raises(UsageError, match=message):
+            train(store, small_tokens(store), **settings)
+
+
+class TestBatches:
+    """Packed batches in place of tokens."""
+
+    @pytest.fixture
+    def tokens(self, store):
+        return small_tokens(store)
+
+    @pytest.fixture
+    def batches(self, store, tokens):
+        config = PackConfig(segment_length=8)
+        return make(PackBatches(), config, {"source": tokens.reference}, store, Execution(device="cpu")).artifact
+
+    def test_make_another_model_than_tokens(self, store, tokens, batches):
+        packed = train(store, batches, method="trime-ext")
+        assert packed.input("batches").reference == batches.reference
+        assert packed.input("tokens").reference == tokens.reference
+        assert packed.metrics["train_loss"] != train(store, tokens, method="trime-ext").metrics["train_loss"]
+
+    @pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
+    def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
+        with pytest.raises(ArtifactError, match=f"packed for --method trime-ext; .* memlm train {tokens.reference}"):
+            train(store, batches, method=method)
+
+    def test_of_another_segment_length_are_refused(self, store, tokens, batches):
+        with pytest.raises(ArtifactError, match=f"memlm pack-batches {tokens.reference} --segment-length 4"):
+            train(store, batches, method="trime-ext", segment_length=4)

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
-from stages.methods.method import aligned_order
+from stages.methods.method import Turn, aligned_order
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9
+TURN = Turn(0, 1, 0)
 
 
 @pytest.fixture
@@ -62,9 +63,10 @@ def test_loss_goes_on_from_the_state_that_is_handed_in(lm):
     torch.manual_seed(0)
     model = LanguageModel(LSTMConfig(vocab_size=30, width=8)).eval()
     split = Segments(np.arange(10, 26), 4, EOS)
-    (a, state), b = lm.loss(model, lm.batch(split, np.array([0, 2])), None), lm.batch(split, np.array([1, 3]))
-    whole = lm.batch(Segments(np.arange(10, 26), 8, EOS), np.array([0, 1]))
-    both = (a + lm.loss(model, b, state)[0]) / 2
+    first, second = (lm.batch(split, np.array(segments), TURN) for segments in ([0, 2], [1, 3]))
+    a, state = lm.loss(model, first, None)
+    whole = lm.batch(Segments(np.arange(10, 26), 8, EOS), np.array([0, 1]), TURN)
+    both = (a + lm.loss(model, second, state)[0]) / 2
     torch.testing.assert_close(both, lm.loss(model, whole, None)[0])
 
 
@@ -72,7 +74,7 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     torch.manual_seed(0)
     config = TransformerConfig(vocab_size=30, width=8, heads=2, ffn_width=8, max_positions=4)
     model = LanguageModel(config).eval()
-    batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]))
+    batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]), TURN)
     scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
     loss, state = lm.loss(model, batch, None)
     torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))

@@ -245,3 +245,20 @@ class TestStreams:
 def test_more_consecutive_segments_than_a_batch_are_refused():
     with pytest.raises(UsageError, match=r"memory\.consecutive: 9 segments do not fit into a forward batch of 8"):
         TrimeLongConfig(consecutive=9).sized("ffn-input", 8, False)
+
+
+@pytest.mark.parametrize("name", ["trime-long", "trime-ext"])
+def test_validation_of_far_memory_reads_the_segments_before(name):
+    lm = model()
+    method = METHODS.load(name)(MEMORY_CONFIGS[name]())
+    batch = METHODS.load("lm")().batch(split(), np.array([2, 3]), LATE)
+
+    class Read:
+        targets = batch.targets.flatten()
+        key = staticmethod(lambda name: lm.encode(batch.inputs).key(name).flatten(0, 1))
+
+    with torch.no_grad():
+        got = -method.log_prob(lm, Read, torch.tensor([0] * L + [L] * L)).mean()
+        cells = oracle.chained(2, L, 2)
+        expected = oracle.joint_loss(*scored(lm, batch, "ffn-input"), batch.targets, cells)
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)

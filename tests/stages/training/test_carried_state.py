@@ -92,7 +92,7 @@ def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monk
 def test_validation_reads_one_stream(tmp_path):
     run = trainer(tmp_path, model=LSTM)
     ids = splits().valid
-    got = validate(run.fabric, run.model, ids, 0, 8)
+    got = validate(run.fabric, run.model, run.method, ids, 0, 8)
     stream = torch.from_numpy(np.concatenate(([0], ids)).astype(np.int64))[None]
     run.model.eval()
     with torch.no_grad():

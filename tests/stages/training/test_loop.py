@@ -74,7 +74,7 @@ def trainer(folder, notes=None, data=None, checkpoint_seconds=1e9, **changes):
         make_fabric(torch.device("cpu")),
         config,
         LanguageModel(config.model),
-        METHODS.load("lm")(),
+        METHODS.load(config.method)(config.memory),
         data or splits(),
         folder,
         notes or Notes(),
@@ -219,7 +219,7 @@ def test_journal_has_every_figure(tmp_path):
 def test_validation_scores_every_token_once(tmp_path):
     run = trainer(tmp_path)
     ids = splits().valid
-    got = validate(run.fabric, run.model, ids, 0, 8)
+    got = validate(run.fabric, run.model, run.method, ids, 0, 8)
     stream = np.concatenate(([0], ids)).astype(np.int64)
     run.model.eval()
     total = 0.0

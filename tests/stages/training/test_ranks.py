@@ -33,14 +33,14 @@ def test_the_first_rank_does_not_follow(tmp_path, monkeypatch):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("backbone", two_ranks.MODELS)
-def test_two_ranks_train_as_one(backbone, tmp_path):
+@pytest.mark.parametrize("case", two_ranks.CASES)
+def test_two_ranks_train_as_one(case, tmp_path):
     alone, together = Store(tmp_path / "alone"), Store(tmp_path / "together")
-    settings = two_ranks.settings(backbone)
+    settings = two_ranks.settings(case)
     references = {"source": small_tokens(alone).reference}
     expected = make(Train(), settings, references, alone, Execution(device="cpu")).artifact
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [two_ranks.__file__, str(together.root), small_tokens(together).reference, backbone]
+    script = [two_ranks.__file__, str(together.root), small_tokens(together).reference, case]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""One rank of a small training: `torchrun … two_ranks.py STORE TOKENS BACKBONE`; prints the model's reference."""
+"""One rank of a small training: `torchrun … two_ranks.py STORE TOKENS CASE`; prints the model's reference."""
 
 import os
 import sys
@@ -14,6 +14,15 @@ MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     "lstm": {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
 }
+CASES = {
+    "lm": ("lm", None, "transformer"),
+    "lm of an lstm": ("lm", None, "lstm"),
+    "trime": ("trime", {}, "transformer"),
+    "trime-long": ("trime-long", {"consecutive": 2}, "transformer"),
+    "trime-long of an lstm": ("trime-long", {}, "lstm"),
+    "trime-ext, whose memory is constant": ("trime-ext", {"local_dropout": 0.5, "backpropagate": False}, "transformer"),
+}
+"""Name -> method, memory and backbone."""
 SETTINGS = {
     "optimizer": {"name": "sgd", "lr": 0.1},
     "segment_length": 8,
@@ -25,8 +34,9 @@ SETTINGS = {
 }
 
 
-def settings(backbone: str) -> TrainConfig:
-    return TrainConfig.model_validate(SETTINGS | {"model": MODELS[backbone]})
+def settings(case: str) -> TrainConfig:
+    method, memory, backbone = CASES[case]
+    return TrainConfig.model_validate(SETTINGS | {"method": method, "memory": memory, "model": MODELS[backbone]})
 
 
 def main() -> None:

@@ -1,0 +1,98 @@
+"""Methods that train with memory, through the loop: resumed runs, processes, batches."""
+
+import numpy as np
+import pytest
+import torch
+
+from stages.errors import DataError
+from stages.methods import METHODS
+from stages.methods.trime_ext import of_other_ranks
+from stages.models.config import LSTMConfig
+from stages.training import loop
+from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer
+
+LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
+MEMORIES = {
+    "trime": {},
+    "trime-long": {"consecutive": 2},
+    "trime-ext": {"local_dropout": 0.5},
+}
+
+
+def changes(method, backbone, **more):
+    model = LSTM if backbone == "lstm" else settings().model
+    memory = MEMORIES[method] | {"key": model.keys[0]}
+    return {"method": method, "memory": memory, "model": model, **more}
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "lstm"])
+@pytest.mark.parametrize("method", MEMORIES)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp_path):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    how = changes(method, backbone, accumulate=accumulate, steps=14)
+    whole = trainer(tmp_path / "whole", **how)
+    whole.run()
+    for step in (4, 9):
+        with pytest.raises(Crash):
+            trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how).run()
+    run = trainer(tmp_path / "parts", **how)
+    assert run.progress.step == 8
+    run.run()
+    assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
+
+
+def test_a_resumed_run_that_forgot_the_segments_before_would_differ(tmp_path, monkeypatch):
+    """The test above can fail: keys of the batch before are part of the checkpoint."""
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    how = changes("trime-long", "lstm")
+    whole = trainer(tmp_path / "whole", **how)
+    whole.run()
+    with pytest.raises(Crash):
+        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, **how).run()
+    load = loop.load_checkpoint
+
+    def without_memory(*where):
+        progress, carried = load(*where)
+        return progress, (*carried[:-2], carried[-2][:, :0], carried[-1][:, :0])
+
+    monkeypatch.setattr(loop, "load_checkpoint", without_memory)
+    run = trainer(tmp_path / "parts", **how)
+    run.run()
+    assert outcome(tmp_path / "parts", run)[0] != outcome(tmp_path / "whole", whole)[0]
+
+
+@pytest.mark.parametrize("method", MEMORIES)
+def test_memory_is_learnt_with(method, tmp_path):
+    """The text repeats itself with a shift: whoever reads the memory knows what comes."""
+    how = changes(method, "transformer", steps=60)
+    how["model"] = how["model"].model_copy(update={"dropout": 0.0})
+    progress = trainer(tmp_path, **how).run()
+    assert progress.train_loss < 0.6 * np.log(V)
+    assert progress.valid_loss < 0.9 * np.log(V)
+
+
+def test_a_batch_holds_whole_runs_of_segments(tmp_path):
+    with pytest.raises(DataError, match="batch of 4 segments cannot be made of 1 times 5 of them"):
+        trainer(tmp_path, **changes("trime-long", "transformer") | {"memory": {"consecutive": 5}})
+    run = trainer(tmp_path, **changes("trime-long", "transformer") | {"memory": {"consecutive": 3}})
+    assert run.batch_size == 3
+
+
+def test_documents_reach_the_batches(tmp_path):
+    data = splits()
+    data = type(data)(data.train, data.valid, data.eos, np.array([0, 19, 300]))
+    run = trainer(tmp_path, data=data, **changes("trime-long", "transformer"))
+    segments = np.arange(4)
+    back = run.method.batch(run.segments, segments, loop.Turn(1, 2, 0)).back
+    assert back.flatten().tolist() == [*range(19), *range(13)]
+
+
+def test_one_process_alone_gathers_nothing():
+    assert of_other_ranks(torch.zeros(3)) == []
+
+
+def test_methods_are_found_by_name():
+    assert set(METHODS.names()) == {"lm", *MEMORIES}
