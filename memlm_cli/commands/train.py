@@ -12,7 +12,7 @@ from stages.errors import UsageError, did_you_mean
 
 def train(
     source: Annotated[
-        str | None, typer.Argument(metavar="TOKENS", help="What to learn; - or none: from stdin.")
+        str | None, typer.Argument(metavar="TOKENS|BATCHES", help="What to learn; - or none: from stdin.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="What is minimized (default: the preset's, lm).")] = None,
     model: Annotated[
@@ -35,7 +35,7 @@ def train(
     *,
     common: Common,
 ) -> None:
-    """Tokens -> model: train a language model."""
+    """Tokens, or packed batches -> model: train a language model."""
     from memlm_cli.reports import show_result
     from stages.methods import METHODS
     from stages.training.presets import choose_preset
