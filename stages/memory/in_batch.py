@@ -13,8 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from stages.memory.visible import Block, Visible, visible_blocks
 
-ROWS_AT_ONCE = {"cpu": 256, "cuda": 2048}
-KEYS_AT_ONCE = {"cpu": 1024, "cuda": 8192}
+ROWS_AT_ONCE = {"cpu": 512, "cuda": 2048}
+KEYS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
 """Of a block; one is held: 4 bytes a cell, and up to 40 bytes each of its target cells."""
 
 
@@ -74,9 +74,9 @@ class _Tokens:
         counts = torch.searchsorted(self.ordered, wanted + block.keys.stop) - first
         rows = torch.repeat_interleave(counts)
         before = counts.cumsum(0) - counts
-        places = torch.arange(len(rows), device=rows.device) + (first - before)[rows]
+        places = torch.arange(len(rows), device=rows.device) + (first - before).index_select(0, rows)
         width = block.keys.stop - block.keys.start
-        return _Hits(rows, rows * width + (self.order[places] - block.keys.start))
+        return _Hits(rows, (rows * width).add_(self.order.index_select(0, places)).sub_(block.keys.start))
 
 
 class _Products:
@@ -121,7 +121,7 @@ class _LogSums:
         peaks, sums = self.peaks[block.rows], self.sums[block.rows]
         best = peaks.scatter_reduce(0, rows, scores, "amax")
         behind = _finite(best)
-        sums.mul_((peaks - behind).exp2_()).index_add_(0, rows, (scores - behind[rows]).exp2_())
+        sums.mul_((peaks - behind).exp2_()).index_add_(0, rows, (scores - behind.index_select(0, rows)).exp2_())
         peaks.copy_(best)
 
     def add_cells(self, block: Block, scores: Tensor) -> None:
@@ -153,7 +153,7 @@ class _InBatchMasses(torch.autograd.Function):
         target, total = (_LogSums(queries, len(queries), products.sums) for _ in range(2))
         for block in products.blocks:
             scores, hits = products.scores(block), tokens.hits(block)
-            target.add_hits(block, hits.rows, scores.view(-1)[hits.cells])
+            target.add_hits(block, hits.rows, scores.view(-1).index_select(0, hits.cells))
             total.add_cells(block, scores)
         masses = target.logarithms(), total.logarithms()
         ctx.save_for_backward(queries, keys, targets, values, *masses)
@@ -200,9 +200,10 @@ class _Gradient(NamedTuple):
 
 def _weights(scores: Tensor, hits: _Hits, target: _Gradient, total: _Gradient) -> Tensor:
     """Gradient of a block's natural scores, [n, m], in place of the scores."""
-    found = (scores.view(-1)[hits.cells] - target.logarithms[hits.rows]).exp2_() * target.worth[hits.rows]
+    logarithms, worth = (part.index_select(0, hits.rows) for part in target)
+    found = scores.view(-1).index_select(0, hits.cells).sub_(logarithms).exp2_().mul_(worth)
     weights = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
-    weights.view(-1)[hits.cells] += found
+    weights.view(-1).index_add_(0, hits.cells, found)
     return weights
 
 
