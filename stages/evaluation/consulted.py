@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from stages.evaluation.grids import Recalled, recall
 from stages.evaluation.history import History
+from stages.evaluation.recalled import Recalled
 from stages.evaluation.retrieval import Found
 from stages.evaluation.scoring import Scored
 from stages.evaluation.windows import Window
@@ -50,11 +50,6 @@ class Consulted:
     def counted_rows(self) -> Tensor | slice:
         """All counted rows of the range."""
         return self.rows(slice(0, len(self.scored)))
-
-
-def take(recalled: Recalled, rows: Tensor, targets: Tensor) -> Recalled:
-    """What some of the positions read; rows int64 [r], and their targets."""
-    return recall(recalled.cells[rows], targets)
 
 
 CHUNK_CELLS = {"cpu": 1 << 20, "cuda": 1 << 25}

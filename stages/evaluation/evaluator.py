@@ -12,16 +12,17 @@ from torch import Tensor
 from stages.evaluation.consulted import Consulted
 from stages.evaluation.descent import Part
 from stages.evaluation.external import Datastore, ExternalPlan
-from stages.evaluation.grids import ReadingGrid, Recalled, compose, grid_nll, read_points
+from stages.evaluation.grids import ReadingGrid, compose, grid_nll, read_points
 from stages.evaluation.history import History
 from stages.evaluation.last_word import LastWords, is_best
 from stages.evaluation.passage import Passage, RowScores, Settings, summed
+from stages.evaluation.recalled import Recalled
 from stages.evaluation.recent import RecentPlan
 from stages.evaluation.retrieval import Found, Retrieval
 from stages.evaluation.rows import MemoryRow
 from stages.evaluation.scoring import Scored, score_blocks, search_keys
 from stages.evaluation.split_reader import SplitReader
-from stages.memory.cells import Masses, dense_masses, first_hit, target_masses
+from stages.memory.cells import Masses
 from stages.models.language_model import LanguageModel, State
 
 DENSE_SCORES = 1 << 24
@@ -53,8 +54,8 @@ class Seconds:
 
     def of(self, row: MemoryRow) -> float:
         """What a row needs of it."""
-        search = self.search if any(isinstance(plan, ExternalPlan) for plan in row.plans) else 0.0
-        past = self.past if any(isinstance(plan, RecentPlan) for plan in row.plans) else 0.0
+        search = self.search if row.parts(ExternalPlan) else 0.0
+        past = self.past if row.parts(RecentPlan) else 0.0
         return self.model + search + past
 
 
@@ -136,7 +137,7 @@ class Evaluator:
 
     @property
     def _recent(self) -> list[RecentPlan]:
-        return [plan for row in self.rows for plan in row.plans if isinstance(plan, RecentPlan)]
+        return [plan for row in self.rows for plan in row.parts(RecentPlan)]
 
     @property
     def _recent_keys(self) -> set[str]:
@@ -146,7 +147,7 @@ class Evaluator:
 
     @property
     def _needs_queries(self) -> bool:
-        plans = [plan for row in self.rows for plan in row.plans if isinstance(plan, ExternalPlan)]
+        plans = [plan for row in self.rows for plan in row.parts(ExternalPlan)]
         return self.external is not None and (
             self.external.retrieval.needs_keys or any(plan.recompute for plan in plans)
         )
@@ -187,7 +188,7 @@ class Evaluator:
         """What `descend` needs of a range to tune a row: log p and log Z, [c], and each reading's masses."""
         scored, counted = consulted.scored, consulted.counted_rows
         parts = [
-            [target_masses(*one, grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
+            [one.masses(grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
             for _, recalled in row.recall(consulted)
         ]
         return scored.log_p[counted], scored.log_z[counted], [_beside(list(one)) for one in zip(*parts, strict=True)]
@@ -219,8 +220,8 @@ class Evaluator:
             if scored.hidden is not None:
                 hidden = scored.hidden[done : done + len(log_p)]
                 correct = self._correct(hidden, scored.targets[rows], log_z, recalled, settings)
-            hits = first_hit(recalled[0].hits, len(log_p), settings.grids[0].cutoffs[-1])
-            parts.append(RowScores(log_p, torch.stack(log_p_mem, -1), np.array(sums), hits, correct))
+            memory = torch.stack(log_p_mem, -1)
+            parts.append(RowScores(log_p, memory, np.array(sums), recalled[0].first_hits, correct))
             done += len(log_p)
         return RowScores.joined(parts)
 
@@ -240,7 +241,7 @@ class Evaluator:
             log_p = self.model.log_probs(hidden[part])
             if settings is not None:
                 for one, grid, point in zip(recalled, settings.grids, settings.points, strict=True):
-                    masses = dense_masses(one.cells[part], point.scale, point.cutoff, log_p.shape[1])
+                    masses = one.dense(part, point.scale, point.cutoff, log_p.shape[1])
                     log_p = grid.reader.read(log_p, log_z[part, None], masses, point.weight)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
-from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, Recalled, reading_grid, recall, score_spread
+from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, reading_grid, score_spread
 from stages.evaluation.readings import doubling_cutoffs
+from stages.evaluation.recalled import Recalled, recall
 from stages.evaluation.retrieval import Found
 from stages.memory.external import best_first, external_cells, scaled_dot, scores_from_distances
 from stages.memory.positions import Positions
@@ -28,6 +29,11 @@ class Datastore:
     """Of the distances that a search gives: `l2` or `ip`."""
 
 
+def default_scales(spread: float) -> tuple[float, ...]:
+    """Factors 1/τ that `tune` tries; τ are fractions of the spread of scores."""
+    return tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
+
+
 @dataclass(frozen=True)
 class ExternalPlan:
     """One reading of a datastore, all settled but what the grid decides."""
@@ -42,16 +48,26 @@ class ExternalPlan:
     by_window = False
 
     @property
+    def parts(self) -> "tuple[ExternalPlan]":
+        """Itself: one kind of memory."""
+        return (self,)
+
+    @property
     def exact(self) -> bool:
         """Whether scores are those of the stored keys, recomputed or not."""
         return self.recompute or self.lossless
 
     @property
     def name(self) -> str:
-        """Short, for a table; says what scores are made of where that can differ."""
+        """Short, for a table."""
+        return self.reading.name + self.distinction
+
+    @property
+    def distinction(self) -> str:
+        """What scores are made of, where that can differ."""
         if self.lossless:
-            return self.reading.name
-        return f"{self.reading.name} ({'exact' if self.exact else 'quantised'} distances)"
+            return ""
+        return f" ({'exact' if self.exact else 'quantised'} distances)"
 
     @property
     def details(self) -> dict[str, Any]:
@@ -68,6 +84,11 @@ class ExternalPlan:
     def k(self) -> int:
         """The most neighbours that may be read."""
         return self.cutoffs[-1]
+
+    @property
+    def neighbors(self) -> int:
+        """The most neighbours that may be read."""
+        return self.k
 
     @property
     def positions_at_once(self) -> int:
@@ -110,5 +131,4 @@ class ExternalPlan:
             alone: whether to look at all doubling numbers of neighbours beside those to choose from.
         """
         doubling = doubling_cutoffs(self.k) if alone else ()
-        default = tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
-        return reading_grid(self.reading, default, tuple(sorted({*self.cutoffs, *doubling})))
+        return reading_grid(self.reading, default_scales(spread), tuple(sorted({*self.cutoffs, *doubling})))

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.evaluation.recalled import Recalled
 from stages.memory import READERS
-from stages.memory.cells import Cells, Hits, Masses, find_hits, target_masses
+from stages.memory.cells import Masses
 from stages.memory.spec import Reading
 
 TEMPERATURE_FRACTIONS = tuple(float(f"{f:.4g}") for f in np.geomspace(0.01, 2, 16))
@@ -71,18 +72,6 @@ def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
     return default
 
 
-class Recalled(NamedTuple):
-    """The cells that positions read, and those of them that hold the target."""
-
-    cells: Cells
-    hits: Hits
-
-
-def recall(cells: Cells, targets: Tensor) -> Recalled:
-    """Cells with their hits; targets int [n]."""
-    return Recalled(cells, find_hits(cells, targets))
-
-
 def score_spread(scores: Tensor, similarity: str) -> float:
     """What temperatures are measured in: the size of the scores of a sample, [n, k], best first.
 
@@ -105,7 +94,7 @@ def grid_nll(log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], grids: 
         grids: of each reading.
     Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
     """
-    masses = [target_masses(*one, grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
+    masses = [one.masses(grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
     return _sweep(log_p, log_z, masses, grids).cpu().numpy()
 
 
@@ -133,7 +122,7 @@ def compose(
     """log p of the targets after every reading, [n], and each reading's log p_mem, [n] each."""
     log_p_mem = []
     for one, grid, point in zip(recalled, grids, points, strict=True):
-        masses = target_masses(*one, [point.scale], [point.cutoff]).at(0, 0)
+        masses = one.masses([point.scale], [point.cutoff]).at(0, 0)
         log_p = grid.reader.read(log_p, log_z, masses, point.weight)
         log_p_mem.append(masses.log_prob)
     return log_p, log_p_mem
@@ -150,7 +139,7 @@ def read_points(
     for scale in dict.fromkeys(point.scale for point in points):
         alike = [point for point in points if point.scale == scale]
         cutoffs = sorted({point.cutoff for point in alike})
-        masses = target_masses(*recalled, [scale], cutoffs)
+        masses = recalled.masses([scale], cutoffs)
         for point in alike:
             at = masses.at(0, cutoffs.index(point.cutoff))
             read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob

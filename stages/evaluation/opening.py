@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.defaults import is_own_datastore
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.external import Datastore, ExternalPlan
 from stages.evaluation.last_word import LastWords
@@ -16,6 +17,7 @@ from stages.evaluation.recent import RecentPlan
 from stages.evaluation.retrieval import IndexSearch, Retrieval, StoredNeighbors
 from stages.evaluation.rows import MemoryRow, Plan
 from stages.evaluation.split_reader import SplitReader
+from stages.evaluation.union import UnionPlan
 from stages.memory.spec import Reading
 from stages.models.language_model import LanguageModel, load_model
 from stages.search.keys import StoredKeys
@@ -58,11 +60,10 @@ def _external_memory(
     k = max(max(reading.k) for reading in readings if isinstance(reading.k, tuple))
     retrieval, lossless = _retrieval(read, k, reader.device)
     settings = read["datastore"].config
-    own = read["encoder"].record == read["model"].record
     memory = ExternalMemory(
         open_datastore(read["datastore"], read["index"].config["metric"], reader.device),
         retrieval,
-        model if own else load_model(read["encoder"].path, reader.device),
+        model if is_own_datastore(read) else load_model(read["encoder"].path, reader.device),
         replace(reader, context=settings["context"], stride=settings["stride"]),
         settings["key"],
         settings["dtype"],
@@ -108,10 +109,12 @@ def _twin(reading: Reading, lossless: bool) -> Reading | None:
 
 
 def _plan(reading: Reading, reader: SplitReader, datastore: Datastore | None, lossless: bool) -> Plan:
-    if "external" in reading.sources:
-        assert datastore is not None
-        return ExternalPlan(reading, datastore, is_recomputed(reading, datastore.metric, lossless), lossless)
-    return RecentPlan(reading, reader.context, reader.stride < reader.context, reader.device.type)
+    recent = RecentPlan(reading, reader.context, reader.stride < reader.context, reader.device.type)
+    if "external" not in reading.sources:
+        return recent
+    assert datastore is not None
+    external = ExternalPlan(reading, datastore, is_recomputed(reading, datastore.metric, lossless), lossless)
+    return external if reading.sources == ("external",) else UnionPlan(reading, recent, external)
 
 
 def open_datastore(artifact: Artifact, metric: str, device: torch.device) -> Datastore:

@@ -7,6 +7,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_key
+from stages.evaluation.defaults import default_key, default_similarity, is_own_datastore
 from stages.evaluation.lineage import require_neighbors, stored_splits
 from stages.memory import READERS
 from stages.memory.spec import Reading
@@ -36,7 +37,9 @@ def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tup
     """
     reading = _with_weights(reading)
     if "external" in reading.sources:
-        return _complete_external(reading, read, splits)
+        reading = _complete_external(reading, read, splits)
+        if len(reading.sources) > 1:
+            _require_one_stream(reading, read, splits)
     return _complete_recent(reading, read, splits)
 
 
@@ -50,19 +53,40 @@ def _with_weights(reading: Reading) -> Reading:
 
 
 def _complete_recent(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+    """What a datastore has not decided: the keys of recent positions, how they compare, and how many are read."""
     model = read["model"]
-    trained_with_memory = str(model.config["method"]).startswith("trime")
-    key = reading.key or ("ffn-input" if trained_with_memory else "hidden")
-    require_key(model, key)
+    key = reading.key or default_key(model)
+    if reading.sources != ("external",):
+        require_key(model, key)
     longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
     sizes = SIZES if reading.size == "tune" else reading.size
     return reading.model_copy(
         update={
             "key": key,
-            "similarity": reading.similarity or ("scaled-dot" if trained_with_memory else "dot"),
+            "similarity": reading.similarity or default_similarity(model, "dot"),
             "size": None if sizes is None else tuple(sorted({min(size, longest) for size in sizes})),
         }
     )
+
+
+def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
+    """Refuse unions whose parts do not have the same keys, or would both hold the same positions.
+
+    Raises: ArtifactError for the datastore of another model; UsageError for the datastore's own split.
+    """
+    datastore, model = read["datastore"], read["model"]
+    if not is_own_datastore(read):
+        raise ArtifactError(
+            f"{reading.spelled} compares recent positions with the keys of {datastore.reference}, which "
+            f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
+            f"others, or build another datastore: memlm build-datastore {model.reference}"
+        )
+    own = datastore.config["split"] if datastore.input("corpus").record == read["tokens"].record else None
+    if own in splits:
+        raise UsageError(
+            f"{reading.spelled} would read recent positions of {own!r} twice: they are in {datastore.reference} "
+            "too; evaluate another split, or read external by itself on top of the others."
+        )
 
 
 def _complete_external(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -80,7 +104,8 @@ def _complete_external(reading: Reading, read: Mapping[str, Artifact], splits: t
     return reading.model_copy(
         update={
             "key": datastore.config["key"],
-            "similarity": reading.similarity or SIMILARITIES[read["index"].config["metric"]],
+            "similarity": reading.similarity
+            or default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]]),
             "k": _numbers(reading, read, splits),
         }
     )

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
-from stages.evaluation.grids import ReadingGrid, Recalled, reading_grid
+from stages.evaluation.grids import ReadingGrid, reading_grid
+from stages.evaluation.recalled import Part, Recalled
 from stages.evaluation.windows import window_starts
 from stages.memory.recent import Recent, recent_cells, recent_hits
 from stages.memory.spec import Reading
@@ -32,6 +33,13 @@ class RecentPlan:
     device: str = "cpu"
     """Type of the device that it is read on."""
     size_name = "size"
+    distinction = ""
+    neighbors = 0
+
+    @property
+    def parts(self) -> "tuple[RecentPlan]":
+        """Itself: one kind of memory."""
+        return (self,)
 
     @property
     def name(self) -> str:
@@ -99,7 +107,7 @@ class RecentPlan:
                 width=self.width,
                 window=torch.from_numpy(window[part] - earliest).to(keys.device) if self._local else None,
             )
-            return Recalled(recent_cells(at), recent_hits(at))
+            return Recalled((Part(recent_cells(at), recent_hits(at)),))
 
         return of
 
@@ -134,7 +142,7 @@ class RecentPlan:
         """Median of how far the best score stands above the median one, from a sample; 1 if it is not positive."""
         ahead = []
         for part in sample:
-            scores = self.recall(part)(slice(0, len(part.scored))).cells.scores
+            scores = self.recall(part)(slice(0, len(part.scored))).parts[0].cells.scores
             ahead.append(scores.amax(-1) - _median_where_present(scores))
         spread = torch.cat(ahead)
         spread = spread[spread.isfinite()]

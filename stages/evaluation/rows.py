@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from stages.evaluation.consulted import Consulted, RecallOf, evenly, take
-from stages.evaluation.grids import ReadingGrid, Recalled
+from stages.evaluation.consulted import Consulted, RecallOf, evenly
+from stages.evaluation.grids import ReadingGrid
+from stages.evaluation.recalled import Recalled
+from stages.memory.grammar import composition_name
 from stages.memory.spec import Reading
+
+P = TypeVar("P")
 
 
 class Plan(Protocol):
-    """One reading, all settled but what the grid decides; a kind of source has its own."""
+    """One reading, all settled but what the grid decides; a kind of source has its own, a union joins two."""
 
     @property
     def reading(self) -> Reading:
@@ -21,6 +25,14 @@ class Plan(Protocol):
     @property
     def name(self) -> str:
         """Short, for a table."""
+
+    @property
+    def distinction(self) -> str:
+        """What stands behind the name, to tell other ways to score the same cells; empty for most."""
+
+    @property
+    def parts(self) -> "tuple[Plan, ...]":
+        """The plans of each kind of memory that it joins; itself if it is of one."""
 
     @property
     def size_name(self) -> str:
@@ -33,6 +45,10 @@ class Plan(Protocol):
     @property
     def cutoffs(self) -> tuple[int, ...]:
         """Numbers of cells to choose from."""
+
+    @property
+    def neighbors(self) -> int:
+        """The most neighbours that may be read; 0: it reads none."""
 
     @property
     def positions_at_once(self) -> int:
@@ -63,7 +79,14 @@ class MemoryRow:
     @property
     def name(self) -> str:
         """Short, for a table."""
-        return " then ".join(plan.name for plan in self.plans) + self.distinction
+        named = composition_name([(plan.reading.sources, plan.reading.reader) for plan in self.plans])
+        if named is None or len(self.plans) == 1:
+            return " then ".join(plan.name for plan in self.plans) + self.distinction
+        return named + "".join(dict.fromkeys(plan.distinction for plan in self.plans)) + self.distinction
+
+    def parts(self, kind: type[P]) -> list[P]:
+        """What it reads of one kind of memory."""
+        return [part for plan in self.plans for part in plan.parts if isinstance(part, kind)]
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over cells read."""
@@ -82,5 +105,5 @@ class MemoryRow:
                 continue
             recalled = [of(part) for of in recalls]
             if isinstance(rows, Tensor):
-                recalled = [take(one, rows - part.start, consulted.scored.targets[rows]) for one in recalled]
+                recalled = [one.taken(rows - part.start, consulted.scored.targets[rows]) for one in recalled]
             yield rows, recalled

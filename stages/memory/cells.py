@@ -6,6 +6,7 @@ Shapes: n positions, k cells a position, S scales (1/τ, or θ), C cut-offs, h h
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -118,6 +119,19 @@ def dense_masses(cells: Cells, scale: float, cutoff: int, vocabulary: int) -> Ma
     best = _finite(peaks.amax(-1, keepdim=True))
     behind = _finite(peaks - best) * scale
     return Masses(sums.log() + behind, (sums * behind.exp()).sum(-1, keepdim=True).log(), best * scale)
+
+
+def joined(parts: Sequence[Masses]) -> Masses:
+    """Masses of one memory whose cells lie in several parts; shapes broadcast.
+
+    The sums of all cells are the sums of the parts' sums, behind the best score of any part.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    best = _finite(reduce(torch.maximum, [part.peak.masked_fill(part.empty, -torch.inf) for part in parts]))
+    target = reduce(torch.logaddexp, [part.target + (part.peak - best) for part in parts])
+    total = reduce(torch.logaddexp, [part.total + (part.peak - best) for part in parts])
+    return Masses(target, total, best)
 
 
 def _with_least(

@@ -1,5 +1,6 @@
 """The text after `--memory`, `SOURCES[:key=value,…]` -> its sources and settings. Free of torch."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stages.errors import UsageError, did_you_mean
@@ -8,14 +9,26 @@ from stages.memory import READERS, SOURCES
 NONE = "none"
 """The plain model."""
 
+TEMPERATURES = "0.6/0.8/0.9/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10"
+"""τ of models trained with memory, which live near 1; the far end settles models that were not."""
+
+LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
+"""Positions back that TRIME is read with: up to 24 segments of 512 tokens (Zhong et al. 2022, appendix C)."""
+
+TRAINED = f"similarity=scaled-dot,reader=joint,temperature={TEMPERATURES}"
+"""How models trained with memory read it: as in training, but for τ."""
+
 NAMED = {
-    "knn-lm": "external:temperature=tune,lambda=tune",
-    "neural-cache": "long:size=tune,theta=tune,lambda=tune",
-    "trime": "local:reader=joint,temperature=tune",
-    "trime-long": "local+long:size=tune,reader=joint,temperature=tune",
-    "trime-ext": "local+long+external:size=tune,similarity=scaled-dot,reader=joint,temperature=tune",
+    "knn-lm": ("external:temperature=tune,lambda=tune",),
+    "neural-cache": ("long:size=tune,theta=tune,lambda=tune",),
+    "trime": (f"local:{TRAINED}",),
+    "trime-long": (f"local+long:size={LONG_SIZES},{TRAINED}",),
+    "trime-ext": (
+        f"local+long+external:size={LONG_SIZES},{TRAINED}",
+        "external:similarity=dot,temperature=tune,lambda=tune",
+    ),
 }
-"""Rows of the papers' tables that have a name of their own."""
+"""Rows of the papers' tables that have a name of their own, as readings on top of each other."""
 
 SHARED = ("reader", "similarity", "key", "temperature", "theta")
 """Keys that every reading understands."""
@@ -42,23 +55,23 @@ class Phrase(NamedTuple):
         return self.settings.get("reader", "interpolate")
 
 
+def written_out(spec: str) -> tuple[str, ...]:
+    """The readings that the name of a row stands for; of what is no name, itself."""
+    return NAMED.get(spec, (spec,))
+
+
 def parse_phrase(spec: str) -> Phrase:
-    """What a text, or the name of a row, asks for.
+    """What a text that is written out asks for.
 
     Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
-        known one is suggested), keys that belong elsewhere, sources that do not go together yet.
+        known one is suggested), keys that belong elsewhere.
     """
-    head, _, tail = NAMED.get(spec, spec).partition(":")
+    head, _, tail = spec.partition(":")
     sources, settings = tuple(head.split("+")), _settings(spec, tail)
     for source in sources:
         _require_source(spec, source)
     if len(set(sources)) < len(sources):
         raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
-    if "external" in sources and len(sources) > 1:
-        raise UsageError(
-            f"--memory {spec}: this version does not join 'external' to other sources yet; it reads "
-            "local, long, local+long or external, and one --memory on top of another."
-        )
     phrase = Phrase(tuple(source for source in SOURCES.names() if source in sources), settings)
     if phrase.reader not in READERS:
         raise UsageError(
@@ -70,17 +83,26 @@ def parse_phrase(spec: str) -> Phrase:
     return phrase
 
 
+Kind = tuple[tuple[str, ...], str]
+"""Sources and reader of a reading."""
+
+
 def row_name(sources: tuple[str, ...], reader: str) -> str:
     """What the papers call a reading of these sources by this reader; else the sources."""
-    kinds = {_kind(spec): name for name, spec in NAMED.items()}
-    if (sources, reader) in kinds:
-        return kinds[sources, reader]
-    plain = kinds.get((sources, "interpolate"), "+".join(sources))
+    name = composition_name([(sources, reader)])
+    if name is not None:
+        return name
+    plain = composition_name([(sources, "interpolate")]) or "+".join(sources)
     return plain if reader == "interpolate" else f"{plain} ({reader})"
 
 
-def _kind(spec: str) -> tuple[tuple[str, ...], str]:
-    """Sources and reader of a named row."""
+def composition_name(kinds: Sequence[Kind]) -> str | None:
+    """What the papers call readings of these kinds on top of each other; None: nothing."""
+    named = {tuple(map(_kind, specs)): name for name, specs in NAMED.items()}
+    return named.get(tuple(kinds))
+
+
+def _kind(spec: str) -> Kind:
     head, _, tail = spec.partition(":")
     return tuple(head.split("+")), _settings(spec, tail).get("reader", "interpolate")
 
@@ -106,6 +128,7 @@ def _require_source(spec: str, name: str) -> None:
     if name in SOURCES:
         return
     if name in NAMED:
-        raise UsageError(f"--memory {spec}: {name!r} stands for {NAMED[name]}; write that out to change it.")
+        meaning = " --memory ".join(NAMED[name])
+        raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it.")
     others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")

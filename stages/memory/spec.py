@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from stages.config import Settings
 from stages.errors import UsageError
-from stages.memory.grammar import NONE, parse_phrase, row_name
+from stages.memory.grammar import NONE, parse_phrase, row_name, written_out
 
 
 def _rising(value: Any) -> Any:
@@ -35,9 +35,9 @@ class Reading(Settings):
     """In the order local, long, external."""
     reader: str = "interpolate"
     similarity: Literal["dot", "scaled-dot", "l2"] | None = None
-    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot`."""
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
     key: Literal["hidden", "ffn-input"] | None = None
-    """None: the key of the datastore; of local and long `ffn-input` for `trime*`, else `hidden`."""
+    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
     temperature: Annotated[tuple[Positive, ...] | Tune, ListOf, Rising] | None = None
     """τ: scores are divided by it."""
     theta: Annotated[tuple[NotNegative, ...] | Tune, ListOf, Rising] | None = None
@@ -63,6 +63,8 @@ class Reading(Settings):
             raise ValueError("lambda is missing: give lambda=0.25, or lambda=tune")
         if "long" in self.sources and self.size is None:
             raise ValueError("size is missing: give size=2000, or size=tune")
+        if {"long", "external"} <= set(self.sources) and (self.k == "tune" or len(self.k or ()) > 1):
+            raise ValueError("k must be one number where long and external are joined: a choice is one of size")
         return self
 
     @property
@@ -101,7 +103,7 @@ class Reading(Settings):
 
 
 def parse_reading(spec: str) -> Reading:
-    """The reading that a text describes.
+    """The reading that a text describes; the names of rows are for `parse_readings`.
 
     Raises: UsageError that names the text and what is wrong with it.
     """
@@ -113,14 +115,15 @@ def parse_reading(spec: str) -> Reading:
 
 
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
-    """The readings of several `--memory` options, in order; `none` is the plain model.
+    """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
 
     Raises: UsageError as `parse_reading`, for `none` beside another reading, and for a joint
         reading that is not the first: it needs the vocabulary's scores as the model gives them.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
-    readings = tuple(parse_reading(spec) for spec in specs if spec != NONE)
+    specs = tuple(one for spec in specs if spec != NONE for one in written_out(spec))
+    readings = tuple(map(parse_reading, specs))
     for spec, reading in zip(specs[1:], readings[1:], strict=False):
         if reading.reader == "joint":
             raise UsageError(

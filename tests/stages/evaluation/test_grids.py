@@ -14,9 +14,9 @@ from stages.evaluation.grids import (
     compose,
     grid_nll,
     read_points,
-    recall,
     score_spread,
 )
+from stages.evaluation.recalled import recall
 from stages.memory.cells import Cells
 from stages.memory.interpolate import Interpolate
 from tests.oracles import memory as oracle

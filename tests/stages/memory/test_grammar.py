@@ -1,9 +1,8 @@
 import pytest
 
-from stages.errors import UsageError
 from stages.memory import READERS, SOURCES
-from stages.memory.grammar import NAMED, OWNERS, SHARED, parse_phrase, row_name
-from stages.memory.spec import Reading, parse_reading
+from stages.memory.grammar import NAMED, OWNERS, SHARED, composition_name, parse_phrase, row_name
+from stages.memory.spec import Reading, parse_readings
 
 
 def test_sources_stand_in_one_order_and_values_stay_text():
@@ -13,19 +12,18 @@ def test_sources_stand_in_one_order_and_values_stay_text():
     assert phrase.reader == "interpolate"
 
 
-@pytest.mark.parametrize("name", sorted(NAMED.keys() - {"trime-ext"}))
+@pytest.mark.parametrize("name", sorted(NAMED))
 def test_a_named_row_parses_and_keeps_its_name(name):
-    assert parse_reading(name).name == name
-
-
-def test_a_named_row_of_sources_that_are_not_joined_yet_is_refused():
-    with pytest.raises(UsageError, match="--memory trime-ext: this version does not join 'external'"):
-        parse_phrase("trime-ext")
+    readings = parse_readings((name,))
+    assert composition_name([(reading.sources, reading.reader) for reading in readings]) == name
+    if len(readings) == 1:
+        assert readings[0].name == name
 
 
 def test_a_row_without_a_name_is_called_by_its_sources():
     assert row_name(("local",), "interpolate") == "local"
-    assert row_name(("local", "long", "external"), "joint") == "trime-ext"
+    assert row_name(("local", "long", "external"), "joint") == "local+long+external (joint)"
+    assert composition_name([(("long",), "interpolate"), (("external",), "interpolate")]) is None
     assert row_name(("external",), "joint") == "knn-lm (joint)"
 
 

@@ -14,10 +14,8 @@ from stages.memory.spec import parse_reading, parse_readings
         ("external:lambda=.10/0.2/0.3,temperature=tune", "external:temperature=tune,lambda=0.1/0.2/0.3"),
         ("external:lambda=tune,reader=interpolate,exact=false", "external:lambda=tune"),
         ("external:theta=0,lambda=0,exact=true", "external:theta=0,lambda=0,exact=true"),
-        ("knn-lm", "external:temperature=tune,lambda=tune"),
-        ("neural-cache", "long:theta=tune,lambda=tune,size=tune"),
-        ("trime", "local:reader=joint,temperature=tune"),
-        ("trime-long", "local+long:reader=joint,temperature=tune,size=tune"),
+        ("external+local:k=8/4,lambda=0.1", "local+external:lambda=0.1,k=4/8"),
+        ("external+long+local:size=2/1,reader=joint,k=8", "local+long+external:reader=joint,size=1/2,k=8"),
         ("long:size=2000,theta=.30,lambda=0.1", "long:theta=0.3,lambda=0.1,size=2000"),
         ("long:size=50/100,scope=document,lambda=tune", "long:lambda=tune,size=50/100,scope=document"),
         ("long+local:size=8,reader=joint,alpha=-2/0/1.5", "local+long:reader=joint,alpha=-2/0/1.5,size=8"),
@@ -31,6 +29,30 @@ def test_a_reading_has_one_spelling_and_reads_itself_back(typed, spelled):
     assert parse_reading(spelled) == reading
 
 
+TAUS = "0.6/0.8/0.9/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10"
+SIZES = "128/256/512/1024/2048/4096/8192/12288"
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("knn-lm", ["external:temperature=tune,lambda=tune"]),
+        ("neural-cache", ["long:theta=tune,lambda=tune,size=tune"]),
+        ("trime", [f"local:reader=joint,similarity=scaled-dot,temperature={TAUS}"]),
+        ("trime-long", [f"local+long:reader=joint,similarity=scaled-dot,temperature={TAUS},size={SIZES}"]),
+        (
+            "trime-ext",
+            [
+                f"local+long+external:reader=joint,similarity=scaled-dot,temperature={TAUS},size={SIZES}",
+                "external:similarity=dot,temperature=tune,lambda=tune",
+            ],
+        ),
+    ],
+)
+def test_a_name_stands_for_its_readings(name, spelled):
+    assert [reading.spelled for reading in parse_readings((name,))] == spelled
+
+
 def test_values_have_the_types_of_the_contract():
     reading = parse_reading("external:k=8/16,lambda=0.25,temperature=2,similarity=dot,key=hidden")
     assert (reading.k, reading.weight, reading.temperature) == ((8, 16), (0.25,), (2.0,))
@@ -42,6 +64,7 @@ def test_values_have_the_types_of_the_contract():
     [
         ("external:lamda=0.2", "unknown key 'lamda'; did you mean 'lambda'"),
         ("extrenal:lambda=0.2", "no source is called 'extrenal'; did you mean 'external'"),
+        ("trime-ext:k=3", "'trime-ext' stands for local.*joint.* --memory external:.*; write that out"),
         ("knn-ml", "did you mean 'knn-lm'"),
         ("external:reader=jont", "no reader is called 'jont'; did you mean 'joint'"),
         ("external", "lambda is missing: give lambda=0.25, or lambda=tune"),
@@ -77,10 +100,11 @@ def test_what_is_wrong_is_said(typed, words):
     assert typed in str(error.value)
 
 
-@pytest.mark.parametrize("typed", ["trime-ext", "local+external:lambda=0.1", "long+external:size=3,lambda=0.1"])
-def test_external_stands_alone_in_this_version(typed):
-    with pytest.raises(UsageError, match="does not join 'external' to other sources yet; it reads local, long"):
-        parse_reading(typed)
+@pytest.mark.parametrize("k", ["tune", "4/8"])
+def test_a_union_with_long_has_one_number_of_neighbours(k):
+    with pytest.raises(UsageError, match="k must be one number where long and external are joined"):
+        parse_reading(f"long+external:size=3,lambda=0.1,k={k}")
+    assert parse_reading("local+external:k=tune,lambda=0.1").k == "tune"
 
 
 NUMBERS = st.floats(0, 0.99)
@@ -88,10 +112,13 @@ LISTS = st.lists(NUMBERS, min_size=1, max_size=3).map(tuple)
 COUNTS = st.lists(st.integers(1, 10**6), min_size=1, max_size=3)
 
 
+SOURCES = ["local", "long", "external", "local+long", "long+local", "external+local", "local+long+external"]
+
+
 @st.composite
 def readings(draw):
     """The text of a legal reading, keys in any order."""
-    sources = draw(st.sampled_from(["local", "long", "external", "local+long", "long+local"]))
+    sources = draw(st.sampled_from(SOURCES))
     reader = draw(st.sampled_from(READERS.names()))
     owned = {"interpolate": ("lambda", LISTS), "joint": ("alpha", st.lists(st.floats(-1e3, 1e3), min_size=1))}
     settings = {"reader": reader, owned[reader][0]: "/".join(map(repr, draw(owned[reader][1])))}
@@ -99,8 +126,8 @@ def readings(draw):
     if "long" in sources:
         settings["size"] = "/".join(map(str, draw(COUNTS)))
         settings["scope"] = draw(st.sampled_from(["stream", "document"]))
-    if sources == "external":
-        settings["k"] = "/".join(map(str, draw(COUNTS)))
+    if "external" in sources:
+        settings["k"] = "/".join(map(str, draw(COUNTS)[: 1 if "long" in sources else None]))
         settings["exact"] = draw(st.sampled_from(["true", "false"]))
     keys = draw(st.permutations(sorted(settings)))
     return sources + ":" + ",".join(f"{key}={settings[key]}" for key in keys)
@@ -116,18 +143,19 @@ def test_every_reading_is_spelled_as_it_reads_back(typed):
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
-        ("knn-lm", "knn-lm"),
-        ("neural-cache", "neural-cache"),
+        ("external:lambda=0.1", "knn-lm"),
         ("long:size=9,theta=0,lambda=0.1", "unigram-cache"),
         ("long:size=9,theta=0/1,lambda=0.1", "neural-cache"),
         ("long:size=9,reader=joint", "neural-cache (joint)"),
         ("long:size=9,theta=0,reader=joint", "unigram-cache (joint)"),
-        ("trime", "trime"),
+        ("local:reader=joint", "trime"),
         ("local:lambda=0.1", "local"),
         ("local:lambda=0.1,theta=0", "local"),
         ("long+local:size=9,reader=joint", "trime-long"),
         ("local+long:size=9,lambda=0.1", "local+long"),
         ("external:reader=joint", "knn-lm (joint)"),
+        ("external+long:size=9,lambda=0.1", "long+external"),
+        ("local+external:reader=joint", "local+external (joint)"),
     ],
 )
 def test_rows_have_the_names_of_the_papers(typed, name):
@@ -141,7 +169,7 @@ def test_the_readers_own_number_is_lambda_or_alpha():
 
 
 def test_choices_are_what_is_tuned():
-    assert parse_reading("neural-cache").choices == ["theta", "lambda", "size"]
+    assert parse_readings(("neural-cache",))[0].choices == ["theta", "lambda", "size"]
     assert parse_reading("local+long:size=1/2,reader=joint,alpha=-1/1").choices == ["alpha", "size"]
     assert parse_reading("long:size=5,theta=0.1,lambda=0.1").choices == []
 
