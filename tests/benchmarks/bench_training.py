@@ -107,7 +107,7 @@ def our_step(config: TrainConfig, splits: Splits, folder: Path, device: torch.de
         make_fabric(device),
         config,
         LanguageModel(config.model),
-        METHODS.load(config.method)(),
+        METHODS.load(config.method)(config.memory),
         splits,
         folder,
         Silent(),
