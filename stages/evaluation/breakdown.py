@@ -72,7 +72,8 @@ def _outside(read: Mapping[str, Artifact], split: str) -> np.ndarray | None:
 def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
     """The first row whose first reading looks into a datastore, and the numbers of neighbours told of it."""
     for number, row in enumerate(rows):
-        if row.plans[0].size_name == "k":
-            k = row.plans[0].cutoffs[-1]
+        reading = row.plans[0].reading
+        if "external" in reading.sources and isinstance(reading.k, tuple):
+            k = max(reading.k)
             return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
     return Accuracy(0, ())
