@@ -17,8 +17,9 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
+from stages.evaluation.defaults import default_memory, lacking_memory
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
-from stages.evaluation.readings import DEFAULT, complete_reading
+from stages.evaluation.readings import complete_reading
 from stages.evaluation.split_pass import SAMPLE, Part, SplitPass
 from stages.memory.spec import parse_readings
 
@@ -108,8 +109,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
         from stages.models.devices import resolve_device, resolve_precision
 
-        default = DEFAULT if "datastore" in inputs else ()
-        readings = parse_readings(default if config.memory is None else config.memory)
+        readings = parse_readings(_memory(config, inputs, execution))
         local = any("local" in reading.sources for reading in readings)
         windows = config.context, config.stride, config.mem_length
         context, stride = resolve_windows(inputs["model"], *windows, segmented=local)
@@ -241,6 +241,16 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
             draw_figures(made, job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
+
+
+def _memory(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[str, ...]:
+    """The readings that are asked for, or what the model's method is read with."""
+    if config.memory is not None:
+        return config.memory
+    lacking = lacking_memory(inputs.artifacts)
+    if lacking is not None:
+        execution.reporter.warning(lacking)
+    return default_memory(inputs.artifacts)
 
 
 def _reads_datastore(memory: Sequence[str]) -> bool:
