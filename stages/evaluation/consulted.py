@@ -1,7 +1,7 @@
 """A range of a split as readings of memory see it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ from stages.evaluation.recalled import Recalled
 from stages.evaluation.retrieval import Found
 from stages.evaluation.scoring import Scored
 from stages.evaluation.windows import Window
+from stages.search.distances import exact_distances
+from stages.search.keys import StoredKeys
 
 RecallOf = Callable[[slice], Recalled]
 """What a few positions of a range read."""
@@ -39,6 +41,16 @@ class Consulted:
     counted: Tensor | None = None
     found: Found | None = None
     queries: np.ndarray | None = None
+    recomputed: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
+    """Distances that were computed from stored keys, by metric and number of neighbours."""
+
+    def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> np.ndarray:
+        """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all readings."""
+        if (metric, k) not in self.recomputed:
+            assert self.found is not None and self.queries is not None
+            ids = np.ascontiguousarray(self.found.ids[:, :k])
+            self.recomputed[metric, k] = exact_distances(keys, self.queries, ids, metric)
+        return self.recomputed[metric, k]
 
     def rows(self, part: slice) -> Tensor | slice:
         """Which of the range's rows are counted in a part of it: indices, or the part itself for all."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,11 +10,9 @@ from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
 from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, reading_grid, score_spread
 from stages.evaluation.readings import doubling_cutoffs
 from stages.evaluation.recalled import Recalled, recall
-from stages.evaluation.retrieval import Found
 from stages.memory.external import best_first, external_cells, scaled_dot, scores_from_distances
 from stages.memory.positions import Positions
 from stages.memory.spec import Reading
-from stages.search.distances import exact_distances
 from stages.search.keys import StoredKeys
 
 
@@ -96,9 +93,8 @@ class ExternalPlan:
 
     def recall(self, consulted: Consulted) -> RecallOf:
         """What a range's tokens read: their neighbours."""
-        assert consulted.found is not None
         targets = consulted.scored.targets
-        ids, scores = self._scores(consulted.found, consulted.queries)
+        ids, scores = self._scores(consulted)
 
         def of(part: slice) -> Recalled:
             at = Positions(ids[part].to(targets.device), scores[part].to(targets.device), self.datastore.values)
@@ -106,13 +102,14 @@ class ExternalPlan:
 
         return of
 
-    def _scores(self, found: Found, queries: np.ndarray | None) -> tuple[Tensor, Tensor]:
+    def _scores(self, consulted: Consulted) -> tuple[Tensor, Tensor]:
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
-        ids, distances, metric = found.ids[:, : self.k], found.distances[:, : self.k], self.datastore.metric
+        found, metric = consulted.found, self.datastore.metric
+        assert found is not None
+        ids, distances = found.ids[:, : self.k], found.distances[:, : self.k]
         if self.recompute:
-            assert queries is not None
             metric = "l2" if self.reading.similarity == "l2" else "ip"
-            distances = exact_distances(self.datastore.keys, queries, np.ascontiguousarray(ids), metric)
+            distances = consulted.exact_distances(self.datastore.keys, metric, self.k)
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
@@ -120,7 +117,7 @@ class ExternalPlan:
 
     def spread(self, sample: list[Consulted]) -> float:
         """What default temperatures are measured in, from a sample of tokens."""
-        scores = [self._scores(part.found, part.queries)[1] for part in sample if part.found is not None]
+        scores = [self._scores(part)[1] for part in sample]
         return score_spread(torch.cat(scores), self.reading.similarity or "dot")
 
     def grid(self, spread: float, alone: bool) -> ReadingGrid:

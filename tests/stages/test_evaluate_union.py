@@ -243,7 +243,7 @@ def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
     assert (union["tuned"], second["tuned"]) == (["temperature"], ["temperature", "lambda"])
     assert (union["similarity"], second["similarity"]) == ("scaled-dot", "dot")
     assert (union["size"], union["k"], second["k"]) == (35, 90, 90)
-    assert told["nll"] <= min(row["nll"] for row in told["rows"][1:]) + 1e-6
+    assert [row["row"] for row in told["rows"]] == ["plain", "trime-ext", "local+long+external (joint)", "knn-lm"]
 
 
 def test_a_lossy_index_has_a_row_of_the_other_distances(store, model, index_of):
