@@ -424,8 +424,9 @@ def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
 def test_the_configuration_is_checked_before_any_work():
     with pytest.raises(ValueError, match="did you mean 'lambda'"):
         EvaluateConfig(memory=("external:lamda=0.2",))
-    with pytest.raises(ValueError, match="does not join 'external' to other sources yet"):
-        EvaluateConfig(memory=("trime-ext",))
+    with pytest.raises(ValueError, match="only the first reading may be joint"):
+        EvaluateConfig(memory=("knn-lm", "trime-ext"))
+    assert len(EvaluateConfig(memory=("trime-ext",)).memory) == 2
     assert EvaluateConfig(memory=("none",)).memory == ()
 
 
