@@ -1,10 +1,11 @@
 """Recipes are checked whole before anything runs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipelines.recipe import find_recipe, load_recipe, shipped_recipes
+from pipelines.recipe import Recipe, find_recipe, load_recipe, shipped_recipes
 from stages.errors import UsageError
 
 Files = dict[str, list[str]]
@@ -33,24 +34,83 @@ def test_shipped_recipes_are_valid(name: str) -> None:
         load_recipe(path, {}, {})
     except UsageError as error:
         assert "--train FILE --valid FILE --test FILE" in str(error)
-        load_recipe(path, {name: ["a.txt"] for name in ("train", "valid", "test")}, {})
+        load_recipe(path, SPLITS, {})
 
 
-def test_the_recipes_of_both_papers_are_shipped() -> None:
+SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
+TRIME = [name for name in shipped_recipes() if name.startswith("trime")]
+
+
+def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
+    """Of every stage with this command."""
+    found = [name for name, stage in recipe.stages.items() if stage.command == command]
+    return {name: recipe.config(name).model_dump() for name in found}
+
+
+def test_the_recipes_of_the_papers_are_shipped() -> None:
     caches = {f"neural-cache-{corpus}" for corpus in ("ptb", "wikitext2", "text8")}
+    trime = {f"trime-wikitext103-{size}" for size in ("247m", "150m", "7m")} | {"trime-enwik8"}
+    small = {f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8")}
     others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "quickstart"}
-    assert set(shipped_recipes()) == caches | {f"{name}-small" for name in caches} | others
+    assert set(shipped_recipes()) == caches | trime | small | others
 
 
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("neural-cache")])
 def test_caches_are_read_by_both_readers_on_an_lstm_trained_without_them(name: str) -> None:
-    recipe = load_recipe(find_recipe(name), {split: ["a.txt"] for split in ("train", "valid", "test")}, {})
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
     read = {stage: recipe.config(stage).model_dump()["memory"] for stage in ("joint", "report")}
     assert read == {
         "joint": ("long:reader=joint,theta=tune,alpha=tune,size=tune",),
         "report": ("long:theta=tune,lambda=tune,size=tune",),
     }
     assert recipe.config("model").model_dump()["model"]["backbone"] == "lstm"
+
+
+@pytest.mark.parametrize("name", TRIME)
+def test_models_that_are_compared_differ_in_their_method_alone(name: str) -> None:
+    trained = settings_of(load_recipe(find_recipe(name), SPLITS, {}), "train")
+    methods = [config.pop("method") for config in trained.values()]
+    memories = [config.pop("memory") for config in trained.values()]
+    external = ["trime-ext"] if "trime_ext" in trained else []
+    assert methods == ["lm", "trime", "trime-long", *external]
+    assert [memory["consecutive"] for memory in memories[2:3]] == [4 if name.endswith("247m") else None]
+    assert all(config == trained["plain"] for config in trained.values())
+
+
+@pytest.mark.parametrize("name", TRIME)
+def test_trime_is_read_as_its_tables_are(name: str) -> None:
+    """Table 9: the length of windows, how far they advance, and the longest of long memory."""
+    tables = {
+        "trime-wikitext103-247m": (3072, 512, "12288"),
+        "trime-wikitext103-150m": (150, 64, "15000"),
+        "trime-wikitext103-7m": (3072, 512, "12288"),
+        "trime-enwik8": (512, 80, "24576"),
+    }
+    context, stride, longest = tables.get(name, (None, None, ""))
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    reports = settings_of(recipe, "evaluate")
+    assert {(report["context"], report["stride"]) for report in reports.values()} == {(context, stride)}
+    assert reports["trime_report"]["memory"][0].startswith("local:reader=joint")
+    long = reports["trime_long_report" if "trime_ext" in recipe.stages else "report"]
+    assert f"/{longest}" in long["memory"][0]
+    assert list(recipe.stages)[-1] == "report"
+
+
+@pytest.mark.parametrize("name", [name for name in TRIME if "wikitext2" in name or name.endswith(("247m", "7m"))])
+def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name: str) -> None:
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    (packed,) = settings_of(recipe, "pack-batches").values()
+    assert packed["segment_length"] == recipe.config("trime_ext").model_dump()["segment_length"]
+    assert [recipe.stages[stage].source for stage in ("trime_ext", "datastore", "index", "report")] == [
+        "batches",
+        "trime_ext",
+        "datastore",
+        "index",
+    ]
+    assert recipe.config("index").model_dump()["metric"] == "ip"
+    first, second = recipe.config("report").model_dump()["memory"]
+    assert first.startswith("local+long+external:reader=joint")
+    assert second.startswith("external:similarity=dot")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from stages.training.config import TrainConfig
 from stages.training.presets import DEFAULT, choose_preset, load_preset, preset_names
 
 WIKITEXT103_TYPES = 267_735
+BYTES = 257
 
 
-def parameters(name):
+def parameters(name, types):
     config = TrainConfig.model_validate(load_preset(name)).model
     with torch.device("meta"):
-        model = LanguageModel(config.model_copy(update={"vocab_size": WIKITEXT103_TYPES}))
+        model = LanguageModel(config.model_copy(update={"vocab_size": types}))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -38,9 +39,16 @@ def counted(clusters, width, ffn, layers):
     ],
 )
 def test_parameter_counts_are_the_published_ones(name, published, widths, shape):
-    count = parameters(name)
+    count = parameters(name, WIKITEXT103_TYPES)
     assert count == counted([*zip((20_000, 40_000, 207_735), widths, strict=True)], *shape)
     assert count == pytest.approx(published, rel=0.02)
+
+
+def test_the_full_softmax_of_bytes_leaves_38_million_parameters():
+    count = parameters("enwik8-38m", BYTES)
+    full_softmax = BYTES * 512
+    assert count == full_softmax + counted([], 512, 2048, 12) + 512
+    assert count == pytest.approx(38e6, rel=0.02)
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -57,6 +65,7 @@ def test_presets_are_valid_and_complete(name):
         ("wikitext103-247m", 73_728, 3, 24),
         ("wikitext103-150m", 36_000, 4, 240),
         ("wikitext103-7m", 24_576, 1, 8),
+        ("enwik8-38m", 49_152, 4, 96),
     ],
 )
 def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segments):
@@ -64,6 +73,38 @@ def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segment
     assert config.update_tokens == update_tokens
     assert config.accumulate == accumulate
     assert config.update_tokens // config.segment_length == segments
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "consecutive", "in_batch"),
+    [
+        ("wikitext103-247m", {"consecutive": 4}, 4, 24_576),
+        ("wikitext103-150m", None, 60, 9_000),
+        ("wikitext103-7m", None, 8, 24_576),
+        ("enwik8-38m", None, 24, 12_288),
+    ],
+)
+def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in_batch):
+    config = TrainConfig.model_validate(load_preset(name) | {"method": "trime-long", "memory": asked})
+    sized = config.memory.sized("ffn-input", config.batch_segments, carried=False)
+    assert sized.consecutive == consecutive
+    assert config.batch_tokens == in_batch
+    assert config.batch_segments % consecutive == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "lr", "clip_norm", "steps", "schedule", "warmup"),
+    [
+        ("wikitext103-247m", "sgd", 1.0, 0.1, 286_000, "cosine", 16_000),
+        ("wikitext103-150m", "adam", 2.5e-4, 0.0, 400_000, "cosine", 0),
+        ("wikitext103-7m", "adam", 5e-4, 0.0, 200_000, "inverse-sqrt", 8_000),
+        ("enwik8-38m", "adam", 2.5e-4, 0.0, 400_000, "cosine", 0),
+    ],
+)
+def test_optimizers_and_schedules_are_those_of_the_table(name, optimizer, lr, clip_norm, steps, schedule, warmup):
+    config = TrainConfig.model_validate(load_preset(name))
+    assert (config.optimizer.name, config.optimizer.lr, config.clip_norm) == (optimizer, lr, clip_norm)
+    assert (config.steps, config.schedule.name, config.schedule.warmup) == (steps, schedule, warmup)
 
 
 @pytest.mark.parametrize(
