@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from stages.memory.visible import Block, Visible, visible_blocks
 
-ROWS_AT_ONCE = {"cpu": 512, "cuda": 2048}
+ROWS_AT_ONCE = {"cpu": 256, "cuda": 2048}
 KEYS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
 """Of a block; one is held: 4 bytes a cell, and up to 40 bytes each of its target cells."""
 
@@ -99,7 +99,7 @@ class _Products:
         narrow = torch.mm(queries, keys.T, out=_shaped(self.narrow_room, shape))
         scores = narrow if narrow.dtype == self.sums else _shaped(self.room, shape).copy_(narrow)
         if not block.whole:
-            scores.masked_fill_(~self.visible[block.rows].mask(block.keys), -torch.inf)
+            scores.add_(self.visible[block.rows].mask(block.keys))
         return scores
 
     def narrowed(self, weights: Tensor) -> Tensor:

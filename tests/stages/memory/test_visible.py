@@ -28,7 +28,9 @@ def test_a_mask_is_what_each_query_reads(case, data):
     visible, keys = case
     begin = data.draw(st.integers(0, keys))
     end = data.draw(st.integers(begin, keys))
-    assert visible.mask(slice(begin, end)).tolist() == [row[begin:end] for row in table(visible, keys)]
+    mask = visible.mask(slice(begin, end))
+    assert mask.eq(0).tolist() == [row[begin:end] for row in table(visible, keys)]
+    assert (mask.eq(0) | mask.isneginf()).all()
 
 
 @given(visibles(), st.integers(1, 5), st.integers(1, 5))
@@ -87,6 +89,20 @@ def test_local_memory_costs_little_more_than_its_cells():
     blocks = visible_blocks(earlier(own // length * length, own), len(own), 16, 32)
     cells = sum((b.rows.stop - b.rows.start) * (b.keys.stop - b.keys.start) for b in blocks)
     assert cells <= 1.3 * segments * length * length / 2
+
+
+@pytest.mark.parametrize("length", [20, 64, 100])
+def test_rows_of_two_segments_do_not_share_a_block_unless_it_would_be_small(length):
+    own = torch.arange(length * 5)
+    for block in visible_blocks(earlier(own // length * length, own), len(own), 32, 64):
+        within = own[block.rows] // length
+        assert within.min() == within.max() or length < 32
+
+
+def test_places_beyond_the_digits_of_float32_are_told_apart():
+    far = 1 << 30
+    visible = earlier(torch.tensor([far]), torch.tensor([far + 2]))
+    assert visible.mask(slice(far - 1, far + 4)).eq(0).tolist() == [[False, True, True, False, False]]
 
 
 def test_whole_blocks_need_no_mask():
