@@ -12,9 +12,6 @@ from stages.evaluation.lineage import require_neighbors, stored_splits
 from stages.memory import READERS
 from stages.memory.spec import Reading
 
-DEFAULT = ("knn-lm",)
-"""The readings where an index or neighbors is evaluated and nothing else is said."""
-
 MOST_NEIGHBORS = 1024
 """Neighbours read unless told otherwise."""
 

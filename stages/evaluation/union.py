@@ -17,7 +17,7 @@ class UnionPlan:
 
     Cut-offs count what `long` reads, else neighbours; of the other part all is read.
 
-    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and equation 8.
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), appendix A, equations 6-7.
     """
 
     reading: Reading

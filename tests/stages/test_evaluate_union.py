@@ -270,6 +270,20 @@ def test_a_model_compares_as_it_was_trained_to(store, index_of, method, similari
         assert (memory["similarity"], memory["key"]) == (kind, "hidden" if kind == "dot" else "ffn-input")
 
 
+@pytest.mark.parametrize(
+    ("method", "alone", "with_datastore"),
+    [
+        ("lm", ["plain"], "knn-lm"),
+        ("trime-long", ["plain", "trime-long"], "knn-lm"),
+        ("trime-ext", ["plain", "trime"], "trime-ext"),
+    ],
+)
+def test_without_a_word_a_model_is_read_as_it_was_trained(store, index_of, method, alone, with_datastore):
+    model = small_model(store, small_tokens(store), method=method)
+    assert [row["row"] for row in metrics(evaluated(store, model))["rows"]] == alone
+    assert metrics(evaluated(store, index_of(model)))["rows"][1]["row"] == with_datastore
+
+
 def test_what_cannot_be_one_memory_is_refused(store, model, index_of):
     index, other = index_of(model), small_model(store, small_tokens(store), seed=3)
     with pytest.raises(ArtifactError, match=f"memlm build-datastore {other.reference}"):

@@ -29,7 +29,7 @@ def test_a_reading_has_one_spelling_and_reads_itself_back(typed, spelled):
     assert parse_reading(spelled) == reading
 
 
-TAUS = "0.6/0.8/0.9/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10"
+TAUS = "0.7/0.85/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10/20/50"
 SIZES = "128/256/512/1024/2048/4096/8192/12288"
 
 
