@@ -33,18 +33,17 @@ def chain(matches: np.ndarray, permutation: np.ndarray) -> Chain:
     """
     free = np.ones(len(matches) + 1, bool)
     free[-1] = False  # where a match of -1 points
-    order, rank = np.empty(len(matches), np.int64), np.full(len(matches), -1, np.int64)
     random = (segment for segment in permutation if free[segment])
-    for place in range(len(matches)):
-        candidates = matches[order[place - 1]] if place else matches[:0].ravel()
-        open_places = np.flatnonzero(free[candidates])
-        if len(open_places):
-            rank[place] = open_places[0]
-            order[place] = candidates[open_places[0]]
-        else:
-            order[place] = next(random)
-        free[order[place]] = False
-    return Chain(order, rank[1:])
+    order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
+    order[0] = next(random)
+    for step in range(len(rank)):
+        free[order[step]] = False
+        candidates = matches[order[step]]
+        still_free = np.flatnonzero(free[candidates])
+        if len(still_free):
+            rank[step] = still_free[0]
+        order[step + 1] = candidates[rank[step]] if len(still_free) else next(random)
+    return Chain(order, rank)
 
 
 def overlap(counts: csr_array, order: np.ndarray) -> float:

@@ -6,7 +6,6 @@ sums, compared as float32, so that the order of summation decides no rank; equal
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -53,10 +52,10 @@ class Bm25Index:
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
-        edges = [*range(start, stop, QUERIES), stop]
-        workers = max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+        workers = max((blas["num_threads"] for blas in threadpool_info() if blas["user_api"] == "blas"), default=1)
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-            found = list(pool.map(lambda block: self._search_block(*block, k), pairwise(edges)))
+            blocks = range(start, stop, QUERIES)
+            found = list(pool.map(lambda first: self._search_block(first, min(first + QUERIES, stop), k), blocks))
         return np.concatenate([ids for ids, _ in found]), np.concatenate([scores for _, scores in found])
 
     def _part(self, first: int) -> _Part:
