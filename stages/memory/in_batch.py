@@ -5,17 +5,19 @@ Scores are base-2 logarithms inside, because exp2 takes half the time of exp.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stages.memory.visible import Block, Visible, visible_blocks
+from stages.memory.visible import Block, Visible, mirrored_blocks, visible_blocks
 
 ROWS_AT_ONCE = {"cpu": 256, "cuda": 2048}
 KEYS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
-"""Of a block; one is held: 4 bytes a cell, and up to 40 bytes each of its target cells."""
+SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
+"""Of a block; one is held: up to 12 bytes a cell, and 40 bytes each of its target cells. Squares: of mirrored ones."""
 
 
 def in_batch_masses(
@@ -24,8 +26,9 @@ def in_batch_masses(
     """What each query's visible keys give to its target, and in all: log Σ exp(scale q·k) over the cells.
 
     Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K.
-    Blocks without a visible cell cost nothing. Matrix products are made in the type of autocast, where it is
-    on; all else in float32, or in float64 if the queries are.
+    Blocks without a visible cell cost nothing. If the keys are the queries, the same tensor, a product serves
+    both positions. Products are made in the type of autocast, where it is on; all else in float32, or in
+    float64 if the queries are.
 
     Args:
         queries: [N, d].
@@ -39,7 +42,7 @@ def in_batch_masses(
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
     """
     masses: tuple[Tensor, Tensor] = _InBatchMasses.apply(  # type: ignore[no-untyped-call]
-        queries, keys, targets, values, visible, scale, _product_dtype(queries)
+        queries, None if keys is queries else keys, targets, values, visible, scale, _product_dtype(queries)
     )
     return masses
 
@@ -52,7 +55,7 @@ def _product_dtype(queries: Tensor) -> torch.dtype:
 
 
 class _Hits(NamedTuple):
-    """The cells of a block that hold their row's target, visible or not: row and place in the flat block; [h]."""
+    """The cells of a block that hold their row's target, visible or not: row, and place in memory; [h]."""
 
     rows: Tensor
     cells: Tensor
@@ -67,7 +70,7 @@ class _Tokens:
         places = torch.arange(self.factor, device=values.device)
         self.ordered, self.order = (values * self.factor + places).sort()
 
-    def hits(self, block: Block) -> _Hits:
+    def hits(self, block: Block, scores: Tensor) -> _Hits:
         """In the order of rows. Keys stand sorted by token, then place: those of a row's target are a run."""
         wanted = self.targets[block.rows]
         first = torch.searchsorted(self.ordered, wanted + block.keys.start)
@@ -75,38 +78,50 @@ class _Tokens:
         rows = torch.repeat_interleave(counts)
         before = counts.cumsum(0) - counts
         places = torch.arange(len(rows), device=rows.device) + (first - before).index_select(0, rows)
-        width = block.keys.stop - block.keys.start
-        return _Hits(rows, (rows * width).add_(self.order.index_select(0, places)).sub_(block.keys.start))
+        columns = self.order.index_select(0, places).sub_(block.keys.start)
+        down, across = scores.stride()
+        return _Hits(rows, columns.mul_(across).add_(rows, alpha=down))
 
 
 class _Products:
-    """Scores of blocks, and products with them; in room that all blocks share."""
+    """Scores of blocks, and products with them; in room that all blocks share. No keys: they are the queries."""
 
-    def __init__(self, queries: Tensor, keys: Tensor, visible: Visible, scale: float, dtype: torch.dtype) -> None:
+    def __init__(
+        self, queries: Tensor, keys: Tensor | None, visible: Visible, scale: float, dtype: torch.dtype
+    ) -> None:
         self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
         self.queries = (queries.to(self.sums) * (scale * math.log2(math.e))).to(dtype)
-        self.keys = keys.to(dtype)
+        self.unscaled = queries.to(dtype)
+        self.keys = self.unscaled if keys is None else keys.to(dtype)
         self.visible = visible.to(queries.device)
-        self.blocks = visible_blocks(visible, len(keys), *_block_size(queries.device))
-        cells = max(((b.rows.stop - b.rows.start) * (b.keys.stop - b.keys.start) for b in self.blocks), default=0)
+        self.blocks = _blocks(visible, len(self.keys), keys is None, queries.device.type)
+        cells = max((block.cells for block in self.blocks), default=0)
         self.room = queries.new_empty(cells, dtype=self.sums)
-        self.narrow_room = self.room if dtype == self.sums else queries.new_empty(cells, dtype=dtype)
+        mirrored = any(block.mirror for block in self.blocks)
+        self.mirror_room = torch.empty_like(self.room) if mirrored else self.room
+        own = dtype == self.sums and not mirrored
+        self.product_room = self.room if own else queries.new_empty(cells, dtype=dtype)
 
-    def scores(self, block: Block) -> Tensor:
-        """[n, m], base-2 logarithms; -inf where not visible. Overwritten by the next block's."""
+    def sides(self, block: Block) -> Iterator[tuple[Block, Tensor]]:
+        """The block and its mirror, if it has one; of each the scores [n, m], -inf where not visible.
+
+        Base-2 logarithms. They are overwritten when the next block's are made.
+        """
         queries, keys = self.queries[block.rows], self.keys[block.keys]
-        shape = len(queries), len(keys)
-        narrow = torch.mm(queries, keys.T, out=_shaped(self.narrow_room, shape))
-        scores = narrow if narrow.dtype == self.sums else _shaped(self.room, shape).copy_(narrow)
-        if not block.whole:
-            scores.add_(self.visible[block.rows].mask(block.keys))
-        return scores
+        products = torch.mm(queries, keys.T, out=_shaped(self.product_room, (len(queries), len(keys))))
+        yield block, self._masked(block, self._copied(products, self.room))
+        if block.mirror is not None:
+            yield block.mirror, self._masked(block.mirror, self._copied(products, self.mirror_room).T)
 
     def narrowed(self, weights: Tensor) -> Tensor:
         """Weights [n, m] of a block's cells in the type of products."""
-        if weights.dtype == self.narrow_room.dtype:
-            return weights
-        return _shaped(self.narrow_room, weights.shape).copy_(weights)
+        return weights if weights.dtype == self.keys.dtype else self._copied(weights, self.product_room)
+
+    def _copied(self, matrix: Tensor, room: Tensor) -> Tensor:
+        return matrix if self.product_room is self.room else _shaped(room, matrix.shape).copy_(matrix)
+
+    def _masked(self, block: Block, scores: Tensor) -> Tensor:
+        return scores if block.whole else scores.add_(self.visible[block.rows].mask(block.keys))
 
 
 class _LogSums:
@@ -142,7 +157,7 @@ class _InBatchMasses(torch.autograd.Function):
     def forward(
         ctx: Any,
         queries: Tensor,
-        keys: Tensor,
+        keys: Tensor | None,
         targets: Tensor,
         values: Tensor,
         visible: Visible,
@@ -152,9 +167,10 @@ class _InBatchMasses(torch.autograd.Function):
         products, tokens = _Products(queries, keys, visible, scale, dtype), _Tokens(targets, values)
         target, total = (_LogSums(queries, len(queries), products.sums) for _ in range(2))
         for block in products.blocks:
-            scores, hits = products.scores(block), tokens.hits(block)
-            target.add_hits(block, hits.rows, scores.view(-1).index_select(0, hits.cells))
-            total.add_cells(block, scores)
+            for side, scores in products.sides(block):
+                hits = tokens.hits(side, scores)
+                target.add_hits(side, hits.rows, _flat(scores).index_select(0, hits.cells))
+                total.add_cells(side, scores)
         masses = target.logarithms(), total.logarithms()
         ctx.save_for_backward(queries, keys, targets, values, *masses)
         ctx.settings = visible, scale, dtype
@@ -168,18 +184,19 @@ class _InBatchMasses(torch.autograd.Function):
         of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
         grad_queries = torch.zeros_like(queries, dtype=products.sums) if needs_queries else None
-        grad_keys = torch.zeros_like(keys, dtype=products.sums) if needs_keys else None
+        grad_keys = (
+            grad_queries if keys is None else torch.zeros_like(keys, dtype=products.sums) if needs_keys else None
+        )
         for block in products.blocks:
-            parts = of_target.of_rows(block.rows), of_total.of_rows(block.rows)
-            weights = products.narrowed(_weights(products.scores(block), tokens.hits(block), *parts))
+            weights = products.narrowed(_weights_of_sides(products, tokens, block, of_target, of_total))
             if grad_queries is not None:
                 _add_product(grad_queries[block.rows], weights, products.keys[block.keys])
             if grad_keys is not None:
-                _add_product(grad_keys[block.keys], weights.T, products.queries[block.rows])
+                _add_product(grad_keys[block.keys], weights.T, products.unscaled[block.rows])
         scale = ctx.settings[1]
         return (
             None if grad_queries is None else grad_queries.mul_(scale).to(queries.dtype),
-            None if grad_keys is None else grad_keys.mul_(math.log(2)).to(keys.dtype),
+            None if keys is None or grad_keys is None else grad_keys.mul_(scale).to(keys.dtype),
             *(None,) * 5,
         )
 
@@ -198,12 +215,25 @@ class _Gradient(NamedTuple):
         return _Gradient(self.logarithms[rows], self.worth[rows])
 
 
+def _weights_of_sides(
+    products: _Products, tokens: _Tokens, block: Block, target: "_Gradient", total: "_Gradient"
+) -> Tensor:
+    """Gradient of a block's products, [n, m]."""
+    first, *mirrored = (
+        _weights(scores, tokens.hits(side, scores), target.of_rows(side.rows), total.of_rows(side.rows))
+        for side, scores in products.sides(block)
+    )
+    for weights in mirrored:
+        first.add_(weights.T)
+    return first
+
+
 def _weights(scores: Tensor, hits: _Hits, target: _Gradient, total: _Gradient) -> Tensor:
     """Gradient of a block's natural scores, [n, m], in place of the scores."""
     logarithms, worth = (part.index_select(0, hits.rows) for part in target)
-    found = scores.view(-1).index_select(0, hits.cells).sub_(logarithms).exp2_().mul_(worth)
+    found = _flat(scores).index_select(0, hits.cells).sub_(logarithms).exp2_().mul_(worth)
     weights = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
-    weights.view(-1).index_add_(0, hits.cells, found)
+    _flat(weights).index_add_(0, hits.cells, found)
     return weights
 
 
@@ -215,14 +245,23 @@ def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
         into.add_(left @ right)
 
 
-def _block_size(device: torch.device) -> tuple[int, int]:
-    kind = device.type if device.type in ROWS_AT_ONCE else "cpu"
-    return ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind]
+def _blocks(visible: Visible, keys: int, mirrored: bool, device: str) -> list[Block]:
+    """The blocks with the fewest products; `mirrored`: whether the keys are the queries."""
+    kind = device if device in ROWS_AT_ONCE else "cpu"
+    ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
+    if mirrored:
+        ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
+    return min(ways, key=lambda blocks: sum(block.cells for block in blocks))
 
 
 def _shaped(room: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The beginning of a room as a matrix."""
     return room[: math.prod(shape)].view(shape)
+
+
+def _flat(scores: Tensor) -> Tensor:
+    """The cells of a matrix, or of a transposed one, in the order of memory."""
+    return scores.as_strided((scores.numel(),), (1,))
 
 
 def _finite(logarithms: Tensor) -> Tensor:

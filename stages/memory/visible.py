@@ -66,11 +66,20 @@ class Visible:
 
 
 class Block(NamedTuple):
-    """Cells of some queries and keys of which at least one is visible; `whole`: all are."""
+    """Cells of some queries and keys of which at least one is visible; `whole`: all are.
+
+    `mirror`: the cells of the keys' positions as queries and the queries' as keys, whose products are the same.
+    """
 
     rows: slice
     keys: slice
     whole: bool
+    mirror: "Block | None" = None
+
+    @property
+    def cells(self) -> int:
+        """Products that the block takes."""
+        return (self.rows.stop - self.rows.start) * (self.keys.stop - self.keys.start)
 
 
 def earlier(start: Tensor, own: Tensor) -> Visible:
@@ -105,6 +114,29 @@ def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once:
     for first, last in pairwise(_row_cuts(visible.start, rows_at_once)):
         rows = slice(first, last)
         blocks += list(_blocks_of_rows(visible[rows], rows, keys, keys_at_once))
+    return blocks
+
+
+def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
+    """The same where queries are the keys, in squares: of two that mirror each other one is multiplied."""
+    visible = visible.to("cpu")
+    size = len(visible)
+    tiles = [slice(first, min(first + at_once, size)) for first in range(0, size, at_once)]
+    bounds = torch.tensor([(tile.start, tile.stop) for tile in tiles], dtype=torch.int64).view(-1, 2).T
+    counts = [visible[tile].counts(*bounds).sum(0).tolist() for tile in tiles]
+
+    def block(row: int, column: int) -> Block | None:
+        found = Block(tiles[row], tiles[column], False)
+        count = counts[row][column]
+        return found._replace(whole=count == found.cells) if count else None
+
+    blocks = []
+    for row in range(len(tiles)):
+        for column in range(row + 1):
+            one, other = block(row, column), block(column, row) if column < row else None
+            if one and other:
+                one = one._replace(mirror=other)
+            blocks += [found] if (found := one or other) else []
     return blocks
 
 

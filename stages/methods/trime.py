@@ -63,17 +63,15 @@ class Trime(Method):
         targets = batch.targets.flatten()
         if batch.plain:
             return model.loss(hidden.flatten(0, 1), targets)
-        memory = self.memory(model, batch, keys if self.settings.backpropagate else keys.detach(), past)
-        masses = in_batch_masses(
-            keys.flatten(0, 1), memory.keys, targets, memory.values, memory.visible, self._scale(keys)
-        )
+        queries = keys.flatten(0, 1)
+        memory = self.memory(model, batch, queries if self.settings.backpropagate else queries.detach(), past)
+        masses = in_batch_masses(queries, memory.keys, targets, memory.values, memory.visible, self._scale(keys))
         return model.joint_loss(hidden.flatten(0, 1), targets, *masses)
 
     def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
-        """What the positions of a batch read, keys [B, L, d]; here the earlier ones of their own segment."""
-        rows, length, _ = keys.shape
-        own = torch.arange(rows * length, device=keys.device)
-        return Memory(keys.flatten(0, 1), batch.targets.flatten(), earlier(own - own % length, own))
+        """What the positions of a batch read, keys [B·L, d]; here the earlier ones of their own segment."""
+        own = torch.arange(len(keys), device=keys.device)
+        return Memory(keys, batch.targets.flatten(), earlier(own - own % batch.targets.shape[1], own))
 
     def key(self, model: LanguageModel) -> str:
         """The representation that memory is searched with."""

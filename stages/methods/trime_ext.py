@@ -57,11 +57,10 @@ class TrimeExt(Trime):
 
     def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
         assert isinstance(batch, ExtBatch)
-        rows, length, _ = keys.shape
-        own = torch.arange(rows * length, device=keys.device)
+        length = batch.targets.shape[1]
+        own = torch.arange(len(keys), device=keys.device)
         starts = own - own % length
-        gathered = torch.cat((keys.flatten(0, 1), *of_other_ranks(keys.flatten(0, 1))))
-        values = torch.cat((batch.targets.flatten(), *of_other_ranks(batch.targets.flatten())))
+        gathered, values = with_other_ranks(keys), with_other_ranks(batch.targets.flatten())
         visible = others(starts, starts + length, own, len(gathered), batch.local)
         return Memory(gathered, values, visible)
 
@@ -70,11 +69,11 @@ class TrimeExt(Trime):
         return torch.zeros_like(starts)
 
 
-def of_other_ranks(tensor: Tensor) -> list[Tensor]:
-    """The same tensor of every other process that trains along, without gradient; all must ask."""
+def with_other_ranks(tensor: Tensor) -> Tensor:
+    """The tensor, then the same of every other process that trains along, without gradient; all must ask."""
     if not ranks.is_initialized() or ranks.get_world_size() == 1:
-        return []
+        return tensor
     gathered = [torch.empty_like(tensor) for _ in range(ranks.get_world_size())]
     ranks.all_gather(gathered, tensor.detach().contiguous())
     own = ranks.get_rank()
-    return [*gathered[:own], *gathered[own + 1 :]]
+    return torch.cat((tensor, *gathered[:own], *gathered[own + 1 :]))

@@ -75,9 +75,9 @@ class TrimeLong(Trime):
 
     def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
         assert isinstance(batch, LongBatch)
-        length = keys.shape[1]
+        length = batch.targets.shape[1]
         together = self.rows_together(model.config)
-        chains = keys.unflatten(0, (-1, together)).flatten(1, 2)
+        chains = keys.unflatten(0, (-1, together * length))
         values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
         before = 0 if past is None else past[0].shape[1]
         if past is not None:

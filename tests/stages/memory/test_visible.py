@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.visible import Visible, earlier, others, visible_blocks
+from stages.memory.visible import Visible, earlier, mirrored_blocks, others, visible_blocks
 from tests.oracles.in_batch import reads
 
 
@@ -51,6 +51,33 @@ def test_blocks_hold_every_visible_cell_once(case, rows, columns):
         assert block.whole == (seen == cells)
         left -= seen
     assert not left
+
+
+@given(visibles(), st.integers(1, 5))
+@settings(deadline=None)
+def test_mirrored_blocks_hold_every_visible_cell_once(case, at_once):
+    visible, _ = case
+    size = len(visible)
+    want = table(visible, size)
+    left = {(i, j) for i, row in enumerate(want) for j, seen in enumerate(row) if seen}
+    for block in mirrored_blocks(visible, at_once):
+        for side in filter(None, (block, block.mirror)):
+            cells = {
+                (i, j) for i in range(side.rows.start, side.rows.stop) for j in range(side.keys.start, side.keys.stop)
+            }
+            seen = {(i, j) for i, j in cells if want[i][j]}
+            assert seen, "a block of nothing"
+            assert seen <= left, "a cell twice"
+            assert side.whole == (seen == cells)
+            left -= seen
+        assert block.mirror is None or (block.mirror.rows, block.mirror.keys) == (block.keys, block.rows)
+    assert not left
+
+
+def test_mirrored_blocks_take_little_more_than_half_the_products():
+    own = torch.arange(64)
+    visible = others(own // 16 * 16, own // 16 * 16 + 16, own, 64, local=False)
+    assert sum(block.cells for block in mirrored_blocks(visible, 8)) == sum(range(1, 9)) * 64 - 4 * 3 * 64
 
 
 def test_local_memory_is_the_earlier_part_of_the_segment():
