@@ -211,6 +211,8 @@ class Evaluator:
     def _read(self, consulted: Consulted, row: MemoryRow, settings: Settings) -> RowScores:
         """Read a row's memory at its settings."""
         scored, done = consulted.scored, 0
+        if not settings.by_cutoff:
+            row = row.narrowed([point.cutoff for point in settings.points])
         likeliest = scored.hidden is not None
         parts = [RowScores.of_nothing(len(row.plans), len(settings.by_cutoff), scored.log_p, likeliest)]
         for rows, recalled in row.recall(consulted):

@@ -115,6 +115,10 @@ class ExternalPlan:
             scores = scaled_dot(scores, self.datastore.keys.dim)
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
 
+    def narrowed(self, cutoff: int) -> "ExternalPlan":
+        """Itself: all neighbours are found, and those that are right are counted, whatever is read."""
+        return self
+
     def spread(self, sample: list[Consulted]) -> float:
         """What default temperatures are measured in, from a sample of tokens."""
         scores = [self._scores(part)[1] for part in sample]

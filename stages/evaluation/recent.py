@@ -1,6 +1,6 @@
 """Readings of the recent past of the split itself: sources `long`, `local` and their union."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,10 @@ class RecentPlan:
         context = scored.context_keys[self.reading.key or ""][number]
         context = context[begin - consulted.places.windows[number].start :]
         return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
+
+    def narrowed(self, cutoff: int) -> "RecentPlan":
+        """The plan that computes no more cells than a chosen size reads."""
+        return replace(self, reading=self.reading.model_copy(update={"size": (cutoff,)})) if self._long else self
 
     def spread(self, sample: list[Consulted]) -> float:
         """Median of how far the best score stands above the median one, from a sample; 1 if it is not positive."""

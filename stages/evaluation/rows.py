@@ -1,7 +1,7 @@
 """Rows of the report's table: readings of memory on top of the model, one after the other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
@@ -61,6 +61,9 @@ class Plan(Protocol):
     def recall(self, consulted: Consulted) -> RecallOf:
         """What the tokens of a range read."""
 
+    def narrowed(self, cutoff: int) -> "Plan":
+        """The plan that holds no more of the past than a chosen cut-off reads."""
+
     def spread(self, sample: list[Consulted]) -> float:
         """What the default factors of scores are measured in, from a sample of the tuning split."""
 
@@ -87,6 +90,11 @@ class MemoryRow:
     def parts(self, kind: type[P]) -> list[P]:
         """What it reads of one kind of memory."""
         return [part for plan in self.plans for part in plan.parts if isinstance(part, kind)]
+
+    def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
+        """The row that holds no more of the past than each reading's chosen cut-off reads."""
+        plans = (plan.narrowed(cutoff) for plan, cutoff in zip(self.plans, cutoffs, strict=True))
+        return replace(self, plans=tuple(plans))
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over cells read."""

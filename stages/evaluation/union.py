@@ -1,6 +1,6 @@
 """Readings that join a datastore's neighbours with the recent past of the split itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.evaluation.consulted import Consulted, RecallOf
@@ -83,6 +83,10 @@ class UnionPlan:
             return recent(part).fixed(self.recent.width).beside(external(part))
 
         return of
+
+    def narrowed(self, cutoff: int) -> "UnionPlan":
+        """The plan that computes no more cells of the past than a chosen size reads."""
+        return replace(self, recent=self.recent.narrowed(cutoff)) if self._by_size else self
 
     def spread(self, sample: list[Consulted]) -> float:
         """What default temperatures are measured in: the larger of the parts' spreads."""

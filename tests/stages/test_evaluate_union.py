@@ -235,6 +235,16 @@ def test_trime_ext_is_two_readings_of_which_the_first_is_a_union(store, index_of
     assert names == ["plain", "trime-ext", "local+long+external (joint)", "knn-lm"]
 
 
+def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
+    index = index_of(model)
+    spec = f"local+long+external:k={K},size=2/12/40,theta=0.5,reader=joint"
+    report = evaluated(store, index, spec, "external:k=4,theta=0.25,lambda=0.2")
+    size = metrics(report)["memories"][0]["size"]
+    asked = Asked(kind="l2", local=True, size=size, alpha=0.0), Asked(kind="l2", theta=0.25, lam=0.2)
+    want = SlowUnion(index).log_p((asked[0], K), (asked[1], 4))
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=4e-4)
+
+
 def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
     monkeypatch.setattr("stages.evaluation.settling.MOST_POINTS", 1)
     index = index_of(small_model(store, small_tokens(store), method="trime-ext"))
