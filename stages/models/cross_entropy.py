@@ -80,34 +80,51 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor) -> Iterator[_Block]:
         yield _Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
 
 
+class _Gradients:
+    """Gradients by the hidden states [N, d] and the weight [V, d], gathered block by block; None: not wanted.
+
+    Rows are scaled where they are narrow: [n, d] costs less than [n, V].
+    """
+
+    def __init__(self, hidden: Tensor, weight: Tensor, targets: Tensor, wanted: tuple[bool, ...]) -> None:
+        self.read = hidden, weight, targets
+        self.hidden = torch.empty_like(hidden) if wanted[0] else None
+        self.weight = torch.zeros_like(weight) if wanted[1] else None
+
+    def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
+        """Of Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]."""
+        hidden, weight, targets = self.read[0][block.rows], self.read[1], self.read[2][block.rows]
+        by_normalizer, by_target = by_normalizer[:, None], by_target[:, None]
+        if self.hidden is not None:
+            grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
+            grad.mul_(by_normalizer).addcmul_(by_target, weight.index_select(0, targets))
+        if self.weight is not None:
+            self.weight.addmm_(block.probs.T, hidden * by_normalizer)
+            self.weight.index_add_(0, targets, hidden * by_target)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, *memory: Tensor | None) -> Tensor:
-        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
-        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
-        grad_weight = torch.zeros_like(weight) if needs_weight else None
+        grads = _Gradients(hidden, weight, targets, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
         loss = hidden.new_zeros(())
         for block in _softmax_blocks(hidden, weight):
             rows = block.rows
             own = block.scores.gather(1, targets[rows, None]).squeeze(1)
-            share = torch.ones_like(own)
             if beside is None or grad_beside is None:
                 loss += (block.log_z - own).sum()
+                grads.add(block, torch.ones_like(own), -torch.ones_like(own))
             else:
-                here = Beside(*(part[rows] for part in beside))
-                losses, share, of_model, of_beside = _joint(own, block.log_z, here)
+                losses, of_normalizer, of_target, of_beside = _joint(
+                    own, block.log_z, Beside(*(part[rows] for part in beside))
+                )
                 loss += losses.sum()
-                block.probs.mul_(of_model[:, None])
+                grads.add(block, of_normalizer, of_target)
                 for part, grad in zip(grad_beside, of_beside, strict=True):
                     part[rows] = grad
-            block.probs[torch.arange(len(own), device=own.device), targets[rows]] -= share
-            if grad_hidden is not None:
-                torch.mm(block.probs, weight, out=grad_hidden[rows])
-            if grad_weight is not None:
-                grad_weight.addmm_(block.probs.T, hidden[rows])
-        ctx.save_for_backward(grad_hidden, grad_weight, *(grad_beside or (None,) * 3))
+        ctx.save_for_backward(grads.hidden, grads.weight, *(grad_beside or (None,) * 3))
         return loss
 
     @staticmethod
@@ -117,13 +134,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
-    """-log p of targets whose entry scores `own`, its derivatives by `own` (negated) and `log_z`, and by `beside`."""
+    """-log p of targets whose entry scores `own`, and its derivatives: by `log_z`, `own` and `beside`."""
     model = own + beside.within
     target = torch.logaddexp(model, beside.target)
     total = torch.logaddexp(log_z, beside.total)
-    share = (model - target).exp()
-    by_beside = Beside(-share, -(beside.target - target).exp(), (beside.total - total).exp())
-    return total - target, share, (log_z - total).exp(), by_beside
+    by_own = -(model - target).exp()
+    by_beside = Beside(by_own, -(beside.target - target).exp(), (beside.total - total).exp())
+    return total - target, (log_z - total).exp(), by_own, by_beside
 
 
 class _LinearLogProb(torch.autograd.Function):
@@ -141,14 +158,7 @@ class _LinearLogProb(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         hidden, weight, targets = ctx.saved_tensors
-        needs_hidden, needs_weight, _ = ctx.needs_input_grad
-        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
-        grad_weight = torch.zeros_like(weight) if needs_weight else None
-        for rows, _, probs, _ in _softmax_blocks(hidden, weight):
-            probs.mul_((grad_log_z - grad_log_prob)[rows, None])
-            probs[torch.arange(len(probs), device=probs.device), targets[rows]] += grad_log_prob[rows]
-            if grad_hidden is not None:
-                torch.mm(probs, weight, out=grad_hidden[rows])
-            if grad_weight is not None:
-                grad_weight.addmm_(probs.T, hidden[rows])
-        return grad_hidden, grad_weight, None
+        grads = _Gradients(hidden, weight, targets, ctx.needs_input_grad)
+        for block in _softmax_blocks(hidden, weight):
+            grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
+        return grads.hidden, grads.weight, None
