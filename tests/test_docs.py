@@ -2,13 +2,19 @@
 
 import re
 import shlex
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import typer
 
 from memlm_cli.app import app
-from pipelines.recipe import load_recipe
+from pipelines.recipe import load_recipe, shipped_recipes
+from pipelines.settings import assignment, merged, validated
+from stages.memory.spec import parse_readings
+from stages.training.config import TrainConfig
+from stages.training.presets import load_preset
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,6 +41,25 @@ def test_commands_and_their_options_exist(document: Path) -> None:
     for words in shown_commands(document.read_text("utf-8")):
         unknown = {word for word in words if word.startswith("--")} - options_of(words)
         assert not unknown, f"{document.name}: {' '.join(words)}"
+
+
+def values_of(words: list[str], option: str) -> list[str]:
+    """What stands after each occurrence of an option."""
+    return [value for name, value in pairwise(words) if name == option]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_memories_presets_recipes_and_settings_of_training_exist(document: Path) -> None:
+    for words in shown_commands(document.read_text("utf-8")):
+        parse_readings(tuple(values_of(words, "--memory")))
+        for name in values_of(words, "--model") if words[1] == "train" else []:
+            load_preset(name)
+        if words[1] == "run" and not words[2].endswith(".toml"):
+            assert words[2] in shipped_recipes()
+        if words[1] == "train":
+            methods = [{"method": method} for method in values_of(words, "--method")]
+            settings = [assignment(value) for value in values_of(words, "--set")]
+            validated(TrainConfig, reduce(merged, methods + settings, {}))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
