@@ -14,7 +14,7 @@ Figures = Mapping[str, Any]
 Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
-SETTINGS = ("size", "k", "temperature", "theta", "lambda", "alpha")
+SETTINGS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the hyperparameters of a reading have in a report."""
 AMOUNTS = {"size": "cache size", "k": "neighbours read"}
 """Those that say how much is read, in words."""

@@ -106,8 +106,8 @@ def _source(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     if config.memory is None or not config.memory.takes_batches:
         able = [name for name, settings in MEMORY_CONFIGS.items() if settings.takes_batches]
         raise ArtifactError(
-            f"{source.reference} is packed for --method {', '.join(able)}; method {config.method!r} takes "
-            f"its tokens: memlm train {source.input('tokens').reference}"
+            f"{source.reference} is packed for --method {', '.join(able)}; give that, or its tokens to method "
+            f"{config.method!r}: memlm train {source.input('tokens').reference}"
         )
     if source.config["segment_length"] != config.segment_length:
         tokens, length = source.input("tokens").reference, config.segment_length

@@ -32,7 +32,6 @@ class RecentPlan:
     """Whether windows overlap, so that a position has another representation in each."""
     device: str = "cpu"
     """Type of the device that it is read on."""
-    size_name = "size"
     distinction = ""
     neighbors = 0
 
@@ -40,6 +39,11 @@ class RecentPlan:
     def parts(self) -> "tuple[RecentPlan]":
         """Itself: one kind of memory."""
         return (self,)
+
+    @property
+    def size_name(self) -> str:
+        """What its cut-offs count: the positions of `long`, or those of a window."""
+        return "size" if self._long else "window"
 
     @property
     def name(self) -> str:

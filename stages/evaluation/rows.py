@@ -36,7 +36,7 @@ class Plan(Protocol):
 
     @property
     def size_name(self) -> str:
-        """What its cut-offs count: `k` neighbours, or `size` positions."""
+        """What its cut-offs count: `k` neighbours, `size` positions, or those of a `window`."""
 
     @property
     def details(self) -> dict[str, Any]:

@@ -72,6 +72,14 @@ class TrimeExtConfig(TrimeConfig):
     local_dropout: Share = 0.9
     """p: probability that a forward batch goes without the local part of memory."""
 
+    def sized(self, key: str, batch: int, carried: bool) -> Self:
+        if batch < 2:
+            raise UsageError(
+                "method trime-ext reads the other segments of a forward batch, but there is one alone; "
+                "raise --batch-tokens, or lower --segment-length."
+            )
+        return super().sized(key, batch, carried)
+
 
 MemoryConfig = Annotated[TrimeConfig | TrimeLongConfig | TrimeExtConfig, Field(discriminator="method")]
 
