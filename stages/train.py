@@ -155,8 +155,10 @@ def _segments(config: TrainConfig, tokens: Artifact) -> int:
 def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> MemoryConfig | None:
     """The settings of memory with what follows from the backbone and the batches filled in.
 
-    Raises: UsageError for a key that the backbone does not have, or more consecutive segments than a batch.
+    Raises: UsageError for a key that the backbone does not have, or a memory that does not fit the batches.
     """
+    from stages.training.ranks import world_size
+
     if config.memory is None:
         return None
     key = config.memory.key or model.keys[0]
@@ -165,7 +167,7 @@ def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> 
             f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.keys[0]!r}."
         )
     batch = max(1, min(config.batch_segments, segments))
-    return config.memory.sized(key, batch, model.carries_state)
+    return config.memory.sized(key, batch, world_size(), model.carries_state)
 
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:

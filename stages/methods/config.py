@@ -31,12 +31,13 @@ class TrimeConfig(Settings):
     backpropagate: bool = True
     """Whether gradients flow into the keys that are read, not only into those that read."""
 
-    def sized(self, key: str, batch: int, carried: bool) -> Self:
+    def sized(self, key: str, batch: int, processes: int, carried: bool) -> Self:
         """The settings with what follows from the model and the batches filled in.
 
         Args:
             key: the representation that memory is searched with.
-            batch: segments of a forward batch.
+            batch: segments of a forward batch, over all processes.
+            processes: how many train together.
             carried: whether the backbone carries state from segment to segment.
         Raises: UsageError if these do not go together.
         """
@@ -48,19 +49,21 @@ class TrimeLongConfig(TrimeConfig):
 
     method: Literal["trime-long"] = "trime-long"  # type: ignore[assignment]
     consecutive: Annotated[int, Field(gt=0)] | None = None
-    """m, consecutive segments that share a memory; None: all of a forward batch. A backbone that carries
-    state reads one of them at a time, those before are constant; None: 2."""
+    """m, consecutive segments that share a memory; None: all that a process has of a forward batch. A
+    backbone that carries state reads one of them at a time, those before are constant; None: 2."""
     scope: Literal["stream", "document"] = "document"
     """Whether positions of earlier segments count that belong to another document."""
 
-    def sized(self, key: str, batch: int, carried: bool) -> Self:
-        consecutive = self.consecutive or (CARRIED if carried else batch)
-        if not carried and consecutive > batch:
+    def sized(self, key: str, batch: int, processes: int, carried: bool) -> Self:
+        share = max(1, batch // processes)
+        consecutive = self.consecutive or (CARRIED if carried else share)
+        if not carried and share % consecutive:
+            legal = [m for m in range(1, share + 1) if share % m == 0]
             raise UsageError(
-                f"memory.consecutive: {consecutive} segments do not fit into a forward batch of {batch}; "
-                "lower it, or raise --batch-tokens."
+                f"memory.consecutive: a process has {share} segments of a forward batch, which {consecutive} does "
+                f"not divide; use {min(legal, key=lambda m: abs(m - consecutive))}, or another --batch-tokens."
             )
-        return super().sized(key, batch, carried).model_copy(update={"consecutive": consecutive})
+        return super().sized(key, batch, processes, carried).model_copy(update={"consecutive": consecutive})
 
 
 class TrimeExtConfig(TrimeConfig):
@@ -72,13 +75,13 @@ class TrimeExtConfig(TrimeConfig):
     local_dropout: Share = 0.9
     """p: probability that a forward batch goes without the local part of memory."""
 
-    def sized(self, key: str, batch: int, carried: bool) -> Self:
+    def sized(self, key: str, batch: int, processes: int, carried: bool) -> Self:
         if batch < 2:
             raise UsageError(
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
-        return super().sized(key, batch, carried)
+        return super().sized(key, batch, processes, carried)
 
 
 MemoryConfig = Annotated[TrimeConfig | TrimeLongConfig | TrimeExtConfig, Field(discriminator="method")]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,16 +15,17 @@ from stages.models.language_model import LanguageModel, State
 
 
 class Turn(NamedTuple):
-    """Which forward batch of a training run it is: `number` (from 0) of `total`, drawn from `seed`."""
+    """Which forward batch of a training run it is: the `number`-th, of update `update` of `updates`; all from 0."""
 
     number: int
-    total: int
+    update: int
+    updates: int
     seed: int
 
     @property
     def done(self) -> float:
-        """Share of the run that lies before it."""
-        return self.number / self.total
+        """Share of the updates that lie before it."""
+        return self.update / self.updates
 
 
 @dataclass
@@ -57,6 +58,9 @@ class Method(ABC):
     `settings`: of a method that trains with memory. `packing`: segments, int64 [S], in an order in
     which neighbours are alike, for a method that takes batches; None: there is none.
     """
+
+    remedies: ClassVar[str] = ""
+    """What else to try where the loss is no number, as it stands in a list."""
 
     def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
         self.packing = packing

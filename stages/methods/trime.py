@@ -39,6 +39,7 @@ class Trime(Method):
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5 and section 4.1.
     """
 
+    remedies = "more updates with the plain loss (--set memory.warmup=…), "
     settings: TrimeConfig
 
     def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:

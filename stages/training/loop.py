@@ -160,7 +160,7 @@ class Trainer:
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
-        turn = Turn(number, self.config.steps * self.config.accumulate, self.config.seed)
+        turn = Turn(number, number // self.config.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, turn).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
@@ -172,7 +172,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise UsageError(
                 f"The training loss is {loss} at step {self.progress.step + 1} of {self.config.steps}. "
-                "Try a lower --lr, a longer warm-up (--set schedule.warmup=…), "
+                f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.method.remedies}"
                 "clipping (--set clip_norm=1) or --precision fp32."
             )
 

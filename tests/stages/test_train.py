@@ -253,7 +253,10 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"method": "trime-long", "memory": {"consecutive": 3}}, "3 segments do not fit into a forward batch of 2"),
+            (
+                {"method": "trime-long", "memory": {"consecutive": 3}},
+                "2 segments of a forward batch, which 3 does not divide",
+            ),
             ({"method": "trime-ext", "batch_tokens": 8}, "other segments of a forward batch, but there is one alone"),
             (
                 {"method": "trime", "memory": {"key": "ffn-input"}, "model": {"backbone": "lstm", "width": 8}},
@@ -286,7 +289,9 @@ class TestBatches:
 
     @pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
-        with pytest.raises(ArtifactError, match=f"packed for --method trime-ext; give that, .* memlm train {tokens.reference}"):
+        with pytest.raises(
+            ArtifactError, match=f"packed for --method trime-ext; give that, .* memlm train {tokens.reference}"
+        ):
             train(store, batches, method=method)
 
     def test_of_another_segment_length_are_refused(self, store, tokens, batches):

@@ -13,7 +13,7 @@ from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9
-TURN = Turn(0, 1, 0)
+TURN = Turn(0, 0, 1, 0)
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from stages.methods.method import Turn
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
+from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
 
 V, L = 12, 5
-LATE = Turn(number=50, total=100, seed=0)
+LATE = Turn(number=50, update=50, updates=100, seed=0)
 DOCUMENTS = np.array([0, 7, 18, 40])
 
 
@@ -24,13 +25,15 @@ def model(backbone="transformer", **settings):
         else LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings)
     )
     made = LanguageModel(config).double().eval()
+    if isinstance(made.vocabulary, AdaptiveVocabulary):
+        made.vocabulary.sort_by(torch.arange(V) * 5 % V)
     for parameter in made.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     return made
 
 
 def split(tokens=40):
-    ids = np.random.default_rng(1).integers(0, 5, tokens) % V
+    ids = np.random.default_rng(1).choice([0, 1, 4, 5, 9, 11], tokens)
     return Segments(ids, L, 0, DOCUMENTS)
 
 
@@ -90,7 +93,7 @@ def test_trime_with_the_hidden_state_as_key(lm):
 
 @pytest.mark.parametrize("name", MEMORY_CONFIGS)
 def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized("ffn-input", 4, False))
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized("ffn-input", 4, 1, False))
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     cells = {
         "trime": oracle.local(4, L),
@@ -109,7 +112,7 @@ def documents(batch):
 @pytest.mark.parametrize("scope", ["document", "stream"])
 @pytest.mark.parametrize("together", [1, 2, 4])
 def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
-    settings = TrimeLongConfig(consecutive=together, scope=scope).sized("ffn-input", 4, False)
+    settings = TrimeLongConfig(consecutive=together, scope=scope).sized("ffn-input", 4, 1, False)
     method = METHODS.load("trime-long")(settings)
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     within = documents(batch) if scope == "document" else None
@@ -135,10 +138,10 @@ def test_nothing_to_read_is_the_plain_loss(lm):
 
 @pytest.mark.parametrize("name", MEMORY_CONFIGS)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized("ffn-input", 2, False))
-    plain = [method.batch(split(), np.array([0, 1]), Turn(number, 100, 0)).plain for number in range(7)]
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized("ffn-input", 2, 1, False))
+    plain = [method.batch(split(), np.array([0, 1]), Turn(number, number, 100, 0)).plain for number in range(7)]
     assert plain == [True] * 5 + [False] * 2
-    batch = method.batch(split(), np.array([0, 1]), Turn(0, 100, 0))
+    batch = method.batch(split(), np.array([0, 1]), Turn(0, 0, 100, 0))
     expected = lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten())
     torch.testing.assert_close(method.loss(lm, batch, None)[0], expected)
 
@@ -147,7 +150,7 @@ def test_local_memory_is_dropped_as_often_as_asked_and_again_in_a_run_that_goes_
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.7))
 
     def draws(seed):
-        turns = [Turn(number, 2000, seed) for number in range(2000)]
+        turns = [Turn(number, number, 2000, seed) for number in range(2000)]
         return [method.batch(split(), np.array([0]), turn).local for turn in turns]
 
     assert draws(0) == draws(0) != draws(1)
@@ -238,27 +241,18 @@ class TestStreams:
         return oracle.joint_loss(torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells)
 
     def test_have_two_consecutive_segments_unless_told_otherwise(self):
-        assert TrimeLongConfig().sized("hidden", 20, True).consecutive == 2
-        assert TrimeLongConfig().sized("ffn-input", 20, False).consecutive == 20
+        assert TrimeLongConfig().sized("hidden", 20, 1, True).consecutive == 2
+        assert TrimeLongConfig().sized("ffn-input", 20, 1, False).consecutive == 20
 
 
-def test_more_consecutive_segments_than_a_batch_are_refused():
-    with pytest.raises(UsageError, match=r"memory\.consecutive: 9 segments do not fit into a forward batch of 8"):
-        TrimeLongConfig(consecutive=9).sized("ffn-input", 8, False)
+@pytest.mark.parametrize(("consecutive", "processes", "nearest"), [(9, 1, 8), (5, 1, 4), (8, 2, 4), (3, 4, 2)])
+def test_consecutive_segments_divide_what_a_process_has_of_a_batch(consecutive, processes, nearest):
+    with pytest.raises(UsageError, match=rf"memory\.consecutive: .* {consecutive} does not divide; use {nearest},"):
+        TrimeLongConfig(consecutive=consecutive).sized("ffn-input", 8, processes, False)
+    assert TrimeLongConfig().sized("ffn-input", 8, processes, False).consecutive == 8 // processes
 
 
-@pytest.mark.parametrize("name", ["trime-long", "trime-ext"])
-def test_validation_of_far_memory_reads_the_segments_before(name):
-    lm = model()
-    method = METHODS.load(name)(MEMORY_CONFIGS[name]())
-    batch = METHODS.load("lm")().batch(split(), np.array([2, 3]), LATE)
-
-    class Read:
-        targets = batch.targets.flatten()
-        key = staticmethod(lambda name: lm.encode(batch.inputs).key(name).flatten(0, 1))
-
-    with torch.no_grad():
-        got = -method.log_prob(lm, Read, torch.tensor([0] * L + [L] * L)).mean()
-        cells = oracle.chained(2, L, 2)
-        expected = oracle.joint_loss(*scored(lm, batch, "ffn-input"), batch.targets, cells)
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+def test_the_plain_updates_are_whole_ones():
+    method = METHODS.load("trime")(TrimeConfig(warmup=0.05))
+    turns = [Turn(number, number // 3, 30, 0) for number in range(9)]
+    assert [method.batch(split(), np.array([0]), turn).plain for turn in turns] == [True] * 6 + [False] * 3

@@ -74,11 +74,14 @@ def test_memory_is_learnt_with(method, tmp_path):
     assert progress.valid_loss < 0.9 * np.log(V)
 
 
-def test_a_batch_holds_whole_runs_of_segments(tmp_path):
-    with pytest.raises(DataError, match="batch of 4 segments cannot be made of 1 times 5 of them"):
-        trainer(tmp_path, **changes("trime-long", "transformer") | {"memory": {"consecutive": 5}})
-    run = trainer(tmp_path, **changes("trime-long", "transformer") | {"memory": {"consecutive": 3}})
-    assert run.batch_size == 3
+def test_a_small_text_makes_batches_of_whole_runs(tmp_path):
+    """Three segments of 8 tokens, where a batch of four was asked for."""
+    how = changes("trime-long", "transformer", steps=2)
+    notes = Notes()
+    assert trainer(tmp_path, notes, data=splits(27), **how).batch_size == 2
+    assert "a batch is 2 segments instead of 4" in notes.messages[0]
+    with pytest.raises(DataError, match="batch of 3 segments cannot be made of 1 times 4 of them"):
+        trainer(tmp_path, data=splits(27), **how | {"memory": {"consecutive": 4}})
 
 
 def test_documents_reach_the_batches(tmp_path):
@@ -86,7 +89,7 @@ def test_documents_reach_the_batches(tmp_path):
     data = type(data)(data.train, data.valid, data.eos, np.array([0, 19, 300]))
     run = trainer(tmp_path, data=data, **changes("trime-long", "transformer"))
     segments = np.arange(4)
-    back = run.method.batch(run.segments, segments, loop.Turn(1, 2, 0)).back
+    back = run.method.batch(run.segments, segments, loop.Turn(1, 1, 2, 0)).back
     assert back.flatten().tolist() == [*range(19), *range(13)]
 
 

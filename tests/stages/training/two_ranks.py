@@ -21,6 +21,7 @@ CASES = {
     "trime-long": ("trime-long", {"consecutive": 2}, "transformer"),
     "trime-long of an lstm": ("trime-long", {}, "lstm"),
     "trime-ext, whose memory is constant": ("trime-ext", {"local_dropout": 0.5, "backpropagate": False}, "transformer"),
+    "trime-ext": ("trime-ext", {"local_dropout": 0.5}, "transformer"),
 }
 """Name -> method, memory and backbone."""
 SETTINGS = {
