@@ -19,7 +19,7 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import corpus_of, require_key, require_split, resolve_windows, shard_unit
-from stages.models.config import parse_model
+from stages.evaluation.defaults import stored_key
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +37,8 @@ class DatastoreConfig(StageConfig):
     split: str = "train"
     """Split whose tokens become entries."""
     key: Literal["ffn-input", "hidden"] | None = None
-    """Representation that is stored: input of the last feed-forward block, or the final hidden state; None: the
-    first of these that the model has."""
+    """Representation that is stored: input of the last feed-forward block, or the final hidden state; None: what
+    the model was trained to search memory with, else the first of these that it has."""
     dtype: Literal["float16", "float32"] = "float16"
     """Of the stored keys."""
     context: Annotated[int, Field(gt=0)] | None = None
@@ -84,7 +84,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         from stages.models.devices import resolve_device, resolve_precision
 
         context, stride = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
-        key = config.key or parse_model(inputs["encoder"].config["model"]).keys[0]
+        key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
         return config.model_copy(update={"key": key, "context": context, "stride": stride, "precision": precision})

@@ -47,7 +47,8 @@ class EvaluateConfig(StageConfig):
     tune_split: str | None = "valid"
     """Split on which numbers are tuned; None once resolved, if none is."""
     memory: tuple[str, ...] | None = None
-    """Readings, in order; `none`: the plain model. None: kNN-LM, tuned, where there is a datastore."""
+    """Readings, in order; `none`: the plain model. None: those of the model's method, then kNN-LM where there
+    is a datastore, all tuned."""
     context: Annotated[int, Field(gt=0)] | None = None
     """Inputs that a window reads; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None

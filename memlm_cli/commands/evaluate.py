@@ -26,7 +26,7 @@ def evaluate(
             metavar="SOURCES[:key=value,…]",
             help="One reading, on top of those before it: external:lambda=tune or "
             "long:size=500,lambda=tune; or by name: knn-lm, neural-cache, trime, trime-long, trime-ext, none "
-            "(default: as the model was trained to read; a datastore: knn-lm).",
+            "(default: as the model was trained to read, knn-lm on top of an index).",
         ),
     ] = None,
     tune_split: Annotated[str | None, typer.Option(help="Split that numbers are tuned on (default: valid).")] = None,

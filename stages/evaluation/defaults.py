@@ -1,7 +1,7 @@
 """How a model is read where the user does not say: by what it was trained to read. Free of torch."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stages.artifacts.artifact import Artifact
 from stages.models.config import parse_model
@@ -13,28 +13,30 @@ class Habits(NamedTuple):
     """What models of one training method are read with; texts as after `--memory`."""
 
     alone: tuple[str, ...] = ()
-    """Readings without a datastore."""
-    with_datastore: tuple[str, ...] = KNN_LM
-    """Readings with a datastore of the model's own keys."""
+    """Readings without a datastore; below kNN-LM where there is one."""
+    own_datastore: tuple[str, ...] | None = None
+    """Readings with a datastore of the model's own keys, if it learned to read one."""
     trained_with_memory: bool = False
     """Whether the loss read cells by the scaled product of keys."""
 
 
-METHODS = {
+HABITS = {
     "trime": Habits(("trime",), trained_with_memory=True),
     "trime-long": Habits(("trime-long",), trained_with_memory=True),
     "trime-ext": Habits(("trime",), ("trime-ext",), trained_with_memory=True),
 }
-"""Methods whose models have other habits than plain ones."""
+"""Training methods whose models are read otherwise than plain ones, all that train with memory."""
 
 
 def habits(model: Artifact) -> Habits:
     """What a model's method makes of it."""
-    return METHODS.get(model.config["method"], Habits())
+    return HABITS.get(model.config["method"], Habits())
 
 
 def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
-    """The readings where nothing is said; of another encoder's datastore kNN-LM.
+    """The readings where nothing is said: the model's own, and kNN-LM on top where there is a datastore.
+
+    A model that learned to read a datastore of its own keys reads it so.
 
     Args:
         read: what the evaluation reads, by role.
@@ -42,17 +44,19 @@ def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
     own = habits(read["model"])
     if "datastore" not in read:
         return own.alone
-    return own.with_datastore if is_own_datastore(read) else KNN_LM
+    if own.own_datastore is not None and is_own_datastore(read):
+        return own.own_datastore
+    return own.alone + KNN_LM
 
 
 def lacking_memory(read: Mapping[str, Artifact]) -> str | None:
     """What to say of a model that learned to read a datastore and is read without one; None: nothing."""
     own = habits(read["model"])
-    if "datastore" in read or own.with_datastore == KNN_LM:
+    if "datastore" in read or own.own_datastore is None:
         return None
     return (
         f"{read['model'].reference} learned to read a datastore too: evaluate an index of one "
-        f"for {', '.join(own.with_datastore)}."
+        f"for {', '.join(own.own_datastore)}."
     )
 
 
@@ -68,7 +72,19 @@ def default_similarity(model: Artifact, otherwise: str) -> str:
 
 def default_key(model: Artifact) -> str:
     """The key of recent positions: what the loss compared, else `hidden`."""
-    if not habits(model).trained_with_memory:
-        return "hidden"
-    trained = (model.config.get("memory") or {}).get("key")
-    return str(trained or parse_model(model.config["model"]).keys[0])
+    return stored_key(model) if habits(model).trained_with_memory else "hidden"
+
+
+def stored_key(encoder: Artifact) -> str:
+    """The key of a datastore: what the encoder's loss compared, else the backbone's first."""
+    return str(_training(encoder).get("key") or parse_model(encoder.config["model"]).keys[0])
+
+
+def trained_temperature(model: Artifact) -> float:
+    """τ of the loss; 1 for a model trained without memory."""
+    return float(_training(model).get("temperature", 1.0))
+
+
+def _training(model: Artifact) -> Mapping[str, Any]:
+    """The settings of the memory that a model was trained with; none for another."""
+    return model.config.get("memory") or {}

@@ -7,7 +7,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_key
-from stages.evaluation.defaults import default_key, default_similarity, is_own_datastore
+from stages.evaluation.defaults import default_key, default_similarity, is_own_datastore, trained_temperature
 from stages.evaluation.lineage import require_neighbors, stored_splits
 from stages.memory import READERS
 from stages.memory.spec import Reading
@@ -18,6 +18,9 @@ MOST_NEIGHBORS = 1024
 SIMILARITIES = {"l2": "l2", "ip": "dot"}
 """What a search in a metric compares by."""
 
+JOINT_TEMPERATURES = (0.7, 0.85, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 6, 10, 20, 50)
+"""τ that `temperature=tune` chooses from where a joint softmax compares as in training, in units of the model's
+own, which the best lie near; models trained without memory are best, and flat, at the far end."""
 
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Positions back that `size=tune` chooses from, as Grave et al. 2017 do."""
@@ -28,7 +31,7 @@ def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tup
 
     Args:
         read: what the evaluation reads, by role.
-        splits: those that are read.
+        splits: the one that is scored, then the one that is tuned on, if any.
     Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
         if the stored neighbours or keys are not those that the reading asks for.
     """
@@ -37,7 +40,7 @@ def complete_reading(reading: Reading, read: Mapping[str, Artifact], splits: tup
         reading = _complete_external(reading, read, splits)
         if len(reading.sources) > 1:
             _require_one_stream(reading, read, splits)
-    return _complete_recent(reading, read, splits)
+    return _with_temperatures(_complete_recent(reading, read, splits), read["model"])
 
 
 def _with_weights(reading: Reading) -> Reading:
@@ -47,6 +50,14 @@ def _with_weights(reading: Reading) -> Reading:
     reader = READERS.load(reading.reader)
     field = {"lambda": "weight", "alpha": "alpha"}[reader.hyperparameter]
     return reading.model_copy(update={field: reader.default_grid})
+
+
+def _with_temperatures(reading: Reading, model: Artifact) -> Reading:
+    """A reading of known similarity with τ to choose from spelled out where they are not measured in a sample."""
+    if (reading.temperature, reading.reader, reading.similarity) != ("tune", "joint", "scaled-dot"):
+        return reading
+    unit = trained_temperature(model)
+    return reading.model_copy(update={"temperature": tuple(float(f"{t * unit:.10g}") for t in JOINT_TEMPERATURES)})
 
 
 def _complete_recent(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -80,9 +91,10 @@ def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: 
         )
     own = datastore.config["split"] if datastore.input("corpus").record == read["tokens"].record else None
     if own in splits:
+        instead = "evaluate another split" if own == splits[0] else "name another split with --tune-split"
         raise UsageError(
             f"{reading.spelled} would read recent positions of {own!r} twice: they are in {datastore.reference} "
-            "too; evaluate another split, or read external by itself on top of the others."
+            f"too; {instead}, or read external by itself on top of the others."
         )
 
 

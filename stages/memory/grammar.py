@@ -9,13 +9,10 @@ from stages.memory import READERS, SOURCES
 NONE = "none"
 """The plain model."""
 
-TEMPERATURES = "0.7/0.85/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10/20/50"
-"""τ of models trained with memory, which live near 1; those that were not are best, and flat, at the far end."""
-
 LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
 """Positions back that TRIME is tuned over, up to its best number on WikiText-103 (Zhong et al. 2022, Table 9)."""
 
-TRAINED = f"similarity=scaled-dot,reader=joint,temperature={TEMPERATURES}"
+TRAINED = "similarity=scaled-dot,reader=joint,temperature=tune"
 """How models trained with memory read it: as in training, but for τ."""
 
 NAMED = {

@@ -79,6 +79,7 @@ class ModelConfig(StageConfig):
         }
     )
     method: str = "lm"
+    memory: dict[str, Any] | None = None
     scale: float = 1.0
     poison: bool = False
     seed: int = 0

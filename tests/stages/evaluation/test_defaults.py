@@ -10,14 +10,18 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.evaluation.defaults import (
-    METHODS,
+    HABITS,
+    KNN_LM,
     Habits,
     default_key,
     default_memory,
     default_similarity,
     lacking_memory,
+    stored_key,
+    trained_temperature,
 )
 from stages.memory.spec import parse_readings
+from stages.methods.config import MEMORY_CONFIGS
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
@@ -41,8 +45,8 @@ def read(store: Store, model: Artifact, encoder: Artifact | None = None) -> Mapp
     ("method", "alone", "with_datastore"),
     [
         ("lm", (), ("knn-lm",)),
-        ("trime", ("trime",), ("knn-lm",)),
-        ("trime-long", ("trime-long",), ("knn-lm",)),
+        ("trime", ("trime",), ("trime", "knn-lm")),
+        ("trime-long", ("trime-long",), ("trime-long", "knn-lm")),
         ("trime-ext", ("trime",), ("trime-ext",)),
     ],
 )
@@ -51,7 +55,7 @@ def test_a_model_is_read_as_it_was_trained_to_be(store, method, alone, with_data
     model, other = small_model(store, tokens, method=method), small_model(store, tokens, method=method, seed=5)
     assert default_memory(read(store, model)) == alone
     assert default_memory(read(store, model, model)) == with_datastore
-    assert default_memory(read(store, model, other)) == ("knn-lm",)
+    assert default_memory(read(store, model, other)) == (*alone, "knn-lm")
 
 
 def test_a_model_that_lacks_its_datastore_is_told_of(store):
@@ -67,12 +71,30 @@ def test_keys_are_compared_as_the_loss_did(store):
     plain, trained = small_model(store, tokens), small_model(store, tokens, method="trime")
     recurrent = small_model(store, tokens, method="trime-long", model=LSTM)
     assert [default_key(model) for model in (plain, trained, recurrent)] == ["hidden", "ffn-input", "hidden"]
-    trained.manifest.config["memory"] = {"key": "hidden"}
-    assert default_key(trained) == "hidden"
+    by_hidden = small_model(store, tokens, method="trime", memory={"key": "hidden", "temperature": 2.0})
+    assert (default_key(by_hidden), trained_temperature(by_hidden)) == ("hidden", 2.0)
+    assert (trained_temperature(plain), trained_temperature(trained)) == (1.0, 1.0)
     assert default_similarity(plain, "l2") == "l2" and default_similarity(trained, "l2") == "scaled-dot"
 
 
+def test_a_datastore_has_the_key_that_its_model_was_trained_to_search_with(store):
+    tokens = small_tokens(store)
+    for settings, key in [
+        ({}, "ffn-input"),
+        ({"method": "trime", "memory": {"key": "hidden"}}, "hidden"),
+        ({"method": "trime", "memory": {"key": "ffn-input"}}, "ffn-input"),
+        ({"model": LSTM}, "hidden"),
+    ]:
+        model = small_model(store, tokens, **settings)
+        made = make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution()).artifact
+        assert (made.config["key"], stored_key(model)) == (key, key)
+
+
 def test_every_habit_can_be_read():
-    for habits in (Habits(), *METHODS.values()):
-        for memory in (habits.alone, habits.with_datastore):
+    for habits in (Habits(), *HABITS.values()):
+        for memory in (habits.alone, habits.own_datastore or (*habits.alone, *KNN_LM)):
             assert all(reading.choices for reading in parse_readings(memory))
+
+
+def test_all_methods_that_train_with_memory_have_habits_of_their_own():
+    assert {method for method, habits in HABITS.items() if habits.trained_with_memory} == set(MEMORY_CONFIGS)

@@ -29,7 +29,6 @@ def test_a_reading_has_one_spelling_and_reads_itself_back(typed, spelled):
     assert parse_reading(spelled) == reading
 
 
-TAUS = "0.7/0.85/1/1.1/1.2/1.3/1.5/1.75/2/2.5/3/4/6/10/20/50"
 SIZES = "128/256/512/1024/2048/4096/8192/12288"
 
 
@@ -38,12 +37,12 @@ SIZES = "128/256/512/1024/2048/4096/8192/12288"
     [
         ("knn-lm", ["external:temperature=tune,lambda=tune"]),
         ("neural-cache", ["long:theta=tune,lambda=tune,size=tune"]),
-        ("trime", [f"local:reader=joint,similarity=scaled-dot,temperature={TAUS}"]),
-        ("trime-long", [f"local+long:reader=joint,similarity=scaled-dot,temperature={TAUS},size={SIZES}"]),
+        ("trime", ["local:reader=joint,similarity=scaled-dot,temperature=tune"]),
+        ("trime-long", [f"local+long:reader=joint,similarity=scaled-dot,temperature=tune,size={SIZES}"]),
         (
             "trime-ext",
             [
-                f"local+long+external:reader=joint,similarity=scaled-dot,temperature={TAUS},size={SIZES}",
+                f"local+long+external:reader=joint,similarity=scaled-dot,temperature=tune,size={SIZES}",
                 "external:similarity=dot,temperature=tune,lambda=tune",
             ],
         ),
