@@ -155,13 +155,13 @@ class Best(NamedTuple):
 
 
 def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
-    """The point with the smallest sum, the first of equals.
+    """The point with the smallest sum, the first of equals; sums that are no number count as infinite.
 
     Args:
         nll: as `grid_nll` gives it, summed over a split.
         allowed: for each reading, the cut-offs that may be chosen.
     """
-    masked = nll
+    masked = np.where(np.isnan(nll), np.inf, nll)
     for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
         shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]

@@ -97,6 +97,12 @@ def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
     assert best.interior == ({"scale": False, "weight": True},)
 
 
+def test_a_sum_that_is_no_number_is_never_the_best():
+    nll = np.full(GRID.shape, np.nan)
+    nll[0], nll[1, 0, 1] = np.inf, 1.0
+    assert best_point(nll, [GRID], [(1, 2, 5)]).points == (Point(1, 0.5, 0.3),)
+
+
 def test_the_best_pair_of_two_readings():
     nll = np.full((*GRID.shape, *SECOND.shape), 10.0)
     nll[0, 2, 2, 1, 0, 0] = 1.0
