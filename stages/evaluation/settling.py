@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.evaluation.descent import descend, load_part
 from stages.evaluation.grids import Best, Point, ReadingGrid, best_point
+from stages.evaluation.metrics import finite
 from stages.evaluation.passage import Settings
 from stages.evaluation.rows import MemoryRow, Plan
 from stages.memory import READERS
@@ -78,7 +79,7 @@ def describe_grid(row: MemoryRow, settled: Settled, tokens: int) -> dict[str, An
         "scales": [_scale(plan, scale) for scale in grid.scales],
         "weight_name": grid.reader.hyperparameter,
         "weights": list(grid.weights),
-        "nll": [[_finite(value / tokens) for value in line] for line in settled.nll[:, place[1], :]],
+        "nll": [[finite(value / tokens) for value in line] for line in settled.nll[:, place[1], :].tolist()],
     }
 
 
@@ -122,7 +123,3 @@ def _scale(plan: Plan, scale: float) -> float | None:
     if plan.reading.theta is not None:
         return float(f"{scale:.10g}")
     return float(f"{1 / scale:.10g}") if scale else None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
