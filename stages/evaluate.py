@@ -169,7 +169,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         )
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
-        return 0 if work.scores is None else work.scores.output_bytes
+        return work.tuning.scratch_bytes + (0 if work.scores is None else work.scores.output_bytes)
 
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
         scoring = work.scoring_pass.parts

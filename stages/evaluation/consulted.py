@@ -1,5 +1,6 @@
 """A range of a split as readings of memory see it."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +19,13 @@ from stages.search.keys import StoredKeys
 
 RecallOf = Callable[[slice], Recalled]
 """What a few positions of a range read."""
+
+
+class Recomputed(NamedTuple):
+    """Distances [n, k] from a datastore's keys, and the seconds that they took."""
+
+    distances: np.ndarray
+    seconds: float
 
 
 class Places(NamedTuple):
@@ -41,15 +49,17 @@ class Consulted:
     counted: Tensor | None = None
     found: Found | None = None
     queries: np.ndarray | None = None
-    recomputed: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
+    recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
     """Distances that were computed from stored keys, by metric and number of neighbours."""
 
-    def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> np.ndarray:
+    def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> Recomputed:
         """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all readings."""
         if (metric, k) not in self.recomputed:
             assert self.found is not None and self.queries is not None
+            started = time.perf_counter()
             ids = np.ascontiguousarray(self.found.ids[:, :k])
-            self.recomputed[metric, k] = exact_distances(keys, self.queries, ids, metric)
+            distances = exact_distances(keys, self.queries, ids, metric)
+            self.recomputed[metric, k] = Recomputed(distances, time.perf_counter() - started)
         return self.recomputed[metric, k]
 
     def rows(self, part: slice) -> Tensor | slice:

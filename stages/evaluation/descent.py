@@ -119,6 +119,12 @@ def save_part(path: Path, part: Part) -> None:
         np.savez(file, **arrays)
 
 
+def part_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
+    """Size of what `save_part` keeps of so many tokens, but for the headers of its arrays."""
+    masses = sum(len(MASSES) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
+    return 4 * tokens * (2 + masses)
+
+
 def load_part(path: Path) -> Part:
     """What `save_part` kept, on the CPU."""
     with np.load(path, allow_pickle=False) as file:

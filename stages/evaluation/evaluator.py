@@ -114,6 +114,10 @@ class Evaluator:
         """Positions that readings reach back from a token, 0 for none."""
         return max((plan.width for plan in self._recent), default=0)
 
+    def counted_tokens(self, split: str, total: int) -> int:
+        """Tokens that count of a split that has `total`."""
+        return total if self.last_words is None else self.last_words[split].tokens
+
     def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
         if self.last_words is None:
             return None
@@ -201,9 +205,10 @@ class Evaluator:
         scored, counted = consulted.scored, consulted.counted_rows
         rows, seconds = [], [consultation.seconds.model]
         for row, at in zip(self.rows, settings, strict=True):
+            shared = consultation.seconds.of(row) + _recomputing_seconds(consulted, row)
             started = self._now()
             rows.append(self._read(consulted, row, at))
-            seconds.append(consultation.seconds.of(row) + self._now() - started)
+            seconds.append(shared + self._now() - started)
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
         return Passage(targets, scored.log_p[counted], log_z, correct, rows, seconds)
@@ -247,6 +252,12 @@ class Evaluator:
                     log_p = grid.reader.read(log_p, log_z[part, None], masses, point.weight)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
+
+
+def _recomputing_seconds(consulted: Consulted, row: MemoryRow) -> float:
+    """What the distances took that a row reads from stored keys; they are there for all rows after the first."""
+    plans = {(plan.metric, plan.k): plan for plan in row.parts(ExternalPlan) if plan.recompute}
+    return sum(plan.recomputed(consulted).seconds for plan in plans.values())
 
 
 def _read_part(

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf
+from stages.evaluation.consulted import CHUNK_CELLS, Consulted, RecallOf, Recomputed
 from stages.evaluation.grids import TEMPERATURE_FRACTIONS, ReadingGrid, reading_grid, score_spread
 from stages.evaluation.readings import doubling_cutoffs
 from stages.evaluation.recalled import Recalled, recall
@@ -55,11 +55,6 @@ class ExternalPlan:
         return self.recompute or self.lossless
 
     @property
-    def name(self) -> str:
-        """Short, for a table."""
-        return self.reading.name + self.distinction
-
-    @property
     def distinction(self) -> str:
         """What scores are made of, where that can differ."""
         if self.lossless:
@@ -83,11 +78,6 @@ class ExternalPlan:
         return self.cutoffs[-1]
 
     @property
-    def neighbors(self) -> int:
-        """The most neighbours that may be read."""
-        return self.k
-
-    @property
     def positions_at_once(self) -> int:
         return max(1, CHUNK_CELLS[self.datastore.values.device.type] // self.k)
 
@@ -102,14 +92,24 @@ class ExternalPlan:
 
         return of
 
+    @property
+    def metric(self) -> str:
+        """Of the distances that scores are made of: the index's, or what they are recomputed in."""
+        if not self.recompute:
+            return self.datastore.metric
+        return "l2" if self.reading.similarity == "l2" else "ip"
+
+    def recomputed(self, consulted: Consulted) -> Recomputed:
+        """Distances of a range's neighbours from the stored keys, for a plan that recomputes them."""
+        return consulted.exact_distances(self.datastore.keys, self.metric, self.k)
+
     def _scores(self, consulted: Consulted) -> tuple[Tensor, Tensor]:
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
-        found, metric = consulted.found, self.datastore.metric
+        found, metric = consulted.found, self.metric
         assert found is not None
         ids, distances = found.ids[:, : self.k], found.distances[:, : self.k]
         if self.recompute:
-            metric = "l2" if self.reading.similarity == "l2" else "ip"
-            distances = consulted.exact_distances(self.datastore.keys, metric, self.k)
+            distances = self.recomputed(consulted).distances
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)

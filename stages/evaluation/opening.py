@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.defaults import is_own_datastore
+from stages.evaluation.defaults import habits, is_own_datastore
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.external import Datastore, ExternalPlan
 from stages.evaluation.last_word import LastWords
@@ -50,7 +50,8 @@ def open_evaluator(
     if "datastore" in read:
         external, lossless = _external_memory(read, readings, model, reader)
     datastore = None if external is None else external.datastore
-    return Evaluator(model, reader, rows_of(readings, reader, datastore, lossless), external, last_words)
+    trained = habits(read["model"]).trained_with_memory
+    return Evaluator(model, reader, rows_of(readings, reader, datastore, lossless, trained), external, last_words)
 
 
 def _external_memory(
@@ -72,7 +73,7 @@ def _external_memory(
 
 
 def rows_of(
-    readings: Sequence[Reading], reader: SplitReader, datastore: Datastore | None, lossless: bool
+    readings: Sequence[Reading], reader: SplitReader, datastore: Datastore | None, lossless: bool, trained: bool
 ) -> tuple[MemoryRow, ...]:
     """The row that was asked for, beside a composition each of its readings alone, beside a lone reading its twin.
 
@@ -83,20 +84,21 @@ def rows_of(
     if not readings:
         return ()
     plans = tuple(_plan(reading, reader, datastore, lossless) for reading in readings)
-    rows = [MemoryRow(plans)]
+    rows = [MemoryRow(plans, trained)]
     if len(plans) > 1:
-        rows += [MemoryRow((plan,), _place(plans, place)) for place, plan in enumerate(plans)]
+        alone = [MemoryRow((plan,), trained) for plan in plans]
+        rows += [replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone)]
     twin = _twin(readings[0], lossless) if len(readings) == 1 else None
     if twin is not None:
-        plan = _plan(twin, reader, datastore, lossless)
-        if plan.details != rows[0].plans[0].details or plan.name != rows[0].plans[0].name:
-            rows.append(MemoryRow((plan,)))
+        row = MemoryRow((_plan(twin, reader, datastore, lossless),), trained)
+        if row.plans[0].details != plans[0].details or row.name != rows[0].name:
+            rows.append(row)
     return tuple(rows)
 
 
-def _place(plans: Sequence[Plan], place: int) -> str:
-    """What tells a reading from those before it with the same name."""
-    alike = sum(plan.name == plans[place].name for plan in plans[: place + 1])
+def _place(rows: Sequence[MemoryRow], place: int) -> str:
+    """What tells a row from those before it with the same name."""
+    alike = sum(row.name == rows[place].name for row in rows[: place + 1])
     return f" ({alike})" if alike > 1 else ""
 
 

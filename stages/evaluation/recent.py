@@ -33,7 +33,6 @@ class RecentPlan:
     device: str = "cpu"
     """Type of the device that it is read on."""
     distinction = ""
-    neighbors = 0
 
     @property
     def parts(self) -> "tuple[RecentPlan]":
@@ -44,11 +43,6 @@ class RecentPlan:
     def size_name(self) -> str:
         """What its cut-offs count: the positions of `long`, or those of a window."""
         return "size" if self._long else "window"
-
-    @property
-    def name(self) -> str:
-        """Short, for a table."""
-        return self.reading.name
 
     @property
     def details(self) -> dict[str, Any]:

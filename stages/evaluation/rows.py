@@ -23,10 +23,6 @@ class Plan(Protocol):
         """What the user asked for, completed."""
 
     @property
-    def name(self) -> str:
-        """Short, for a table."""
-
-    @property
     def distinction(self) -> str:
         """What stands behind the name, to tell other ways to score the same cells; empty for most."""
 
@@ -45,10 +41,6 @@ class Plan(Protocol):
     @property
     def cutoffs(self) -> tuple[int, ...]:
         """Numbers of cells to choose from."""
-
-    @property
-    def neighbors(self) -> int:
-        """The most neighbours that may be read; 0: it reads none."""
 
     @property
     def positions_at_once(self) -> int:
@@ -76,15 +68,18 @@ class MemoryRow:
     """One row: readings in their order."""
 
     plans: tuple[Plan, ...]
+    trained: bool = False
+    """Whether the model was trained with memory."""
     distinction: str = ""
     """What stands behind the name where another row has the same."""
 
     @property
     def name(self) -> str:
         """Short, for a table."""
-        named = composition_name([(plan.reading.sources, plan.reading.reader) for plan in self.plans])
+        named = composition_name([(plan.reading.sources, plan.reading.reader) for plan in self.plans], self.trained)
         if named is None or len(self.plans) == 1:
-            return " then ".join(plan.name for plan in self.plans) + self.distinction
+            names = (plan.reading.name(self.trained) + plan.distinction for plan in self.plans)
+            return " then ".join(names) + self.distinction
         return named + "".join(dict.fromkeys(plan.distinction for plan in self.plans)) + self.distinction
 
     def parts(self, kind: type[P]) -> list[P]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.artifacts.draft import Draft
 from stages.evaluation.consulted import Consulted
-from stages.evaluation.descent import save_part
+from stages.evaluation.descent import part_bytes, save_part
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.grids import ReadingGrid
 from stages.evaluation.history import History
@@ -36,6 +36,15 @@ class Tuning:
         self._draft, self._evaluator, self._over = draft, evaluator, over
         self._split = None if over is None else over.split
         self._shards = [] if over is None else [part.key for part in over.parts]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of what shards leave of rows whose readings are tuned in turn; sums over a grid are small beside it."""
+        if self._over is None:
+            return 0
+        tokens = self._evaluator.counted_tokens(self._over.split, self._over.tokens)
+        grids = [row.grids([1.0] * len(row.plans)) for row in self._evaluator.rows]
+        return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
 
     # What shards do
 

@@ -39,11 +39,6 @@ class UnionPlan:
         return self.recent.size_name if self._by_size else self.external.size_name
 
     @property
-    def name(self) -> str:
-        """Short, for a table."""
-        return self.reading.name + self.distinction
-
-    @property
     def distinction(self) -> str:
         """What scores of neighbours are made of, where that can differ."""
         return self.external.distinction
@@ -58,11 +53,6 @@ class UnionPlan:
     def cutoffs(self) -> tuple[int, ...]:
         """Sizes, or numbers of neighbours, to choose from."""
         return self.recent.cutoffs if self._by_size else self.external.cutoffs
-
-    @property
-    def neighbors(self) -> int:
-        """The most neighbours that may be read."""
-        return self.external.k
 
     @property
     def positions_at_once(self) -> int:

@@ -84,19 +84,28 @@ Kind = tuple[tuple[str, ...], str]
 """Sources and reader of a reading."""
 
 
-def row_name(sources: tuple[str, ...], reader: str) -> str:
-    """What the papers call a reading of these sources by this reader; else the sources."""
-    name = composition_name([(sources, reader)])
+def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
+    """What the papers call a reading of these sources by this reader; else the sources.
+
+    Args:
+        trained: whether the model was trained with memory.
+    """
+    name = composition_name([(sources, reader)], trained)
     if name is not None:
         return name
-    plain = composition_name([(sources, "interpolate")]) or "+".join(sources)
+    plain = composition_name([(sources, "interpolate")], trained) or "+".join(sources)
     return plain if reader == "interpolate" else f"{plain} ({reader})"
 
 
-def composition_name(kinds: Sequence[Kind]) -> str | None:
-    """What the papers call readings of these kinds on top of each other; None: nothing."""
+def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
+    """What the papers call readings of these kinds on top of each other; None: nothing.
+
+    Args:
+        trained: whether the model was trained with memory; only then are joint readings called after it.
+    """
     named = {tuple(map(_kind, specs)): name for name, specs in NAMED.items()}
-    return named.get(tuple(kinds))
+    joint = any(reader == "joint" for _, reader in kinds)
+    return None if joint and not trained else named.get(tuple(kinds))
 
 
 def _kind(spec: str) -> Kind:

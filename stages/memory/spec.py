@@ -88,10 +88,13 @@ class Reading(Settings):
         }
         return [n for n, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
 
-    @property
-    def name(self) -> str:
-        """What the papers call a reading of these sources by this reader; else the sources."""
-        name = row_name(self.sources, self.reader)
+    def name(self, trained: bool) -> str:
+        """What the papers call a reading of these sources by this reader; else the sources.
+
+        Args:
+            trained: whether the model was trained with memory.
+        """
+        name = row_name(self.sources, self.reader, trained)
         return name.replace("neural-cache", "unigram-cache") if self.theta == (0.0,) else name
 
     @property

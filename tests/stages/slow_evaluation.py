@@ -29,7 +29,7 @@ def evaluated(
     store: Store, source: Artifact, *memory: str, references: Mapping[str, Artifact] | None = None, **settings: Any
 ) -> Artifact:
     """The report of a model, index or neighbors, with the scores of every token."""
-    config = EvaluateConfig(memory=memory or None, save_token_scores=True, **settings)
+    config = EvaluateConfig(**{"memory": memory or None, "save_token_scores": True, **settings})
     given = {"source": source, **(references or {})}
     named = {role: artifact.reference for role, artifact in given.items()}
     return make(Evaluate(), config, named, store, Execution()).artifact

@@ -2,6 +2,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from stages.index import BuildIndex
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
+from stages.search.distances import exact_distances
 from tests.oracles import knn_lm as oracle
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 
@@ -247,6 +249,20 @@ def test_a_lossy_index_is_read_with_both_distances(store, model, datastore):
     turned = metrics(evaluated(store, stored, spec + ",exact=true"))
     assert turned["nll"] == pytest.approx(exact, abs=1e-4)
     assert turned["rows"][2]["nll"] == pytest.approx(reports[0]["nll"], abs=1e-6)
+
+
+def test_every_row_counts_the_time_of_the_distances_that_it_reads(store, index, monkeypatch):
+    calls = []
+
+    def slowly(*arguments):
+        calls.append(arguments)
+        time.sleep(0.3)
+        return exact_distances(*arguments)
+
+    monkeypatch.setattr("stages.evaluation.consulted.exact_distances", slowly)
+    report = evaluated(store, index, *["external:k=5,lambda=0.3,similarity=dot"] * 2, context=5)
+    assert len(calls) == 1
+    assert all(row["tokens_per_second"] <= 35 / 0.3 for row in metrics(report)["rows"][1:])
 
 
 def test_the_memory_of_another_encoder(store, model, datastore, index, neighbors):

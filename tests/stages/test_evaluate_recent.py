@@ -7,6 +7,7 @@ import pytest
 
 from stages import evaluate
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
@@ -124,6 +125,15 @@ def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer,
     assert in_turn["memories"] == again["memories"]
     assert [m["lambda"] for m in in_turn["memories"]] == [m["lambda"] for m in whole["memories"]]
     assert [m["theta"] for m in in_turn["memories"]] == [m["theta"] for m in whole["memories"]]
+
+
+def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(store, transformer, monkeypatch):
+    monkeypatch.setattr("stages.evaluation.settling.MOST_POINTS", 1)
+    told, memory = [], ("long:size=30,theta=0/0.5/1,lambda=0.2/0.4", "long:size=4/9,theta=0.5,lambda=0.1")
+    monkeypatch.setattr(Draft, "expect", lambda draft, total: told.append(total))
+    evaluated(store, transformer, *memory, context=6, save_token_scores=False)
+    evaluated(store, transformer, memory[0], context=6, save_token_scores=False)
+    assert told == [4 * 40 * (2 + 3 * 3 + 3 * 2)]
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

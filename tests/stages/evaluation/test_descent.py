@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.evaluation import descent
-from stages.evaluation.descent import Part, descend, load_part, save_part
+from stages.evaluation.descent import Part, descend, load_part, part_bytes, save_part
 from stages.evaluation.grids import Point, ReadingGrid
 from stages.memory.cells import Masses
 from stages.memory.interpolate import Interpolate
@@ -150,6 +150,7 @@ def test_how_tokens_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_kept_part_comes_back_as_it_was(tmp_path: Path) -> None:
     ((log_p, log_z, masses),) = random_parts(1, [FIRST, SECOND], [5])
     save_part(tmp_path / "part", (log_p, log_z, masses))
+    assert 0 <= (tmp_path / "part").stat().st_size - part_bytes([FIRST, SECOND], 5) < 4096
     found_p, found_z, found = load_part(tmp_path / "part")
     assert torch.equal(found_p, log_p) and torch.equal(found_z, log_z)
     for one, other in zip(found, masses, strict=True):

@@ -15,16 +15,24 @@ def test_sources_stand_in_one_order_and_values_stay_text():
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_a_named_row_parses_and_keeps_its_name(name):
     readings = parse_readings((name,))
-    assert composition_name([(reading.sources, reading.reader) for reading in readings]) == name
+    assert composition_name([(reading.sources, reading.reader) for reading in readings], True) == name
     if len(readings) == 1:
-        assert readings[0].name == name
+        assert readings[0].name(trained=True) == name
 
 
 def test_a_row_without_a_name_is_called_by_its_sources():
-    assert row_name(("local",), "interpolate") == "local"
-    assert row_name(("local", "long", "external"), "joint") == "local+long+external (joint)"
-    assert composition_name([(("long",), "interpolate"), (("external",), "interpolate")]) is None
-    assert row_name(("external",), "joint") == "knn-lm (joint)"
+    assert row_name(("local",), "interpolate", True) == "local"
+    assert row_name(("local", "long", "external"), "joint", True) == "local+long+external (joint)"
+    assert composition_name([(("long",), "interpolate"), (("external",), "interpolate")], True) is None
+    assert row_name(("external",), "joint", True) == "knn-lm (joint)"
+
+
+def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources():
+    assert row_name(("local",), "joint", False) == "local (joint)"
+    assert row_name(("local", "long"), "joint", False) == "local+long (joint)"
+    assert row_name(("external",), "interpolate", False) == "knn-lm"
+    kinds = [(reading.sources, reading.reader) for reading in parse_readings(("trime-ext",))]
+    assert composition_name(kinds, False) is None
 
 
 def test_every_key_of_the_grammar_is_a_setting_and_the_other_way_round():
