@@ -1,23 +1,24 @@
 """In-batch memory, read in training: the [queries, keys] scores never exist whole.
 
+How the parts work together: `visible` says what each query reads, `blocks` cuts that into blocks, `block_scores`
+multiplies a block, `target_cells` finds the keys of the target in it. Here a block's cells are added up in the
+forward pass, and in the backward pass multiplied once more and turned into gradients.
+
 Shapes: N queries, K keys, d width; n rows and m keys a block, h hits (cells that hold their row's target).
-Scores are base-2 logarithms inside, because exp2 takes half the time of exp.
+Scores and logarithms of sums are of base 2, masses and their gradients natural.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stages.memory.visible import Block, Visible, mirrored_blocks, visible_blocks
-
-ROWS_AT_ONCE = {"cpu": 256, "cuda": 2048}
-KEYS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
-SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
-"""Of a block; one is held: up to 12 bytes a cell, and 40 bytes each of its target cells. Squares: of mirrored ones."""
+from stages.memory.block_scores import BlockScores
+from stages.memory.blocks import Block, fewest_products
+from stages.memory.target_cells import Hits, TargetCells
+from stages.memory.visible import Visible
 
 
 def in_batch_masses(
@@ -25,10 +26,16 @@ def in_batch_masses(
 ) -> tuple[Tensor, Tensor]:
     """What each query's visible keys give to its target, and in all: log Σ exp(scale q·k) over the cells.
 
-    Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K.
-    Blocks without a visible cell cost nothing. If the keys are the queries, the same tensor, a product serves
-    both positions. Products are made in the type of autocast, where it is on; all else in float32, or in
-    float64 if the queries are.
+    Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K: up
+    to 12 bytes a cell (6 without mirrors in float32), and 40 bytes each of its target cells. Blocks without a
+    visible cell cost nothing. If the keys are the queries, the same tensor, a product serves both positions.
+    Products are made in the type of autocast, where it is on; all else in float32, or in float64 if the queries are.
+
+    From the forward pass are kept, beside the arguments: the blocks, 32 bytes a query of what they read if that
+    was on another device, and what `TargetCells` holds.
+
+    A score that overflows or is no number changes nothing where it is not visible. Gradients multiply whole blocks
+    of queries and keys, though: one that is not finite itself spoils those of all that share a block with it.
 
     Args:
         queries: [N, d].
@@ -52,76 +59,6 @@ def _product_dtype(queries: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(device) and queries.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
     return queries.dtype
-
-
-class _Hits(NamedTuple):
-    """The cells of a block that hold their row's target, visible or not: row, and place in memory; [h]."""
-
-    rows: Tensor
-    cells: Tensor
-
-
-class _Tokens:
-    """The tokens of queries and keys, ready to find the cells where they are the same."""
-
-    def __init__(self, targets: Tensor, values: Tensor) -> None:
-        self.factor = len(values)
-        self.targets = targets * self.factor
-        places = torch.arange(self.factor, device=values.device)
-        self.ordered, self.order = (values * self.factor + places).sort()
-
-    def hits(self, block: Block, scores: Tensor) -> _Hits:
-        """In the order of rows. Keys stand sorted by token, then place: those of a row's target are a run."""
-        wanted = self.targets[block.rows]
-        first = torch.searchsorted(self.ordered, wanted + block.keys.start)
-        counts = torch.searchsorted(self.ordered, wanted + block.keys.stop) - first
-        rows = torch.repeat_interleave(counts)
-        before = counts.cumsum(0) - counts
-        places = torch.arange(len(rows), device=rows.device) + (first - before).index_select(0, rows)
-        columns = self.order.index_select(0, places).sub_(block.keys.start)
-        down, across = scores.stride()
-        return _Hits(rows, columns.mul_(across).add_(rows, alpha=down))
-
-
-class _Products:
-    """Scores of blocks, and products with them; in room that all blocks share. No keys: they are the queries."""
-
-    def __init__(
-        self, queries: Tensor, keys: Tensor | None, visible: Visible, scale: float, dtype: torch.dtype
-    ) -> None:
-        self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
-        self.queries = (queries.to(self.sums) * (scale * math.log2(math.e))).to(dtype)
-        self.unscaled = queries.to(dtype)
-        self.keys = self.unscaled if keys is None else keys.to(dtype)
-        self.visible = visible.to(queries.device)
-        self.blocks = _blocks(visible, len(self.keys), keys is None, queries.device.type)
-        cells = max((block.cells for block in self.blocks), default=0)
-        self.room = queries.new_empty(cells, dtype=self.sums)
-        mirrored = any(block.mirror for block in self.blocks)
-        self.mirror_room = torch.empty_like(self.room) if mirrored else self.room
-        own = dtype == self.sums and not mirrored
-        self.product_room = self.room if own else queries.new_empty(cells, dtype=dtype)
-
-    def sides(self, block: Block) -> Iterator[tuple[Block, Tensor]]:
-        """The block and its mirror, if it has one; of each the scores [n, m], -inf where not visible.
-
-        Base-2 logarithms. They are overwritten when the next block's are made.
-        """
-        queries, keys = self.queries[block.rows], self.keys[block.keys]
-        products = torch.mm(queries, keys.T, out=_shaped(self.product_room, (len(queries), len(keys))))
-        yield block, self._masked(block, self._copied(products, self.room))
-        if block.mirror is not None:
-            yield block.mirror, self._masked(block.mirror, self._copied(products, self.mirror_room).T)
-
-    def narrowed(self, weights: Tensor) -> Tensor:
-        """Weights [n, m] of a block's cells in the type of products."""
-        return weights if weights.dtype == self.keys.dtype else self._copied(weights, self.product_room)
-
-    def _copied(self, matrix: Tensor, room: Tensor) -> Tensor:
-        return matrix if self.product_room is self.room else _shaped(room, matrix.shape).copy_(matrix)
-
-    def _masked(self, block: Block, scores: Tensor) -> Tensor:
-        return scores if block.whole else scores.add_(self.visible[block.rows].mask(block.keys))
 
 
 class _LogSums:
@@ -164,36 +101,39 @@ class _InBatchMasses(torch.autograd.Function):
         scale: float,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        products, tokens = _Products(queries, keys, visible, scale, dtype), _Tokens(targets, values)
-        target, total = (_LogSums(queries, len(queries), products.sums) for _ in range(2))
-        for block in products.blocks:
-            for side, scores in products.sides(block):
-                hits = tokens.hits(side, scores)
+        blocks = fewest_products(visible, len(values), keys is None, queries.device.type)
+        cells = TargetCells(targets, values, blocks)
+        settings = visible.to(queries.device), blocks, scale, dtype
+        scores_of = BlockScores(queries, keys, *settings)
+        target, total = (_LogSums(queries, len(queries), scores_of.sums) for _ in range(2))
+        for block in blocks:
+            for side, scores in scores_of.sides(block):
+                hits = cells.hits(side, scores.stride())
                 target.add_hits(side, hits.rows, _flat(scores).index_select(0, hits.cells))
                 total.add_cells(side, scores)
         masses = target.logarithms(), total.logarithms()
-        ctx.save_for_backward(queries, keys, targets, values, *masses)
-        ctx.settings = visible, scale, dtype
+        ctx.save_for_backward(queries, keys, *masses)
+        ctx.cells, ctx.settings = cells, settings
         return masses
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
-        queries, keys, targets, values, target, total = ctx.saved_tensors
-        products, tokens = _Products(queries, keys, *ctx.settings), _Tokens(targets, values)
+        queries, keys, target, total = ctx.saved_tensors
+        _, blocks, scale, _ = ctx.settings
+        scores_of = BlockScores(queries, keys, *ctx.settings)
         of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
-        grad_queries = torch.zeros_like(queries, dtype=products.sums) if needs_queries else None
+        grad_queries = torch.zeros_like(queries, dtype=scores_of.sums) if needs_queries else None
         grad_keys = (
-            grad_queries if keys is None else torch.zeros_like(keys, dtype=products.sums) if needs_keys else None
+            grad_queries if keys is None else torch.zeros_like(keys, dtype=scores_of.sums) if needs_keys else None
         )
-        for block in products.blocks:
-            weights = products.narrowed(_weights_of_sides(products, tokens, block, of_target, of_total))
+        for block in blocks:
+            gradient = scores_of.narrowed(_product_gradient(scores_of, ctx.cells, block, of_target, of_total))
             if grad_queries is not None:
-                _add_product(grad_queries[block.rows], weights, products.keys[block.keys])
+                _add_product(grad_queries[block.rows], gradient, scores_of.keys[block.keys])
             if grad_keys is not None:
-                _add_product(grad_keys[block.keys], weights.T, products.unscaled[block.rows])
-        scale = ctx.settings[1]
+                _add_product(grad_keys[block.keys], gradient.T, scores_of.queries[block.rows])
         return (
             None if grad_queries is None else grad_queries.mul_(scale).to(queries.dtype),
             None if keys is None or grad_keys is None else grad_keys.mul_(scale).to(keys.dtype),
@@ -215,26 +155,26 @@ class _Gradient(NamedTuple):
         return _Gradient(self.logarithms[rows], self.worth[rows])
 
 
-def _weights_of_sides(
-    products: _Products, tokens: _Tokens, block: Block, target: "_Gradient", total: "_Gradient"
+def _product_gradient(
+    scores_of: BlockScores, cells: TargetCells, block: Block, target: _Gradient, total: _Gradient
 ) -> Tensor:
-    """Gradient of a block's products, [n, m]."""
+    """Gradient of a block's natural scores, [n, m], with that of the mirror's, whose products are the same."""
     first, *mirrored = (
-        _weights(scores, tokens.hits(side, scores), target.of_rows(side.rows), total.of_rows(side.rows))
-        for side, scores in products.sides(block)
+        _score_gradient(scores, cells.hits(side, scores.stride()), target.of_rows(side.rows), total.of_rows(side.rows))
+        for side, scores in scores_of.sides(block)
     )
-    for weights in mirrored:
-        first.add_(weights.T)
+    for gradient in mirrored:
+        first.add_(gradient.T)
     return first
 
 
-def _weights(scores: Tensor, hits: _Hits, target: _Gradient, total: _Gradient) -> Tensor:
-    """Gradient of a block's natural scores, [n, m], in place of the scores."""
+def _score_gradient(scores: Tensor, hits: Hits, target: _Gradient, total: _Gradient) -> Tensor:
+    """Gradient of the natural scores of one side of a block, [n, m], in place of the scores."""
     logarithms, worth = (part.index_select(0, hits.rows) for part in target)
     found = _flat(scores).index_select(0, hits.cells).sub_(logarithms).exp2_().mul_(worth)
-    weights = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
-    _flat(weights).index_add_(0, hits.cells, found)
-    return weights
+    gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
+    _flat(gradient).index_add_(0, hits.cells, found)
+    return gradient
 
 
 def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
@@ -243,20 +183,6 @@ def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
         into.addmm_(left, right)
     else:
         into.add_(left @ right)
-
-
-def _blocks(visible: Visible, keys: int, mirrored: bool, device: str) -> list[Block]:
-    """The blocks with the fewest products; `mirrored`: whether the keys are the queries."""
-    kind = device if device in ROWS_AT_ONCE else "cpu"
-    ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
-    if mirrored:
-        ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
-    return min(ways, key=lambda blocks: sum(block.cells for block in blocks))
-
-
-def _shaped(room: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The beginning of a room as a matrix."""
-    return room[: math.prod(shape)].view(shape)
 
 
 def _flat(scores: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory import in_batch
+from stages.memory import blocks as cutting
 from stages.memory.in_batch import in_batch_masses
 from stages.memory.visible import Visible, earlier, others
 from tests.oracles import in_batch as oracle
@@ -21,9 +21,9 @@ def blocks(request, monkeypatch):
 
 
 def of_size(monkeypatch, rows, keys):
-    monkeypatch.setitem(in_batch.ROWS_AT_ONCE, "cpu", rows)
-    monkeypatch.setitem(in_batch.KEYS_AT_ONCE, "cpu", keys)
-    monkeypatch.setitem(in_batch.SQUARE_AT_ONCE, "cpu", rows)
+    monkeypatch.setitem(cutting.ROWS_AT_ONCE, "cpu", rows)
+    monkeypatch.setitem(cutting.KEYS_AT_ONCE, "cpu", keys)
+    monkeypatch.setitem(cutting.SQUARE_AT_ONCE, "cpu", rows)
 
 
 def batch(n, keys, width=3, seed=0, vocabulary=4, dtype=torch.float64):
@@ -142,7 +142,7 @@ def test_nobody_sees_itself_or_its_own_future(kind, blocks):
     visible = segments([4, 3, 2], kind)
     queries, keys, targets, values = batch(9, 9)
     before = in_batch_masses(queries, keys, targets, values, visible, 1.0)
-    seen = visible.mask(slice(0, 9)).eq(0)
+    seen = ~visible.hides(slice(0, 9))
     for j in range(9):
         changed = keys.clone()
         changed[j] += 3
@@ -269,3 +269,25 @@ def test_bf16_queries_give_bf16_gradients_and_float32_masses():
     queries, keys, targets, values = batch(6, 6, vocabulary=1)
     got = both_ways(in_batch_masses, queries.bfloat16(), keys.bfloat16(), targets, values, visible)
     assert [one.dtype for one in got] == [torch.float32] * 2 + [torch.bfloat16] * 2
+
+
+@pytest.mark.parametrize("worst", [torch.inf, -torch.inf, torch.nan])
+def test_a_key_that_is_not_finite_changes_no_mass_where_it_is_not_visible(worst, blocks):
+    visible = Visible(*(torch.tensor([bound] * 3) for bound in (1, 5, 2, 4)))
+    queries, keys, targets, values = batch(3, 6, vocabulary=1)
+    want = in_batch_masses(queries, keys, targets, values, visible, 0.7)
+    keys[[0, 2, 3, 5]] = worst
+    for one, right in zip(in_batch_masses(queries, keys, targets, values, visible, 0.7), want, strict=True):
+        assert torch.equal(one, right)
+
+
+def test_a_score_that_overflows_changes_nothing_where_it_is_not_visible(blocks):
+    visible = Visible(*(torch.tensor([bound] * 3) for bound in (1, 5, 2, 4)))
+    queries, keys, *ids = batch(3, 6, vocabulary=1, dtype=torch.float32)
+    queries[:, 0], keys[:, 0] = 1e30, 0
+    want = both_ways(in_batch_masses, queries, keys, *ids, visible)
+    keys[2, 0] = 1e30
+    got = both_ways(in_batch_masses, queries, keys, *ids, visible)
+    for one, right in zip(got, want, strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, right)
