@@ -6,6 +6,7 @@ sums, compared as float32, so that the order of summation decides no rank; equal
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -25,13 +26,32 @@ class _Part:
 
     first: int
     common: csr_array
-    """[n, C], of the common terms alone; made dense while it is used."""
+    """[n, C], of the common terms alone; made dense once a search."""
     rare: csr_array
     """[V, n], zero where a term is common."""
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Queries `first`, `first` + 1, … with the best matches so far."""
+
+    first: int
+    common: np.ndarray
+    """How often each holds the common terms, [q, C]."""
+    terms: csr_array
+    """How often each holds any term, [q, V]."""
+    ids: np.ndarray
+    best: np.ndarray
+    """[q, k] each."""
+
+
 class Bm25Index:
-    """Documents that are searched with themselves. Takes 18 bytes for every term of every document."""
+    """Documents that are searched with themselves, all in memory, which grows with the corpus.
+
+    Takes 18 bytes for every term of every document: 6 of its count, 12 of its weight. Segments of 512 words of
+    WikiText hold some 230 terms: the 201,615 of WikiText-103 take 0.85 GB. A search adds up to 60 MB a worker of
+    scores, and the common terms of 8,192 documents and of all its queries as dense matrices, 8 bytes a cell.
+    """
 
     def __init__(self, counts: csr_array, scoring: Scoring) -> None:
         """Args:
@@ -53,10 +73,12 @@ class Bm25Index:
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
         workers = max((blas["num_threads"] for blas in threadpool_info() if blas["user_api"] == "blas"), default=1)
+        blocks = [self._block(first, min(first + QUERIES, stop), k) for first in range(start, stop, QUERIES)]
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-            blocks = range(start, stop, QUERIES)
-            found = list(pool.map(lambda first: self._search_block(first, min(first + QUERIES, stop), k), blocks))
-        return np.concatenate([ids for ids, _ in found]), np.concatenate([scores for _, scores in found])
+            for part in self._parts:
+                common = part.common.toarray().T
+                list(pool.map(_merge, blocks, repeat(part), repeat(common)))
+        return np.concatenate([block.ids for block in blocks]), np.concatenate([block.best for block in blocks])
 
     def _part(self, first: int) -> _Part:
         counts = self.counts[first : first + DOCUMENTS].astype(np.float64)
@@ -67,17 +89,19 @@ class Bm25Index:
         counts.eliminate_zeros()
         return _Part(first, common, counts.T.tocsr())
 
-    def _search_block(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        queries = self.counts[start:stop].astype(np.float64)
-        common = queries[:, self._common].toarray()
+    def _block(self, start: int, stop: int, k: int) -> _Block:
+        terms = self.counts[start:stop].astype(np.float64)
         ids = np.full((stop - start, k), -1, np.int64)
         best = np.full((stop - start, k), self.scoring.floor, np.float32)
-        for part in self._parts:
-            scores = common @ part.common.toarray().T
-            scores += (queries @ part.rare).toarray()
-            _hide_themselves(scores, start, part.first)
-            _keep_best(ids, best, scores.astype(np.float32), part.first)
-        return ids, best
+        return _Block(start, terms[:, self._common].toarray(), terms, ids, best)
+
+
+def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
+    """Merge the documents of a part, whose common terms weigh [C, n], into the best of a block so far."""
+    scores = block.common @ common
+    scores += (block.terms @ part.rare).toarray()
+    _hide_themselves(scores, block.first, part.first)
+    _keep_best(block.ids, block.best, scores.astype(np.float32), part.first)
 
 
 def _hide_themselves(scores: np.ndarray, start: int, first: int) -> None:
