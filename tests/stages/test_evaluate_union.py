@@ -165,10 +165,10 @@ def test_an_adaptive_softmax_is_read_with_the_normalizer_of_its_head(store, inde
 
 def test_saved_scores_make_up_the_joint_probability(store, model, index_of):
     index = index_of(model)
-    report = evaluated(store, index, spelled("local+long+external", "reader=joint", "alpha=-1"))
+    report = evaluated(store, index, spelled("local+long+external", "reader=joint", "alpha=-2"))
     slow, asked = SlowUnion(index), Asked(kind="l2", **SOURCES["local+long+external"])
     cells = [slow.cells(t, asked, K) for t in range(len(slow.recent.ids))]
-    total = np.array([math.log(sum(math.exp(score - 1) for score, _ in read)) for read in cells])
+    total = np.array([math.log(sum(math.exp(score - 2) for score, _ in read)) for read in cells])
     names = ("logp", "logp_lm", "log_z", "logp_memory")
     log_p, alone, log_z, memory = (array(report, "scores.zarr", name).astype(float) for name in names)
     np.testing.assert_allclose(log_z, slow.recent.log_z, atol=2e-4)
