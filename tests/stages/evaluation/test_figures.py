@@ -189,6 +189,11 @@ def test_last_words_are_called_so(tmp_path: Path) -> None:
     assert "Perplexity of last words on valid: neural-cache, cache size 2,000" in words(tmp_path, "heat-map")
 
 
+def test_local_memory_is_told_by_its_window(tmp_path: Path) -> None:
+    draw(report(grid=grid(over="window", at=64)), tmp_path)
+    assert "Perplexity on valid: neural-cache, window 64" in words(tmp_path, "heat-map")
+
+
 def test_the_same_numbers_give_the_same_bytes_whatever_the_settings_of_matplotlib(drawn: Path, tmp_path: Path) -> None:
     with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "svg.fonttype": "path"}):
         files = draw(report(), tmp_path)
