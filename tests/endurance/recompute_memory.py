@@ -6,8 +6,9 @@
 
 Reads files alone, with zarr and json, and shares no code with memlm. KEYS hold the key that the readings compare
 (`--key hidden` for caches of plain models). Readings of `external` need the datastore and the neighbours that the
-report read, whose distances are computed anew; windows must not overlap, and scope must be `stream`. Fails if a
-log-probability is off by more than --tolerance, or the perplexity of the saved scores is not the reported one.
+report read, whose distances are computed anew, from queries rounded as the keys are; windows must not overlap, and
+scope must be `stream`. Fails if a log-probability is off by more than --tolerance, or the perplexity of the saved
+scores is not the reported one.
 """
 
 import argparse
@@ -43,7 +44,8 @@ class Stored:
         if "external" in memory["sources"]:
             ids = self.neighbors[token][: memory["k"]]
             ids = np.sort(ids[ids >= 0])
-            scores.append(similarities(query, self.datastore["keys"].oindex[ids], memory["similarity"]))
+            keys = self.datastore["keys"].oindex[ids]
+            scores.append(similarities(query.astype(keys.dtype).astype(np.float64), keys, memory["similarity"]))
             values.append(self.datastore["values"].oindex[ids])
         return np.concatenate(scores), np.concatenate(values)
 
@@ -78,7 +80,7 @@ def main() -> None:
     parser.add_argument("--neighbors", help="those that the report read")
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
     parser.add_argument("--sample", type=int, default=500)
-    parser.add_argument("--tolerance", type=float, default=1e-3, help="nats; keys stored in float16 need more")
+    parser.add_argument("--tolerance", type=float, default=1e-3, help="nats")
     options = parser.parse_args()
     report = options.store / options.report
     metrics = json.loads((report / "metrics.json").read_text())
