@@ -34,7 +34,7 @@ WARM_UP = 2
 def configured(method: str, arguments: argparse.Namespace) -> TrainConfig:
     """A run of a method that never ends, validates or reads without memory."""
     batch = arguments.batch_tokens // arguments.segment_length
-    memory = None if method == PLAIN else MEMORY_CONFIGS[method](warmup=0).sized("ffn-input", batch, carried=False)
+    memory = None if method == PLAIN else MEMORY_CONFIGS[method](warmup=0).sized("ffn-input", batch, 1, False)
     return TrainConfig(
         method=method,
         memory=memory,
