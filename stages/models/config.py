@@ -39,6 +39,8 @@ class VocabularyConfig(Settings):
     """Of the projected hidden states that score the clusters after the first."""
     initial_range: Annotated[float, Field(gt=0)] | None = None
     """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
+    gate: Literal["vector", "scalar"] | None = None
+    """What lets the tokens of neighbours into the hidden state: a gate a dimension, or one a position; None: nothing."""
 
     @model_validator(mode="after")
     def _clusters_fit(self) -> Self:

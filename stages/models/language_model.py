@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.models import BACKBONES
 from stages.models.config import ModelConfig, parse_model
+from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
 
 State = tuple[Tensor, ...] | None
@@ -50,10 +51,21 @@ class LanguageModel(nn.Module):
         self.config = config
         self.vocabulary = make_vocabulary(config)
         self.backbone = BACKBONES.load(config.backbone)(config)
+        self.gate = None if config.gate is None else Gate(config.width, config.gate)
 
     def encode(self, tokens: Tensor, state: State = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
         return Encoding(*self.backbone(self.vocabulary.embed(tokens), state))
+
+    def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
+        """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
+
+        Only of a model with a gate.
+        """
+        assert self.gate is not None, "the model has no gate"
+        with self._exact(hidden):
+            gated: Gated = self.gate(self._own(hidden), neighbors, self.vocabulary)
+            return gated
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
