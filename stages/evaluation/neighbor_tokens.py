@@ -1,0 +1,41 @@
+"""What a gate reads: the tokens that stored neighbours hold. Free of torch."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+
+
+def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Tokens of neighbours, int64 [n, k], -1 where one is missing.
+
+    Args:
+        ids: integers [n, k], rows of a datastore, -1 where a neighbour is missing.
+        values: int32 [N], the token of every row of it, at least one; in memory or mapped.
+    """
+    present = ids >= 0
+    return np.where(present, values[np.where(present, ids, 0)], -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class NeighborTokens:
+    """The tokens that the best `k` stored neighbours of every token hold.
+
+    `group` holds `<split>/ids` [T, K], of which ranges are read; `values` int32 [N] are in memory.
+    """
+
+    group: Any
+    values: np.ndarray
+    k: int
+
+    @classmethod
+    def of(cls, neighbors: Artifact, k: int) -> Self:
+        """Those of a neighbors artifact, which must hold at least k a token."""
+        datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
+        return cls(neighbors.zarr("neighbors.zarr"), np.asarray(datastore["values"][:], np.int32), k)
+
+    def read(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Tokens of the neighbours of tokens [start, stop) of a split, best first, int64 [n, k], -1 where missing."""
+        return neighbor_tokens(np.asarray(self.group[f"{split}/ids"][start:stop, : self.k]), self.values)
