@@ -1,11 +1,16 @@
 """Neighbours' tokens let into the hidden state before the softmax (SPALM)."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.vocabulary import Vocabulary
+
+BLOCK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24}
+"""Elements of the embeddings [n, k, d] of a block of positions; on a CPU such a block stays in its cache."""
 
 
 class Gated(NamedTuple):
@@ -18,7 +23,8 @@ class Gated(NamedTuple):
 class Gate(nn.Module):
     """m = Σ_k softmax_k(y_k·h) y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k are embeddings of the neighbours' tokens.
 
-    Where a position has no neighbour, g = 1 and z = h. V starts at zero: half of each.
+    Where a position has no neighbour, m = 0, g = 1 and z = h. V starts at zero: half of each.
+    Embeddings are made once for each token type among the neighbours; no dropout falls on them.
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
@@ -30,10 +36,60 @@ class Gate(nn.Module):
     def forward(self, hidden: Tensor, neighbors: Tensor, vocabulary: Vocabulary) -> Gated:
         """Hidden states h [N, d] and tokens of neighbours int64 [N, k], -1 where one is missing."""
         present = neighbors >= 0
-        embedded = vocabulary.embed(neighbors.clamp(min=0))
-        scores = torch.einsum("nkd,nd->nk", embedded, hidden).masked_fill(~present, -torch.inf)
-        some = present.any(1, keepdim=True)
-        weights = scores.masked_fill(~some, 0).softmax(1) * present
-        memory = torch.einsum("nk,nkd->nd", weights, embedded)
-        gate = torch.where(some, (hidden @ self.weight.T).sigmoid(), 1.0)
-        return Gated(memory + gate * (hidden - memory), gate)
+        types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
+        memory = attend(hidden, vocabulary.embed(types), rows, present)
+        gate = torch.where(present.any(1, keepdim=True), (hidden @ self.weight.T).sigmoid(), 1.0)
+        return Gated(torch.lerp(memory, hidden, gate), gate)
+
+
+def attend(hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor) -> Tensor:
+    """Σ_k softmax_k(y_k·h) y_k for each hidden state, [N, d]; 0 where nothing is present.
+
+    Works through blocks of positions; embeddings are gathered again in the backward pass rather than
+    kept, so memory is one block [n, k, d] and the weights [N, k].
+
+    Args:
+        hidden: [N, d].
+        embeddings: [U, d], of the same dtype.
+        rows: the embedding y_k of each position's k-th neighbour, int64 [N, k], in 0 … U-1.
+        present: bool [N, k]; others take no part.
+    """
+    memory: Tensor = _Attend.apply(hidden, embeddings, rows, present)  # type: ignore[no-untyped-call]
+    return memory
+
+
+def _blocks(rows: Tensor, width: int) -> Iterator[slice]:
+    size = max(1, BLOCK_ELEMENTS.get(rows.device.type, 1 << 18) // (rows.shape[1] * width))
+    return (slice(start, start + size) for start in range(0, len(rows), size))
+
+
+def _dot(vectors: Tensor, others: Tensor) -> Tensor:
+    """[n, k, d] with [n, d] -> [n, k]; the product and the sum cost less than many small matrix products."""
+    return (vectors * others[:, None]).sum(-1)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor) -> Tensor:
+        memory, weights = torch.empty_like(hidden), hidden.new_empty(rows.shape)
+        for block in _blocks(rows, hidden.shape[1]):
+            near, absent = F.embedding(rows[block], embeddings), ~present[block]
+            scores = _dot(near, hidden[block]).masked_fill_(absent, -torch.inf)
+            weights[block] = scores.softmax(1).masked_fill_(absent, 0)
+            torch.bmm(weights[block, None], near, out=memory[block, None])
+        ctx.save_for_backward(hidden, embeddings, rows, weights)
+        return memory
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        hidden, embeddings, rows, weights = ctx.saved_tensors
+        by_hidden, by_embeddings = torch.empty_like(hidden), torch.zeros_like(embeddings)
+        for block in _blocks(rows, hidden.shape[1]):
+            near, weight = F.embedding(rows[block], embeddings), weights[block]
+            by_weight = _dot(near, grad[block])
+            by_score = weight * (by_weight - (weight * by_weight).sum(1, keepdim=True))
+            torch.bmm(by_score[:, None], near, out=by_hidden[block, None])
+            torch.mul(weight[..., None], grad[block, None], out=near)
+            near.addcmul_(by_score[..., None], hidden[block, None])
+            by_embeddings.index_add_(0, rows[block].flatten(), near.flatten(0, 1))
+        return by_hidden, by_embeddings, None, None
