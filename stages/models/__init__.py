@@ -4,5 +4,9 @@ from stages.registry import Registry
 
 BACKBONES = Registry(
     "backbone",
-    {"transformer": "stages.models.transformer:Transformer", "lstm": "stages.models.lstm:LSTM"},
+    {
+        "transformer": "stages.models.transformer:Transformer",
+        "transformer-xl": "stages.models.transformer_xl:TransformerXL",
+        "lstm": "stages.models.lstm:LSTM",
+    },
 )

@@ -40,7 +40,7 @@ class VocabularyConfig(Settings):
     initial_range: Annotated[float, Field(gt=0)] | None = None
     """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
     gate: Literal["vector", "scalar"] | None = None
-    """What lets the tokens of neighbours into the hidden state: a gate a dimension, or one a position; None: nothing."""
+    """What lets neighbours' tokens into the hidden state: a gate a dimension, or one a position; None: nothing."""
 
     @model_validator(mode="after")
     def _clusters_fit(self) -> Self:
@@ -61,26 +61,43 @@ class VocabularyConfig(Settings):
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
         return self.model_copy(update={"vocab_size": vocab_size})
 
+    def at_test(self, context: int, mem_length: int | None) -> Self:
+        """The same model as it reads windows or segments of `context` inputs, carrying `mem_length` positions.
 
-class TransformerConfig(VocabularyConfig):
-    """A pre-norm decoder Transformer."""
+        Args:
+            mem_length: None: as many as in training.
+        """
+        return self
 
-    backbone: Literal["transformer"] = "transformer"
+
+class AttentionConfig(VocabularyConfig):
+    """Blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
+
     layers: Size = 2
     heads: Size = 4
     ffn_width: Size = 512
     activation: Literal["gelu", "relu"] = "gelu"
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    max_positions: Size | None = None
-    """Longest window that learned positions can read; None: the segment length of training."""
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
 
     @model_validator(mode="after")
-    def _heads_and_positions_fit(self) -> Self:
+    def _heads_fit(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+class TransformerConfig(AttentionConfig):
+    """A pre-norm decoder Transformer."""
+
+    backbone: Literal["transformer"] = "transformer"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    max_positions: Size | None = None
+    """Longest window that learned positions can read; None: the segment length of training."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
         return self
@@ -97,6 +114,42 @@ class TransformerConfig(VocabularyConfig):
             if longest < segment_length:
                 raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
         return self.model_copy(update={"vocab_size": vocab_size, "max_positions": longest})
+
+
+class TransformerXLConfig(AttentionConfig):
+    """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
+
+    Source: Dai et al. 2019 (arXiv:1901.02860).
+    """
+
+    carries_state: ClassVar[bool] = True
+
+    backbone: Literal["transformer-xl"] = "transformer-xl"
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+    memory_length: Annotated[int, Field(ge=0)] | None = None
+    """M, positions before its segment that an input attends to; None: the segment length."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"relative positions need an even width, not {self.width}")
+        return self
+
+    def sized(self, vocab_size: int, segment_length: int) -> Self:
+        """Raises: UsageError if the model has segments of another length."""
+        if self.segment_length not in (None, segment_length):
+            raise UsageError(
+                f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
+                "tokens; leave it out."
+            )
+        memory = segment_length if self.memory_length is None else self.memory_length
+        sizes = {"vocab_size": vocab_size, "segment_length": segment_length, "memory_length": memory}
+        return self.model_copy(update=sizes)
+
+    def at_test(self, context: int, mem_length: int | None) -> Self:
+        memory = self.memory_length if mem_length is None else mem_length
+        return self.model_copy(update={"segment_length": context, "memory_length": memory})
 
 
 class LSTMConfig(VocabularyConfig):
@@ -124,7 +177,9 @@ def _backbone(settings: Any) -> str:
 
 
 ModelConfig = Annotated[
-    Annotated[TransformerConfig, Tag("transformer")] | Annotated[LSTMConfig, Tag("lstm")],
+    Annotated[TransformerConfig, Tag("transformer")]
+    | Annotated[TransformerXLConfig, Tag("transformer-xl")]
+    | Annotated[LSTMConfig, Tag("lstm")],
     Discriminator(_backbone),
 ]
 """Any model: the union of the backbones' configurations, told apart by `backbone`."""

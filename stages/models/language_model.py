@@ -15,7 +15,8 @@ from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
 
 State = tuple[Tensor, ...] | None
-"""What a backbone carries from window to window; of an LSTM h and c, each [layers, B, d]. None: nothing (yet)."""
+"""What a backbone carries from window to window: of an LSTM h and c, each [layers, B, d]; of a Transformer-XL cached
+hidden states [layers, B, m, d] and the place in the segment under way, int64 [1]. None: nothing (yet)."""
 
 
 @dataclass
@@ -106,11 +107,25 @@ class LanguageModel(nn.Module):
         return hidden.to(next(self.parameters()).dtype)
 
 
-def load_model(path: Path, device: str | torch.device, weights: str = "model.safetensors") -> LanguageModel:
-    """The model of an artifact folder (`config.json` and weights), in evaluation mode."""
-    settings = json.loads((path / "config.json").read_text("utf-8"))["model"]
+def load_model(
+    path: Path,
+    device: str | torch.device,
+    *,
+    context: int | None = None,
+    mem_length: int | None = None,
+    weights: str = "model.safetensors",
+) -> LanguageModel:
+    """The model of an artifact folder (`config.json` and weights), in evaluation mode.
+
+    Args:
+        context: inputs of a window or segment that it is to read; None: as in training, and so is what it carries.
+        mem_length: positions that it is to carry from segment to segment; None: as in training.
+    """
+    config = parse_model(json.loads((path / "config.json").read_text("utf-8"))["model"])
+    if context is not None:
+        config = config.at_test(context, mem_length)
     with torch.device("meta"):
-        model = LanguageModel(parse_model(settings))
+        model = LanguageModel(config)
     model.to_empty(device=device)
     model.load_state_dict(load_file(path / weights, device=str(device)))
     return model.eval()
@@ -119,3 +134,13 @@ def load_model(path: Path, device: str | torch.device, weights: str = "model.saf
 def save_weights(model: nn.Module, path: Path) -> None:
     """Write a model's parameters and buffers as safetensors; tied weights are there once."""
     save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+
+
+def start_from(model: nn.Module, path: Path) -> None:
+    """Give a model the weights of a file; a gate that they lack stays as it is.
+
+    Raises: RuntimeError if they are those of another architecture.
+    """
+    weights = load_file(path)
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("gate.")}
+    model.load_state_dict(own | weights)

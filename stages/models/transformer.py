@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.attention import causal_attention
-from stages.models.config import TransformerConfig
+from stages.models.config import AttentionConfig, TransformerConfig
 from stages.models.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
@@ -69,7 +69,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Two linear layers with an activation between them."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.width, config.ffn_width)
         self.down = nn.Linear(config.ffn_width, config.width)
@@ -99,6 +99,18 @@ class Block(nn.Module):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
+def initialize(blocks: nn.ModuleList) -> None:
+    """Xavier; what is added to the residual stream is smaller the deeper the model."""
+    for name, parameter in blocks.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.dim() == 2:
+            nn.init.xavier_uniform_(parameter)
+            if name.endswith(("attention.out.weight", "ffn.down.weight")):
+                with torch.no_grad():
+                    parameter.div_((2 * len(blocks)) ** 0.5)
+
+
 class Transformer(nn.Module):
     """Embeddings -> (f, g); carries no state from window to window."""
 
@@ -109,18 +121,7 @@ class Transformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
-        self._initialize(config.layers)
-
-    def _initialize(self, layers: int) -> None:
-        """Xavier; what is added to the residual stream is smaller the deeper the model."""
-        for name, parameter in self.blocks.named_parameters():
-            if parameter.dim() == 2:
-                nn.init.xavier_uniform_(parameter)
-                if name.endswith(("attention.out.weight", "ffn.down.weight")):
-                    with torch.no_grad():
-                        parameter.div_((2 * layers) ** 0.5)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        initialize(self.blocks)
 
     def forward(self, embedded: Tensor, state: None = None) -> tuple[Tensor, Tensor, None]:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
