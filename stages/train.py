@@ -1,4 +1,4 @@
-"""Stage train: tokens, or packed batches of them -> model.
+"""Stage train: tokens, packed batches of them, or the neighbours of each -> model.
 
 Runs a method's training loop in the draft's scratch folder, where its checkpoints live, and publishes
 the best and the last weights.
@@ -10,22 +10,21 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import ArtifactError, DataError, UsageError, did_you_mean
+from stages.errors import DataError, UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.methods.config import MEMORY_CONFIGS, MemoryConfig
 from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
+from stages.training.sources import KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from stages.models.language_model import LanguageModel
     from stages.training.loop import Trainer
     from stages.training.progress import Splits
@@ -42,15 +41,17 @@ class Train(Stage[TrainConfig]):
     Config: ClassVar[type[StageConfig]] = TrainConfig
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        """`source`: tokens or batches; `init_from`: a model to start from, whose architecture is taken over."""
+        """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
         if config.method not in METHODS:
             raise UsageError(f"There is no method {config.method!r}; {did_you_mean(config.method, METHODS.names())}")
-        artifacts = _source(config, store.get(references["source"], "tokens", "batches"))
+        artifacts = learnt_from(config, store.get(references["source"], *KINDS))
         tokens = artifacts["tokens"]
         if "train" not in tokens.metrics["splits"]:
             raise DataError(f"{tokens.reference} has no split 'train'; make one: memlm tokenize --train FILE.")
         if references.get("init_from"):
-            artifacts["init"] = _fitting_init(store.get(references["init_from"], "model"), tokens)
+            artifacts["init"] = fitting_init(store.get(references["init_from"], "model"), tokens)
+        elif config.memory is not None and config.memory.continues:
+            raise UsageError("memory.only_gate trains the gate of a trained model alone: name that with --init-from.")
         return Inputs(artifacts)
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
@@ -58,7 +59,7 @@ class Train(Stage[TrainConfig]):
         from stages.models.devices import resolve_device, resolve_precision
 
         tokens = inputs["tokens"]
-        model = parse_model(inputs["init"].config["model"]) if "init" in inputs else _sized_model(config, tokens)
+        model = _fitted_model(config, inputs)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
         update = {
             "model": model,
@@ -99,44 +100,26 @@ class Train(Stage[TrainConfig]):
         return True
 
 
-def _source(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
-    """What is learnt from: tokens, and the batches into which they are packed if these were given."""
-    if source.kind == "tokens":
-        return {"tokens": source}
-    if config.memory is None or not config.memory.takes_batches:
-        able = [name for name, settings in MEMORY_CONFIGS.items() if settings.takes_batches]
-        raise ArtifactError(
-            f"{source.reference} is packed for --method {', '.join(able)}; give that, or its tokens to method "
-            f"{config.method!r}: memlm train {source.input('tokens').reference}"
-        )
-    if source.config["segment_length"] != config.segment_length:
-        tokens, length = source.input("tokens").reference, config.segment_length
-        raise ArtifactError(
-            f"{source.reference} has segments of {source.config['segment_length']} tokens, but training is to use "
-            f"{length}; pack others: memlm pack-batches {tokens} --segment-length {length}, "
-            f"or train with --segment-length {source.config['segment_length']}."
-        )
-    return {"tokens": source.input("tokens"), "batches": source}
+def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
+    """The model that is trained: the one to start from or the one described, with what the method adds to it."""
+    model = config.model if "init" not in inputs else parse_model(inputs["init"].config["model"])
+    model = _sized_model(config, model, inputs["tokens"])
+    if config.memory is not None:
+        model = config.memory.fitted(model)
+    if model.gate and (config.memory is None or not config.memory.reads_neighbors):
+        able = [name for name, settings in MEMORY_CONFIGS.items() if settings.reads_neighbors]
+        raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {', '.join(able)}.")
+    return model
 
 
-def _fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
-    size = init.config["model"]["vocab_size"]
-    if size != tokens.metrics["vocabulary_size"]:
-        raise ArtifactError(
-            f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of "
-            f"{tokens.metrics['vocabulary_size']}; tokenize with the tokenizer of the model's own tokens."
-        )
-    return init
-
-
-def _sized_model(config: TrainConfig, tokens: Artifact) -> ModelConfig:
+def _sized_model(config: TrainConfig, model: ModelConfig, tokens: Artifact) -> ModelConfig:
     """The model with the sizes that follow from the tokens and the segments."""
     size = tokens.metrics["vocabulary_size"]
-    if config.model.vocab_size not in (None, size):
+    if model.vocab_size not in (None, size):
         raise UsageError(
-            f"model.vocab_size is {config.model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
+            f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
         )
-    return config.model.sized(size, config.segment_length)
+    return model.sized(size, config.segment_length)
 
 
 def _steps(config: TrainConfig, tokens: Artifact) -> int:
@@ -153,51 +136,47 @@ def _segments(config: TrainConfig, tokens: Artifact) -> int:
 
 
 def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> MemoryConfig | None:
-    """The settings of memory with what follows from the backbone and the batches filled in.
-
-    Raises: UsageError for a key that the backbone does not have, or a memory that does not fit the batches.
-    """
+    """The settings of memory with what follows from the backbone and the batches filled in."""
     from stages.training.ranks import world_size
 
     if config.memory is None:
         return None
-    key = config.memory.key or model.keys[0]
-    if key not in model.keys:
-        raise UsageError(
-            f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.keys[0]!r}."
-        )
-    batch = max(1, min(config.batch_segments, segments))
-    return config.memory.sized(key, batch, world_size(), model.carries_state)
+    return config.memory.sized(model, max(1, min(config.batch_segments, segments)), world_size())
 
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
-    """Room that training still needs: the old and the new checkpoint, and the old and the new best weights."""
+    """Room that training still needs: the old and the new of checkpoint and best weights, and what it maps."""
     import torch
 
     from stages.models.language_model import LanguageModel
+    from stages.training.materials import mapped_bytes
 
     with torch.device("meta"):
         weights = 4 * sum(parameter.numel() for parameter in LanguageModel(job.config.model).parameters())
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    return max(0, CHECKPOINTED * 2 * weights + 2 * weights - written)
+    needed = CHECKPOINTED * 2 * weights + 2 * weights + mapped_bytes(job.inputs, job.config)
+    return max(0, needed - written)
 
 
 def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
     """Train to the last step, with checkpoints in `folder`, which the first rank tells the others."""
     from stages.models.devices import resolve_device, tune_allocator
     from stages.training.loop import Trainer
+    from stages.training.materials import read_given, read_splits
     from stages.training.ranks import make_fabric
 
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
-    splits = _read_splits(inputs["tokens"])
+    folder = Path(fabric.broadcast(str(folder)))
+    with fabric.rank_zero_first():
+        splits, given = read_splits(inputs["tokens"], folder), read_given(inputs, config, folder)
     trainer = Trainer(
         fabric,
         config,
         _make_model(config, inputs, splits, fabric.global_rank),
-        METHODS.load(config.method)(config.memory, _packing(inputs)),
+        METHODS.load(config.method)(config.memory, given),
         splits,
-        Path(fabric.broadcast(str(folder))),
+        folder,
         execution.reporter,
         execution.checkpoint_seconds,
     )
@@ -205,44 +184,19 @@ def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path
     return trainer
 
 
-def _read_splits(tokens: Artifact) -> "Splits":
-    import numpy as np
-    import zarr
-
-    from stages.training.progress import Splits
-
-    arrays = tokens.zarr("tokens.zarr")
-    train, valid = (
-        np.asarray(cast(zarr.Array, arrays[f"{split}/ids"])[:]) if split in tokens.metrics["splits"] else None
-        for split in ("train", "valid")
-    )
-    documents = np.asarray(cast(zarr.Array, arrays["train/doc_offsets"])[:])
-    return Splits(cast(np.ndarray, train), valid, tokens.metrics["eos_id"], documents)
-
-
-def _packing(inputs: Inputs) -> "np.ndarray | None":
-    """The order of segments that given batches have."""
-    import numpy as np
-
-    if "batches" not in inputs:
-        return None
-    return np.asarray(cast(Any, inputs["batches"].zarr("batches.zarr"))["order"][:])
-
-
 def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int) -> "LanguageModel":
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
     import torch
 
-    from stages.models.language_model import LanguageModel, load_model
+    from stages.models.language_model import LanguageModel, start_from
     from stages.models.vocabulary import AdaptiveVocabulary
 
     torch.manual_seed(config.seed)
+    model = LanguageModel(config.model)
     if "init" in inputs:
-        model = load_model(inputs["init"].path, "cpu")
-    else:
-        model = LanguageModel(config.model)
-        if isinstance(model.vocabulary, AdaptiveVocabulary):
-            model.vocabulary.sort_by(splits.token_counts(len(model.vocabulary.rank)))
+        start_from(model, inputs["init"].file("model.safetensors"))
+    elif isinstance(model.vocabulary, AdaptiveVocabulary):
+        model.vocabulary.sort_by(splits.token_counts(len(model.vocabulary.rank)))
     torch.manual_seed(config.seed + rank)
     return model
 

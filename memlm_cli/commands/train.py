@@ -12,7 +12,7 @@ from stages.errors import UsageError, did_you_mean
 
 def train(
     source: Annotated[
-        str | None, typer.Argument(metavar="TOKENS|BATCHES", help="What to learn; - or none: from stdin.")
+        str | None, typer.Argument(metavar="TOKENS|BATCHES|NEIGHBORS", help="What to learn; - or none: from stdin.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="What is minimized (default: the preset's, lm).")] = None,
     model: Annotated[
@@ -27,6 +27,9 @@ def train(
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Forward batches that make an update.")] = None,
     segment_length: Annotated[int | None, typer.Option(help="Tokens a segment.")] = None,
+    mem_length: Annotated[
+        int | None, typer.Option(help="Positions that a Transformer-XL carries (default: --segment-length).")
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, dropout and order.")] = None,
     init_from: Annotated[
@@ -35,7 +38,7 @@ def train(
     *,
     common: Common,
 ) -> None:
-    """Tokens, or packed batches -> model: train a language model."""
+    """Tokens, packed batches, or neighbours -> model: train a language model."""
     from memlm_cli.reports import show_result
     from stages.methods import METHODS
     from stages.training.presets import choose_preset
@@ -52,10 +55,13 @@ def train(
         "batch_tokens": batch_tokens,
         "accumulate": accumulate,
         "segment_length": segment_length,
+        "model.memory_length": mem_length,
         "optimizer.lr": lr,
         "seed": seed,
     }
-    asked = given_settings(common, options).get("model")
-    preset = choose_preset(model, asked.get("backbone") if isinstance(asked, dict) else None)
+    asked = given_settings(common, options)
+    architecture = asked.get("model")
+    backbone = architecture.get("backbone") if isinstance(architecture, dict) else None
+    preset = choose_preset(model, backbone, asked.get("method"))
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)

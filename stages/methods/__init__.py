@@ -9,5 +9,6 @@ METHODS = Registry(
         "trime": "stages.methods.trime:Trime",
         "trime-long": "stages.methods.trime_long:TrimeLong",
         "trime-ext": "stages.methods.trime_ext:TrimeExt",
+        "spalm": "stages.methods.spalm:Spalm",
     },
 )

@@ -1,14 +1,15 @@
 """What a training objective is: the batches that it wants and the loss that it makes of one."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from stages.methods.config import TrimeConfig
+from stages.methods.config import MethodSettings
 from stages.methods.segments import Segments
 from stages.models.config import ModelConfig
 from stages.models.language_model import LanguageModel, State
@@ -42,7 +43,9 @@ class Batch:
 
 
 class Read(Protocol):
-    """Tokens that a model has read: n of them, in order."""
+    """Tokens [start, start + n) of the validation split that a model has read."""
+
+    start: int
 
     @property
     def targets(self) -> Tensor:
@@ -52,18 +55,34 @@ class Read(Protocol):
         """A representation of their contexts, `hidden` or `ffn-input`, [n, d]."""
 
 
+@dataclass(frozen=True)
+class Given:
+    """What other stages made for a method, beside tokens.
+
+    `packing`: segments, int64 [S], in an order in which those that follow each other are alike; None:
+    there is none. `neighbors`: by split, the tokens of each token's neighbours, int [T, k], -1 where
+    one is missing.
+    """
+
+    packing: np.ndarray | None = None
+    neighbors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
 class Method(ABC):
     """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
 
-    `settings`: of a method that trains with memory. `packing`: segments, int64 [S], in an order in
-    which neighbours are alike, for a method that takes batches; None: there is none.
+    `settings`: of a method that trains with memory. `given`: what it learns from beside tokens.
     """
 
     remedies: ClassVar[str] = ""
     """What else to try where the loss is no number, as it stands in a list."""
 
-    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
-        self.packing = packing
+    def __init__(self, settings: MethodSettings | None = None, given: Given | None = None) -> None:
+        self.given = given or Given()
+
+    def trained(self, model: LanguageModel) -> Iterable[nn.Parameter]:
+        """The parameters that are learnt; all others stay as they are."""
+        return model.parameters()
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Segments of an epoch's batches, int64 [batches, size]: a permutation drawn from (seed, epoch).

@@ -32,18 +32,18 @@ class Segments:
 
     def read(self, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets, int64 [B, L] each, of segments [B]."""
-        place = self._places(segments)
+        place = self.places(segments)
         inputs = self.ids[np.maximum(place - 1, 0)].astype(np.int64)
         inputs[place == 0] = self.eos
         return inputs, self.ids[place].astype(np.int64)
 
     def back(self, segments: np.ndarray) -> np.ndarray:
         """How many tokens of its own document stand before each token of segments [B], int64 [B, L]."""
-        place = self._places(segments)
+        place = self.places(segments)
         begins = self.documents[np.searchsorted(self.documents, place, side="right") - 1]
         return (place - begins).astype(np.int64)
 
-    def _places(self, segments: np.ndarray) -> np.ndarray:
+    def places(self, segments: np.ndarray) -> np.ndarray:
         """Places of tokens in the split, int64 [B, L]."""
         places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)
         return places

@@ -11,7 +11,7 @@ from torch import Tensor
 from stages.memory.in_batch import in_batch_masses
 from stages.memory.visible import Visible, earlier
 from stages.methods.config import TrimeConfig
-from stages.methods.method import Batch, Method, Read, Turn
+from stages.methods.method import Batch, Given, Method, Read, Turn
 from stages.methods.segments import Segments
 from stages.models.language_model import LanguageModel, State
 
@@ -42,8 +42,8 @@ class Trime(Method):
     remedies = "more updates with the plain loss (--set memory.warmup=…), "
     settings: TrimeConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
-        super().__init__(settings, packing)
+    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
+        super().__init__(settings, given)
         self.settings = settings or TrimeConfig()
 
     def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> MemoryBatch:

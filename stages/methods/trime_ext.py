@@ -9,7 +9,7 @@ from torch import distributed as ranks
 
 from stages.memory.visible import others
 from stages.methods.config import TrimeConfig, TrimeExtConfig
-from stages.methods.method import Turn
+from stages.methods.method import Given, Turn
 from stages.methods.segments import Segments
 from stages.methods.trime import Memory, MemoryBatch, Trime
 from stages.models.language_model import LanguageModel, State
@@ -37,17 +37,17 @@ class TrimeExt(Trime):
 
     settings: TrimeExtConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
-        super().__init__(settings or TrimeExtConfig(), packing)
+    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
+        super().__init__(settings or TrimeExtConfig(), given)
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
-        if self.packing is None:
+        if self.given.packing is None:
             return super().order(segments, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = segments // size
         first = random.integers(segments - batches * size + 1)
-        chain = self.packing[first : first + batches * size].reshape(batches, size)
+        chain = self.given.packing[first : first + batches * size].reshape(batches, size)
         return random.permutation(chain)
 
     def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> ExtBatch:

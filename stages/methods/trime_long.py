@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stages.memory.visible import earlier
 from stages.methods.config import TrimeConfig, TrimeLongConfig
-from stages.methods.method import Batch, Turn
+from stages.methods.method import Batch, Given, Turn
 from stages.methods.segments import Segments
 from stages.methods.trime import Memory, MemoryBatch, Trime
 from stages.models.config import ModelConfig
@@ -33,8 +33,8 @@ class TrimeLong(Trime):
 
     settings: TrimeLongConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, packing: np.ndarray | None = None) -> None:
-        super().__init__(settings or TrimeLongConfig(), packing)
+    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
+        super().__init__(settings or TrimeLongConfig(), given)
 
     @property
     def consecutive(self) -> int:

@@ -75,6 +75,7 @@ class Trainer:
         self.carries_state = method.carries_state(config.model)
         self._carried: State = None
         self.model = model
+        self._freeze()
         objective = Objective(model, method, fabric.device, config.precision)
         objective.to(fabric.device)
         self._optimizer = make_optimizer(config.optimizer, model)
@@ -82,6 +83,12 @@ class Trainer:
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
+
+    def _freeze(self) -> None:
+        """Leave what the method does not learn without gradient."""
+        learnt = set(map(id, self.method.trained(self.model)))
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(id(parameter) in learnt)
 
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""

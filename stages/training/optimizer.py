@@ -7,8 +7,8 @@ from stages.training.config import OptimizerConfig
 
 
 def make_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of a model's parameters; weight decay spares vectors (biases and norms)."""
-    parameters = list(model.parameters())
+    """The optimizer of the parameters that are learnt; weight decay spares vectors (biases and norms)."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import UsageError, did_you_mean
+from stages.methods.config import MEMORY_CONFIGS
 from stages.models.config import TransformerConfig, known_backbone
 
 DEFAULT = "tiny"
@@ -43,15 +44,17 @@ def load_preset(name: str) -> dict[str, Any]:
         raise UsageError(f"{path} is no TOML: {error}.") from None
 
 
-def choose_preset(name: str | None, backbone: str | None) -> dict[str, Any]:
+def choose_preset(name: str | None, backbone: str | None, method: str | None = None) -> dict[str, Any]:
     """The settings that the user's own are laid over.
 
     Args:
         name: a preset, or a TOML file; None: the smallest of the backbone.
-        backbone: the one that the user asks for; None: the preset's.
+        backbone: the one that the user asks for; None: the preset's, or the one that is usual for the method.
     Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
     """
     if name is None:
+        if backbone is None and method in MEMORY_CONFIGS:
+            backbone = MEMORY_CONFIGS[method].usual_backbone
         small = backbone is None or backbone == TransformerConfig().backbone
         return load_preset(DEFAULT if small else f"{DEFAULT}-{known_backbone(backbone)}")
     preset = load_preset(name)

@@ -10,45 +10,45 @@ processes disturb less. All steps of a method read memory: there is no warm-up w
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from stages.methods.config import MEMORY_CONFIGS
+from stages.methods.config import MEMORY_CONFIGS, TrimeConfig
 from stages.models.config import TransformerConfig
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
 from stages.training.progress import Splits
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_training import our_step
-from tests.benchmarks.timing import Taken, medians
+from tests.benchmarks.timing import times_in_turn
 
 PLAIN = "lm"
-WARM_UP = 2
+METHODS_TIMED = tuple(name for name, settings in MEMORY_CONFIGS.items() if issubclass(settings, TrimeConfig))
+METHODS_TIMED = ("trime", "trime-long", "trime-ext")
 
 
 def configured(method: str, arguments: argparse.Namespace) -> TrainConfig:
     """A run of a method that never ends, validates or reads without memory."""
+    model = TransformerConfig(
+        vocab_size=VOCABULARY,
+        layers=arguments.layers,
+        width=arguments.width,
+        heads=4,
+        ffn_width=4 * arguments.width,
+        max_positions=arguments.segment_length,
+        dropout=0.1,
+        cutoffs=[2000, 10000],
+        factor=4,
+    )
     batch = arguments.batch_tokens // arguments.segment_length
-    memory = None if method == PLAIN else MEMORY_CONFIGS[method](warmup=0).sized("ffn-input", batch, 1, False)
+    memory = None if method == PLAIN else MEMORY_CONFIGS[method](warmup=0).sized(model, batch, 1)
     return TrainConfig(
         method=method,
         memory=memory,
-        model=TransformerConfig(
-            vocab_size=VOCABULARY,
-            layers=arguments.layers,
-            width=arguments.width,
-            heads=4,
-            ffn_width=4 * arguments.width,
-            max_positions=arguments.segment_length,
-            dropout=0.1,
-            cutoffs=[2000, 10000],
-            factor=4,
-        ),
+        model=model,
         segment_length=arguments.segment_length,
         batch_tokens=arguments.batch_tokens,
         clip_norm=1.0,
@@ -56,19 +56,6 @@ def configured(method: str, arguments: argparse.Namespace) -> TrainConfig:
         valid_every=0,
         precision=arguments.precision,
     )
-
-
-def times_in_turn(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, Taken]:
-    """Median times of a step of each."""
-    times: dict[str, list[Taken]] = {name: [] for name in steps}
-    for number in range(WARM_UP + rounds):
-        for name, step in steps.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            step()
-            taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-            if number >= WARM_UP:
-                times[name].append(taken)
-    return {name: medians(taken) for name, taken in times.items()}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -97,7 +84,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", choices=tuple(MEMORY_CONFIGS), default=list(MEMORY_CONFIGS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS_TIMED, default=METHODS_TIMED)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--segment-length", type=int, default=256)

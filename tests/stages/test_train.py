@@ -136,10 +136,10 @@ def test_a_model_of_another_vocabulary_is_refused(store):
     first = train(store, small_tokens(store))
     size = first.manifest.config["model"]["vocab_size"]
     first.manifest.config["model"]["vocab_size"] = size + 1
-    from stages.train import _fitting_init
+    from stages.training.sources import fitting_init
 
     with pytest.raises(ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"):
-        _fitting_init(first, small_tokens(store))
+        fitting_init(first, small_tokens(store))
 
 
 @pytest.mark.parametrize(

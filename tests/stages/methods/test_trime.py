@@ -5,13 +5,14 @@ import torch
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.config import MEMORY_CONFIGS, TrimeConfig, TrimeExtConfig, TrimeLongConfig
-from stages.methods.method import Turn
+from stages.methods.method import Given, Turn
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
 
+TRIME = ("trime", "trime-long", "trime-ext")
 V, L = 12, 5
 LATE = Turn(number=50, update=50, updates=100, seed=0)
 DOCUMENTS = np.array([0, 7, 18, 40])
@@ -91,9 +92,9 @@ def test_trime_with_the_hidden_state_as_key(lm):
     agree(method, lm, method.batch(split(), np.array([2, 4]), LATE), oracle.local(2, L), key="hidden")
 
 
-@pytest.mark.parametrize("name", MEMORY_CONFIGS)
+@pytest.mark.parametrize("name", TRIME)
 def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized("ffn-input", 4, 1, False))
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized(TransformerConfig(), 4, 1))
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     cells = {
         "trime": oracle.local(4, L),
@@ -112,7 +113,7 @@ def documents(batch):
 @pytest.mark.parametrize("scope", ["document", "stream"])
 @pytest.mark.parametrize("together", [1, 2, 4])
 def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
-    settings = TrimeLongConfig(consecutive=together, scope=scope).sized("ffn-input", 4, 1, False)
+    settings = TrimeLongConfig(consecutive=together, scope=scope).sized(TransformerConfig(), 4, 1)
     method = METHODS.load("trime-long")(settings)
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     within = documents(batch) if scope == "document" else None
@@ -136,9 +137,9 @@ def test_nothing_to_read_is_the_plain_loss(lm):
     )
 
 
-@pytest.mark.parametrize("name", MEMORY_CONFIGS)
+@pytest.mark.parametrize("name", TRIME)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized("ffn-input", 2, 1, False))
+    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized(TransformerConfig(), 2, 1))
     plain = [method.batch(split(), np.array([0, 1]), Turn(number, number, 100, 0)).plain for number in range(7)]
     assert plain == [True] * 5 + [False] * 2
     batch = method.batch(split(), np.array([0, 1]), Turn(0, 0, 100, 0))
@@ -170,7 +171,7 @@ def test_runs_of_consecutive_segments_stay_together():
 
 def test_batches_are_neighbours_in_the_packing():
     packing = np.random.default_rng(0).permutation(23)
-    method = METHODS.load("trime-ext")(TrimeExtConfig(), packing)
+    method = METHODS.load("trime-ext")(TrimeExtConfig(), Given(packing))
     place = np.argsort(packing)
     batches = set()
     for epoch in range(5):
@@ -241,15 +242,15 @@ class TestStreams:
         return oracle.joint_loss(torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells)
 
     def test_have_two_consecutive_segments_unless_told_otherwise(self):
-        assert TrimeLongConfig().sized("hidden", 20, 1, True).consecutive == 2
-        assert TrimeLongConfig().sized("ffn-input", 20, 1, False).consecutive == 20
+        assert TrimeLongConfig().sized(LSTMConfig(), 20, 1).consecutive == 2
+        assert TrimeLongConfig().sized(TransformerConfig(), 20, 1).consecutive == 20
 
 
 @pytest.mark.parametrize(("consecutive", "processes", "nearest"), [(9, 1, 8), (5, 1, 4), (8, 2, 4), (3, 4, 2)])
 def test_consecutive_segments_divide_what_a_process_has_of_a_batch(consecutive, processes, nearest):
     with pytest.raises(UsageError, match=rf"memory\.consecutive: .* {consecutive} does not divide; use {nearest},"):
-        TrimeLongConfig(consecutive=consecutive).sized("ffn-input", 8, processes, False)
-    assert TrimeLongConfig().sized("ffn-input", 8, processes, False).consecutive == 8 // processes
+        TrimeLongConfig(consecutive=consecutive).sized(TransformerConfig(), 8, processes)
+    assert TrimeLongConfig().sized(TransformerConfig(), 8, processes).consecutive == 8 // processes
 
 
 def test_the_plain_updates_are_whole_ones():

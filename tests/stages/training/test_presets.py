@@ -86,7 +86,7 @@ def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segment
 )
 def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in_batch):
     config = TrainConfig.model_validate(load_preset(name) | {"method": "trime-long", "memory": asked})
-    sized = config.memory.sized("ffn-input", config.batch_segments, processes=1, carried=False)
+    sized = config.memory.sized(config.model, config.batch_segments, processes=1)
     assert sized.consecutive == consecutive
     assert config.batch_tokens == in_batch
     assert config.batch_segments % consecutive == 0

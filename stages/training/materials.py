@@ -1,0 +1,49 @@
+"""What a training run reads, opened: the splits of its tokens, and what other stages made for its method."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Inputs
+from stages.methods.config import SpalmConfig
+from stages.methods.method import Given
+from stages.training.config import TrainConfig
+from stages.training.mapped import mapped
+from stages.training.neighbors import DTYPE, map_neighbors
+from stages.training.progress import Splits
+from stages.training.sources import TRAIN, VALID, splits_read
+
+
+def read_splits(tokens: Artifact, folder: Path) -> Splits:
+    """The training split, mapped into `folder`, and the validation split if there is one."""
+    arrays: Any = tokens.zarr("tokens.zarr")
+    ids = arrays[f"{TRAIN}/ids"]
+    train = mapped(folder / f"ids-{TRAIN}.npy", ids.shape, ids.dtype, lambda start, stop: ids[start:stop])
+    valid = np.asarray(arrays[f"{VALID}/ids"][:]) if VALID in splits_read(tokens) else None
+    documents = np.asarray(arrays[f"{TRAIN}/doc_offsets"][:])
+    return Splits(train, valid, tokens.metrics["eos_id"], documents)
+
+
+def read_given(inputs: Inputs, config: TrainConfig, folder: Path) -> Given:
+    """The packing, or the neighbours, that a run was given; large arrays are mapped into `folder`."""
+    if "batches" in inputs:
+        packed: Any = inputs["batches"].zarr("batches.zarr")
+        return Given(packing=np.asarray(packed["order"][:]))
+    if "neighbors" in inputs:
+        assert isinstance(config.memory, SpalmConfig)
+        splits = splits_read(inputs["tokens"])
+        return Given(neighbors=map_neighbors(inputs["neighbors"], splits, config.memory.k, folder))
+    return Given()
+
+
+def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
+    """Room that the mapped arrays of a run take."""
+    splits = inputs["tokens"].metrics["splits"]
+    numbers = int(splits[TRAIN]["tokens"])
+    if "neighbors" in inputs:
+        assert isinstance(config.memory, SpalmConfig)
+        looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
+        numbers += looked_up * config.memory.k + int(inputs["neighbors"].find("datastore").metrics["rows"])
+    return numbers * DTYPE.itemsize

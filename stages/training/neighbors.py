@@ -1,0 +1,36 @@
+"""The tokens of stored neighbours, laid out so that training reads them in step with its segments."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.evaluation.neighbor_tokens import neighbor_tokens
+from stages.training.mapped import mapped
+
+DTYPE = np.dtype(np.int32)
+
+
+def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Path) -> dict[str, np.ndarray]:
+    """By split, the tokens of the k best neighbours of every token, int32 [T, k], -1 where one is missing.
+
+    Args:
+        neighbors: an artifact that has k neighbours of every token of these splits.
+        folder: where the arrays lie; they are made there if they do not.
+    """
+    group: Any = neighbors.zarr("neighbors.zarr")
+    stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
+    values = mapped(folder / "values.npy", stored.shape, DTYPE, lambda start, stop: stored[start:stop])
+
+    def tokens(split: str) -> np.ndarray:
+        ids = group[f"{split}/ids"]
+        return mapped(
+            folder / f"neighbors-{split}.npy",
+            (ids.shape[0], k),
+            DTYPE,
+            lambda start, stop: neighbor_tokens(np.asarray(ids[start:stop, :k]), values),
+        )
+
+    return {split: tokens(split) for split in splits}
