@@ -290,7 +290,7 @@ class TestBatches:
     @pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
         with pytest.raises(
-            ArtifactError, match=f"packed for --method trime-ext; give that, .* memlm train {tokens.reference}"
+            ArtifactError, match=f"made for --method trime-ext; give that, .* memlm train {tokens.reference}"
         ):
             train(store, batches, method=method)
 
