@@ -13,7 +13,9 @@ from memlm_cli.commands import (
     artifacts,
     build_datastore,
     build_index,
+    compare,
     evaluate,
+    generate,
     pack_batches,
     precompute_neighbors,
     presets,
@@ -36,8 +38,10 @@ app.command("build-index")(with_common_options(build_index.build_index))
 app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
 app.command("pack-batches")(with_common_options(pack_batches.pack_batches))
 app.command("evaluate")(with_common_options(evaluate.evaluate))
+app.command("compare")(compare.compare)
 app.command("run")(with_common_options(run.run))
 app.add_typer(artifacts.app, name="artifacts")
+app.command("generate")(generate.generate)
 app.command("presets")(presets.presets)
 
 

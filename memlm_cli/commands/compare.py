@@ -1,0 +1,54 @@
+"""`memlm compare`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from stages.errors import UsageError
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="The report that is compared with.")],
+    b: Annotated[str | None, typer.Argument(metavar="B", help="The other; - or none: from stdin.")] = None,
+    reading: Annotated[
+        Literal["final", "model"],
+        typer.Option(help="Compare what the memory makes of the model (final), or the model alone."),
+    ] = "final",
+    samples: Annotated[int, typer.Option(help="Resamples of the bootstrap.")] = 10_000,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    block_tokens: Annotated[
+        int | None,
+        typer.Option(help="Resample blocks of so many tokens (default: documents, if there is more than one)."),
+    ] = None,
+    most: Annotated[int, typer.Option(help="Tokens won and lost most to show.")] = 10,
+    around: Annotated[
+        int | None, typer.Option(help="Tokens to show before and after each (default: half a line).")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Two reports with token scores -> which is better, by how much, how surely, and where."""
+    from memlm_cli.comparisons import comparison_text
+    from memlm_cli.work import read_reference
+    from stages.artifacts.store import Store
+    from stages.comparison.compare import compare as compare_reports
+    from stages.comparison.settings import ComparisonSettings
+    from stages.comparison.token_table import write_token_table
+
+    settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
+    if csv is not None and not csv.parent.is_dir():
+        raise UsageError(f"--csv {csv}: there is no folder {csv.parent}.")
+    opened = Store(store)
+    report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
+    found = compare_reports(report_a, report_b, settings)
+    if csv is not None:
+        say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
+    answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found))

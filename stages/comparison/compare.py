@@ -1,0 +1,47 @@
+"""Which of two reports is better, by how much, how surely, and where."""
+
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.comparison.likeness import same_tokens
+from stages.comparison.scores import TokenScores, open_scores
+from stages.comparison.settings import ComparisonSettings
+
+
+def compare(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any]:
+    """Compare report B with report A: token by token, or by text where only their tokenizers differ.
+
+    Differences are of B minus A in negative log-likelihood (nats): negative where B is better.
+
+    Args:
+        a, b: reports with token scores.
+        settings: what is compared, and how the bootstrap draws.
+    Returns: JSON; its fields are in docs/compare.md.
+    Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
+    """
+    scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
+    if same_tokens(scores_a, scores_b):
+        from stages.comparison.by_token import compare_tokens as compare_scores
+    else:
+        from stages.comparison.by_text import compare_text as compare_scores
+    return {
+        "a": _report_facts(scores_a),
+        "b": _report_facts(scores_b),
+        "reading": settings.reading,
+        "split": scores_a.split,
+        "score": scores_a.counted,
+        **compare_scores(scores_a, scores_b, settings),
+    }
+
+
+def _report_facts(scores: TokenScores) -> dict[str, Any]:
+    rows = {row["row"]: row for row in scores.report.metrics["rows"]}
+    row = rows[scores.row]
+    return {
+        "reference": scores.report.reference,
+        "model": scores.report.input("model").reference,
+        "method": scores.report.metrics["method"],
+        "row": scores.row,
+        "tokens": scores.tokens.reference,
+        **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
+    }

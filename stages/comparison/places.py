@@ -1,0 +1,85 @@
+"""Where scored tokens stand: in the split, in a document, in a block of consecutive tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.text.tokens import TokenSplit, open_split
+
+LONGEST_BLOCK = 512
+FEWEST_BLOCKS = 20
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places in a split of its scored tokens."""
+
+    split: TokenSplit
+    doc_offsets: np.ndarray
+    """int64 [D + 1]."""
+    chosen: np.ndarray | None
+    """int64 [n], ascending; None: every token is scored."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the split, scored or not."""
+        return int(self.doc_offsets[-1])
+
+    def __len__(self) -> int:
+        return self.tokens if self.chosen is None else len(self.chosen)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Places in the split of scored tokens [start, stop), int64."""
+        return np.arange(start, stop) if self.chosen is None else self.chosen[start:stop]
+
+    def documents(self, places: np.ndarray) -> np.ndarray:
+        """The document of each place, int64 [n]."""
+        return np.searchsorted(self.doc_offsets, places, side="right") - 1
+
+    def documents_with_tokens(self) -> int:
+        """How many documents have a scored token."""
+        if self.chosen is None:
+            return int(np.count_nonzero(np.diff(self.doc_offsets)))
+        return len(np.unique(self.documents(self.chosen)))
+
+
+def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
+    """The places of all tokens of a split, or of those of its documents' last words (`last-word`)."""
+    opened = open_split(tokens.zarr("tokens.zarr"), split)
+    doc_offsets = np.asarray(opened.doc_offsets[:])
+    if counted == "all":
+        return Places(opened, doc_offsets, None)
+    from stages.evaluation.last_word import find_last_words
+
+    words = find_last_words(tokens, split)
+    return Places(opened, doc_offsets, np.flatnonzero(words.scored(0, int(doc_offsets[-1]))))
+
+
+@dataclass(frozen=True)
+class Units:
+    """What the bootstrap draws: documents, or blocks of `block_tokens` consecutive tokens of the split."""
+
+    places: Places
+    block_tokens: int | None
+
+    @property
+    def count(self) -> int:
+        """Units of the split, those without a scored token included."""
+        if self.block_tokens is None:
+            return len(self.places.doc_offsets) - 1
+        return -(-self.places.tokens // self.block_tokens)
+
+    def of(self, places: np.ndarray) -> np.ndarray:
+        """The unit of each place, int64 [n]."""
+        return self.places.documents(places) if self.block_tokens is None else places // self.block_tokens
+
+
+def units_of(places: Places, block_tokens: int | None) -> Units:
+    """Documents; or blocks, if their length is given or all scored tokens lie in one document.
+
+    These blocks have LONGEST_BLOCK tokens, fewer where that leaves less than FEWEST_BLOCKS of them.
+    """
+    if block_tokens is None and places.documents_with_tokens() == 1:
+        block_tokens = min(LONGEST_BLOCK, max(1, places.tokens // FEWEST_BLOCKS))
+    return Units(places, block_tokens)

@@ -1,0 +1,36 @@
+"""What of two reports is compared, and how uncertain a difference is said to be."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stages.errors import UsageError
+
+Reading = Literal["final", "model"]
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Settings of a comparison. Raises UsageError for numbers that make no sense."""
+
+    reading: Reading = "final"
+    """Probabilities that are compared: with all that a report's first memory row reads, or of the model alone."""
+    samples: int = 10_000
+    """Resamples of the bootstrap."""
+    confidence: float = 0.95
+    """Share of the resamples that an interval holds."""
+    seed: int = 0
+    """Of the resampling."""
+    block_tokens: int | None = None
+    """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""
+    most: int = 10
+    """How many of the tokens won and lost most are told."""
+    around: int | None = None
+    """Tokens of context told before and after each of them; None: as many as fill a line."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise UsageError(f"The confidence must lie between 0 and 1, not be {self.confidence}.")
+        for name, least in {"samples": 1, "block_tokens": 1, "seed": 0, "most": 0, "around": 0}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")

@@ -1,0 +1,99 @@
+"""Sums of two log-probabilities of the same tokens, by group of tokens and by the unit that is resampled."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.comparison.bootstrap import Bootstrap
+
+FIRST_RANGE = 16
+"""Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""
+
+
+@dataclass(frozen=True)
+class PairedTokens:
+    """n scored tokens, in the order of the split."""
+
+    units: np.ndarray
+    """int64 [n], ascending: the document or block that each lies in."""
+    nll_a: np.ndarray
+    """float64 [n], nats."""
+    nll_b: np.ndarray
+
+    @property
+    def difference(self) -> np.ndarray:
+        """NLL of B minus that of A, [n]: negative where B gives the token more probability."""
+        return self.nll_b - self.nll_a
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a group of tokens shows; means in nats a token."""
+
+    tokens: int
+    nll_a: float
+    nll_b: float
+    won: int
+    """Tokens that B gives more probability than A."""
+    lost: int
+    interval: tuple[float, float] | None
+    """Of the difference of the two means; None where one unit alone has such tokens."""
+
+    @property
+    def difference(self) -> float:
+        """Mean NLL of B minus that of A."""
+        return self.nll_b - self.nll_a
+
+
+class Tally:
+    """Sums over tokens that come block by block, in one group each of G, for each of U units."""
+
+    def __init__(self, units: int, groups: int) -> None:
+        self._sums = np.zeros((5, units, groups))
+
+    def add(self, pairs: PairedTokens, groups: np.ndarray) -> None:
+        """Take some tokens in; `groups` int64 [n] is the group of each."""
+        if not len(groups):
+            return
+        first, stop, width = int(pairs.units[0]), int(pairs.units[-1]) + 1, self._sums.shape[2]
+        cells = (pairs.units - first) * width + groups
+        won, lost = pairs.nll_b < pairs.nll_a, pairs.nll_b > pairs.nll_a
+        for place, values in enumerate((None, pairs.nll_a, pairs.nll_b, won, lost)):
+            sums = np.bincount(cells, values, (stop - first) * width)
+            self._sums[place, first:stop] += sums.reshape(-1, width)
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Differences summed over each unit's tokens of each group, nats, [U, G]."""
+        return self._sums[2] - self._sums[1]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Tokens of each unit in each group, [U, G]."""
+        return self._sums[0]
+
+    def groups(self, bootstrap: Bootstrap) -> list[Group | None]:
+        """What each group shows; None for those without tokens."""
+        held = np.flatnonzero(self.weights.any(axis=1))
+        intervals = bootstrap.intervals(self.totals[held], self.weights[held])
+        sums = self._sums.sum(axis=1).T
+        return [_group(row, interval) if row[0] else None for row, interval in zip(sums, intervals, strict=True)]
+
+
+def _group(sums: np.ndarray, interval: tuple[float, float] | None) -> Group:
+    tokens, nll_a, nll_b, won, lost = sums.tolist()
+    return Group(int(tokens), nll_a / tokens, nll_b / tokens, int(won), int(lost), interval)
+
+
+def position_range(positions: np.ndarray) -> np.ndarray:
+    """In which range of positions each token is, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
+
+    Args:
+        positions: tokens of the document before each, int64 [n].
+    """
+    return np.frexp(positions // FIRST_RANGE)[1].astype(np.int64)
+
+
+def range_bounds(number: int) -> tuple[int, int]:
+    """The positions [start, stop) of a range."""
+    return (FIRST_RANGE << number) >> 1 if number else 0, FIRST_RANGE << number

@@ -1,0 +1,49 @@
+"""Every scored token of two reports with both log-probabilities, as CSV."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.comparison.by_token import told_tokens
+from stages.comparison.context import Contexts
+from stages.comparison.likeness import same_tokens
+from stages.comparison.places import scored_places
+from stages.comparison.scores import open_scores
+from stages.comparison.settings import ComparisonSettings
+from stages.errors import UsageError
+
+TOKENS_AT_ONCE = 1 << 14
+
+
+def write_token_table(path: Path, a: Artifact, b: Artifact, settings: ComparisonSettings) -> int:
+    """Write a line a token, in the order of the split; returns how many.
+
+    Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
+    `difference` (log_p_a - log_p_b, so negative where B is better), `gate_a`, `gate_b` where there are gates, and
+    `before`, `text`, `after`.
+
+    Raises: UsageError if tokens are not the same; as `stages.comparison.compare.compare`; OSError.
+    """
+    scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
+    if not same_tokens(scores_a, scores_b):
+        raise UsageError("Tokens of two tokenizers do not line up: there is no table of them (--csv).")
+    places = scored_places(scores_a.tokens, scores_a.split, scores_a.counted)
+    contexts = Contexts(scores_a.tokens, places, settings.around)
+
+    def lines() -> Iterator[dict[str, Any]]:
+        for start in range(0, len(places), TOKENS_AT_ONCE):
+            rows = np.arange(start, min(start + TOKENS_AT_ONCE, len(places)))
+            yield from told_tokens(scores_a, scores_b, rows, contexts)
+
+    with path.open("w", encoding="utf-8", newline="") as file:
+        written = lines()
+        first = next(written)
+        writer = csv.DictWriter(file, list(first))
+        writer.writeheader()
+        writer.writerow(first)
+        writer.writerows(written)
+    return len(places)
