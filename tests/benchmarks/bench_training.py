@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.methods import METHODS
+from stages.methods.method import Given
 from stages.models.config import TransformerConfig
 from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
@@ -101,13 +102,15 @@ def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: t
     return step
 
 
-def our_step(config: TrainConfig, splits: Splits, folder: Path, device: torch.device) -> Callable[[], None]:
+def our_step(
+    config: TrainConfig, splits: Splits, folder: Path, device: torch.device, given: Given | None = None
+) -> Callable[[], None]:
     """One step of `Trainer`, its report included."""
     trainer = Trainer(
         make_fabric(device),
         config,
         LanguageModel(config.model),
-        METHODS.load(config.method)(config.memory),
+        METHODS.load(config.method)(config.memory, given),
         splits,
         folder,
         Silent(),

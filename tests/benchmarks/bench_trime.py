@@ -26,7 +26,6 @@ from tests.benchmarks.bench_training import our_step
 from tests.benchmarks.timing import times_in_turn
 
 PLAIN = "lm"
-METHODS_TIMED = tuple(name for name, settings in MEMORY_CONFIGS.items() if issubclass(settings, TrimeConfig))
 METHODS_TIMED = ("trime", "trime-long", "trime-ext")
 
 

@@ -1,7 +1,8 @@
-"""How long evaluations take."""
+"""How long evaluations and training steps take."""
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stages.artifacts.artifact import Artifact
@@ -9,6 +10,9 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate, EvaluateConfig
+
+WARM_UP = 2
+"""Rounds of steps that are not counted."""
 
 
 class Taken(NamedTuple):
@@ -31,3 +35,16 @@ def evaluation_time(store: Store, source: Artifact, *memory: str, **settings: An
 def medians(times: list[Taken]) -> Taken:
     """The median of each clock."""
     return Taken(*(statistics.median(column) for column in zip(*times, strict=True)))
+
+
+def times_in_turn(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, Taken]:
+    """Median times of a step of each; in a round every one takes a step."""
+    times: dict[str, list[Taken]] = {name: [] for name in steps}
+    for number in range(WARM_UP + rounds):
+        for name, step in steps.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            step()
+            taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
+            if number >= WARM_UP:
+                times[name].append(taken)
+    return {name: medians(taken) for name, taken in times.items()}
