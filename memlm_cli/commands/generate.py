@@ -1,0 +1,144 @@
+"""`memlm generate`."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.exits import INTERRUPTED
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.retrieved import memory_lines, source_line
+from memlm_cli.work import read_reference
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.generation.generate import Written
+    from stages.inspection.reading import MemoryReader
+
+
+def generate(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
+    ] = None,
+    prompt: Annotated[str, typer.Option(help="Text to go on from (default: none, the start of a text).")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 100,
+    temperature: Annotated[float, typer.Option(help="Of sampling; 0 takes the likeliest token.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Draw from so many of the likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest tokens that hold this probability together.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same text.")] = 0,
+    stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCES[:key=value,…]",
+            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
+            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
+        ),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="REPORT", help="Take the readings that this evaluation settled on.")
+    ] = None,
+    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="Tokens between windows (default: 1, all of a window is always read).")
+    ] = None,
+    mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
+    attribute: Annotated[
+        bool, typer.Option("--attribute", help="Afterwards list the training passages that carried each token.")
+    ] = False,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Write text with a model and its memories; the text alone goes to stdout, token by token."""
+    from stages.artifacts.store import Store
+    from stages.generation.generate import Wanted, open_writer
+    from stages.generation.generate import generate as written_tokens
+    from stages.generation.sampling import Sampling
+    from stages.inspection.request import Request
+
+    if report and memory:
+        raise UsageError("--report and --memory both say what is read; give one of them.")
+    wanted = Wanted(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
+    request = Request(
+        source=read_reference(source),
+        memory=None if memory is None else tuple(memory),
+        report=report,
+        references={"index": index},
+        context=context,
+        stride=stride,
+        mem_length=mem_length,
+        device=device,
+        precision=precision,
+    )
+    try:
+        reader = open_writer(request, Store(store))
+        for line in memory_lines(reader.memories):
+            say(f"generate: {line}")
+        _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
+    except KeyboardInterrupt:
+        say("\nmemlm generate: interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_json: bool) -> None:
+    """The text as it comes, then what carried it; or all of it as one object."""
+    from stages.inspection.decoding import TextStream
+
+    text, pieces, told = TextStream(reader.text), [], []
+    for token in tokens:
+        pieces.append(text.add(token.id))
+        told.append(token)
+        if not as_json and not _stream(pieces[-1]):
+            return
+    pieces.append(text.end())
+    if as_json:
+        answer(json.dumps(_object(reader, prompt, "".join(pieces), told)))
+    elif _stream(pieces[-1] + "\n"):
+        for token in told:
+            if token.attributed is not None:
+                answer(_attributed(reader, token))
+
+
+def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Written"]) -> dict[str, Any]:
+    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
+    return {
+        "model": reader.read["model"].reference,
+        "prompt": prompt,
+        "text": text,
+        "memories": reader.memories,
+        "tokens": tokens,
+    }
+
+
+def _attributed(reader: "MemoryReader", token: "Written") -> str:
+    """A token, its probability and who gave it; under it the contexts that carried it."""
+    assert token.attributed is not None
+    given, label = token.attributed.memories, reader.text.label(token.id)
+    parts = [f"model {max(0.0, token.probability - sum(given)):.4f}"]
+    parts += [f"memory {number} {value:.4f}" for number, value in enumerate(given, start=1)]
+    head = f"\n{label.strip() or repr(label)}  {token.probability:.4f} = {' + '.join(parts)}"
+    return "\n".join([head, *(f"  {c.carried:.4f}  {source_line(c)}" for c in token.attributed.contexts)])
+
+
+def _stream(text: str) -> bool:
+    """Text on stdout, at once, as it is; whether anyone reads it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Text that a model writes, with any composition of memories, and the passages that carried it."""

@@ -1,0 +1,59 @@
+"""Writing text token by token."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stages.artifacts.store import Store
+from stages.generation.attribution import Attributed, Attribution
+from stages.generation.sampling import Sampling, draw, probabilities
+from stages.generation.stream import Stream
+from stages.inspection.reading import MemoryReader, open_reader
+from stages.inspection.request import Request
+
+STRIDE = 1
+"""A backbone without state always reads as many tokens back as its context holds."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be written."""
+
+    prompt: str = ""
+    max_tokens: int = 100
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    stop_at_eos: bool = False
+    attribute: bool = False
+    """Whether what carried each token is found too."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """One more token, with its probability by the model and its memories, before temperature and cuts."""
+
+    id: int
+    probability: float
+    attributed: Attributed | None
+
+
+def open_writer(request: Request, store: Store) -> MemoryReader:
+    """The model and memories that a request names, for writing."""
+    return open_reader(request, store, None, stride=STRIDE)
+
+
+def generate(reader: MemoryReader, wanted: Wanted) -> Iterator[Written]:
+    """Tokens behind the prompt, one by one; the same seed gives the same tokens. An `<eos>` that stops is left out."""
+    stream = Stream(reader, reader.text.ids(wanted.prompt))
+    attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
+    random = np.random.default_rng(wanted.seed)
+    for _ in range(wanted.max_tokens):
+        consulted = stream.consult()
+        log_p = stream.log_probs(consulted)
+        token = draw(probabilities(log_p, wanted.sampling), random)
+        if wanted.stop_at_eos and token == reader.text.eos:
+            return
+        stream.put(token)
+        found = None if attribution is None else attribution.of(consulted, token)
+        yield Written(token, float(np.exp(log_p[token])), found)

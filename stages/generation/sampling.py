@@ -1,0 +1,64 @@
+"""Drawing a token from a distribution."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn; applied in this order.
+
+    Raises: UsageError for numbers that make no sense.
+    """
+
+    temperature: float = 1.0
+    """Log-probabilities are divided by it; 0 takes the likeliest token."""
+    top_k: int | None = None
+    """Only so many of the likeliest tokens are drawn from."""
+    top_p: float | None = None
+    """Only the fewest likeliest tokens that hold this probability together are drawn from."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise UsageError(f"--temperature must be 0 or more, not {self.temperature}.")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"--top-k must be at least 1, not {self.top_k}.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p must be above 0 and at most 1, not {self.top_p}.")
+        if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
+            raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
+
+
+def probabilities(log_p: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """What a token is drawn from, float64 [V], summing to 1; of equals the lower id is kept first.
+
+    Args:
+        log_p: log-probabilities of all tokens, natural log, [V]; -inf is allowed.
+    Source: top-p is the nucleus of Holtzman et al. 2020 (arXiv:1904.09751), section 3.1.
+    """
+    log_p = log_p.astype(np.float64)
+    if sampling.temperature == 0:
+        certain = np.zeros(len(log_p))
+        certain[log_p.argmax()] = 1
+        return certain
+    scaled = log_p / sampling.temperature
+    weights = np.exp(scaled - scaled.max())
+    if sampling.top_k is None and sampling.top_p is None:
+        return weights / weights.sum()
+    order = np.argsort(-weights, kind="stable")[: sampling.top_k]
+    kept = weights[order] / weights[order].sum()
+    if sampling.top_p is not None:
+        order = order[: np.searchsorted(np.cumsum(kept), sampling.top_p) + 1]
+    drawn = np.zeros(len(log_p))
+    drawn[order] = weights[order] / weights[order].sum()
+    return drawn
+
+
+def draw(probability: np.ndarray, random: np.random.Generator) -> int:
+    """A token by its probability: the first whose cumulative probability exceeds one uniform number."""
+    cumulative = np.cumsum(probability)
+    token = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
+    return min(token, int(np.flatnonzero(probability)[-1]))

@@ -1,0 +1,79 @@
+"""Between text and the ids of a tokens artifact."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from stages.artifacts.artifact import Artifact
+
+if TYPE_CHECKING:
+    pass
+
+UNFINISHED = "\ufffd"
+"""What bytes decode to that are no whole character yet."""
+
+
+class TokenText:
+    """The tokenizer of a tokens artifact, both ways."""
+
+    def __init__(self, tokens: Artifact) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer: Tokenizer = Tokenizer.from_file(str(tokens.file("tokenizer.json")))
+        self.eos: int = tokens.metrics["eos_id"]
+        self.eos_is_newline = tokens.metrics["eos_after"] == "line"
+        """Whether `<eos>` stands for the end of a line."""
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text; words that the vocabulary lacks are `<unk>`, and no `<eos>` is added."""
+        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return found
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of consecutive tokens."""
+        stream = TextStream(self)
+        return "".join([stream.add(id) for id in ids]) + stream.end()
+
+    def label(self, id: int) -> str:
+        """One token by itself: its text; bytes that are no character by themselves as the vocabulary spells them."""
+        text = self.decoded([id])
+        return str(self._tokenizer.id_to_token(id)) if UNFINISHED in text or not text else text
+
+    def decoded(self, ids: list[int]) -> str:
+        """The text of tokens as the tokenizer itself joins them, `<eos>` spelled out."""
+        text: Any = self._tokenizer.decode(ids, skip_special_tokens=False)
+        return str(text)
+
+
+class TextStream:
+    """Text of tokens that arrive one by one: what is given out is never taken back.
+
+    How a token reads may depend on the one before it (spaces between words), and a character may lie in
+    several tokens: each new token is decoded with the last ones, and withheld while a character is unfinished.
+    """
+
+    def __init__(self, text: TokenText) -> None:
+        self._text = text
+        self._before: list[int] = []
+        self._pending: list[int] = []
+
+    def add(self, id: int) -> str:
+        """The text that a token brings; empty while its character is unfinished."""
+        if id == self._text.eos and self._text.eos_is_newline:
+            left, self._before = self.end(), []
+            return left + "\n"
+        self._pending.append(id)
+        text = self._new()
+        if text.endswith(UNFINISHED):
+            return ""
+        self._before, self._pending = self._pending, []
+        return text
+
+    def end(self) -> str:
+        """What was withheld, as far as it can be read."""
+        text = self._new() if self._pending else ""
+        self._before, self._pending = self._before + self._pending, []
+        return text
+
+    def _new(self) -> str:
+        known = self._text.decoded(self._before)
+        return self._text.decoded(self._before + self._pending)[len(known) :]

@@ -1,0 +1,73 @@
+"""Neighbours that a gate reads of a text that none are stored of: found when they are read."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.evaluation.scoring import search_keys
+from stages.evaluation.split_reader import SplitReader
+from stages.models.language_model import State, load_model
+from stages.search.searcher import open_searcher
+
+
+class SearchedIds:
+    """Stands for the group of a neighbors artifact: `<split>/ids`, rows of the same datastore, of any text.
+
+    Contexts are searched for in the index behind the artifact, with the keys of the datastore's own encoder.
+    """
+
+    def __init__(self, neighbors: Artifact, reader: SplitReader) -> None:
+        """Args:
+        neighbors: the artifact.
+        reader: how the text is read; the encoder reads it in the datastore's windows.
+        """
+        index = neighbors.input("index")
+        datastore = index.input("datastore")
+        settings = datastore.config
+        self._key, self._dtype = settings["key"], settings["dtype"]
+        self._reader = replace(reader, context=settings["context"], stride=settings["stride"], by_document=False)
+        self._encoder = load_model(
+            datastore.input("encoder").path,
+            reader.device,
+            context=settings["context"],
+            mem_length=settings.get("mem_length"),
+        )
+        probe = neighbors.config["probe"] or index.config["probe"]
+        self._searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": probe}, reader.device.type)
+        self._place = 0
+        self._state: State = None
+        self._last: tuple[tuple[str, int, int, int], np.ndarray] | None = None
+
+    def __getitem__(self, name: str) -> "SearchedRows":
+        return SearchedRows(self, name.removesuffix("/ids"))
+
+    def find(self, split: str, start: int, stop: int, k: int) -> np.ndarray:
+        """Neighbours of tokens [start, stop), int64 [n, k]; those asked for last are not searched for again."""
+        asked = split, start, stop, k
+        if self._last is None or self._last[0] != asked:
+            if self._encoder.config.carries_state and start != self._place:
+                self._keys(split, 0 if start < self._place else self._place, start)
+            self._last = asked, self._searcher.search(self._keys(split, start, stop), k)[0]
+        return self._last[1]
+
+    def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Search keys float32 [n, d], going on from the state at `start`."""
+        state: State = self._state if start and start == self._place else None
+        made = []
+        for block in self._reader.encode(self._encoder, split, start, stop, state):
+            made.append(search_keys(block.key(self._key), self._dtype))
+            state = block.state
+        self._place, self._state = stop, state
+        return np.concatenate(made)
+
+
+class SearchedRows:
+    """The neighbours of one split; `[start:stop, :k]` finds them, and finds them."""
+
+    def __init__(self, ids: SearchedIds, split: str) -> None:
+        self._ids, self._split = ids, split
+
+    def __getitem__(self, part: tuple[slice, slice]) -> np.ndarray:
+        rows, columns = part
+        return self._ids.find(self._split, rows.start, rows.stop, columns.stop)

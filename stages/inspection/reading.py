@@ -1,0 +1,123 @@
+"""A model with its memories at settled numbers, ready to be asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.evaluation.evaluator import Evaluator
+from stages.evaluation.external import ExternalPlan
+from stages.evaluation.history import History
+from stages.evaluation.last_word import LastWords
+from stages.evaluation.opening import open_evaluator
+from stages.evaluation.passage import Settings
+from stages.evaluation.rows import MemoryRow, Plan
+from stages.evaluation.settling import describe_row, settle
+from stages.inspection.decoding import TokenText
+from stages.inspection.gate_search import SearchedIds
+from stages.inspection.passages import LONGEST, PASSAGE, Passage
+from stages.inspection.request import Found, Request, find
+from stages.models.devices import resolve_device, resolve_precision
+
+MEASURED_TOKENS = 64
+"""Tokens whose neighbours say how far scores spread."""
+TEMPERATURE_FRACTION = 0.1
+"""τ of neighbours where nobody says, in that spread."""
+BLOCK_TOKENS = 4096
+"""Tokens of the past that are read at a time."""
+
+
+@dataclass(frozen=True)
+class MemoryReader:
+    """A model, the row of its readings, and the numbers that they are read with.
+
+    `row` and `settings` None: the plain model.
+    """
+
+    read: Mapping[str, Artifact]
+    evaluator: Evaluator
+    row: MemoryRow | None
+    settings: Settings | None
+    memories: list[dict[str, Any]]
+    """The readings with their numbers, as reports tell them."""
+    text: TokenText
+
+    def of_passage(self, passage: Passage) -> "MemoryReader":
+        """The same, which reads a passage in place of splits, and keeps hidden states."""
+        every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
+        evaluator = replace(_reading_passage(self.evaluator, self.read, passage), last_words=every)
+        return replace(self, evaluator=evaluator)
+
+    def history(self, split: str, start: int) -> History:
+        """The past of a token that readings and states need, by reading as much of the split before it."""
+        evaluator, external = self.evaluator, self.evaluator.external
+        other = external is not None and external.encoder is not evaluator.model
+        stateful_encoder = other and external is not None and external.encoder.config.carries_state
+        whole = evaluator.model.config.carries_state or stateful_encoder
+        past = History(0 if whole else max(0, start - evaluator.reach))
+        while past.start < start:
+            part = split, past.start, min(past.start + BLOCK_TOKENS, start), past
+            past = evaluator.consult(*part).after if stateful_encoder else evaluator.past(*part)
+        return past
+
+
+def open_reader(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> MemoryReader:
+    """Find and load what a request names; see `find`."""
+    found = find(request, store, split, stride=stride)
+    evaluator = _open(found, request)
+    rows = evaluator.rows[:1]
+    if rows:
+        rows = (_measured(rows[0], evaluator, found.read["tokens"]),)
+    evaluator = replace(evaluator, rows=rows)
+    text = TokenText(found.read["tokens"])
+    if not rows:
+        return MemoryReader(found.read, evaluator, None, None, [], text)
+    settled = settle(rows[0], rows[0].grids([1.0] * len(rows[0].plans)), [])
+    settings = replace(settled.settings, by_cutoff=[])
+    return MemoryReader(found.read, evaluator, rows[0], settings, describe_row(rows[0], settled, None), text)
+
+
+def _open(found: Found, request: Request) -> Evaluator:
+    device = resolve_device(request.device)
+    return open_evaluator(
+        found.read,
+        found.readings,
+        found.windows,
+        found.gate,
+        by_document=found.by_document,
+        device=device,
+        precision=resolve_precision(request.precision, device),
+    )
+
+
+def _reading_passage(evaluator: Evaluator, read: Mapping[str, Artifact], passage: Passage) -> Evaluator:
+    """The evaluator with a passage in place of all splits."""
+    reader, external, gate = replace(evaluator.reader, tokens=passage), evaluator.external, evaluator.gate
+    if external is not None:
+        external = replace(external, reader=replace(external.reader, tokens=passage))
+    if gate is not None:
+        group = SearchedIds(read["gate_neighbors"], reader)
+        gate = replace(gate, tokens=replace(gate.tokens, group=group))
+    return replace(evaluator, reader=reader, external=external, gate=gate)
+
+
+def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryRow:
+    """The row with temperatures of neighbours that were left open measured in how far their scores spread."""
+    if all(plan.reading.temperature != "tune" for plan in row.plans):
+        return row
+    splits = {name: split["tokens"] for name, split in tokens.metrics["splits"].items() if name != PASSAGE}
+    split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
+    start = splits[split] // 2
+    stop = min(start + MEASURED_TOKENS, splits[split])
+    sample = [evaluator.consult(split, start, stop, History(start)).consulted]
+    return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
+
+
+def _with_temperature(plan: Plan, sample: list[Any]) -> Plan:
+    if plan.reading.temperature != "tune" or not isinstance(plan, ExternalPlan):
+        return plan
+    temperature = float(f"{TEMPERATURE_FRACTION * plan.spread(sample):.4g}")
+    return replace(plan, reading=plan.reading.model_copy(update={"temperature": (temperature,)}))

@@ -1,0 +1,113 @@
+"""What a question about a model reads, from the references that a user gives. Free of torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.evaluation.corpus import WindowSettings, resolve_windows
+from stages.evaluation.gate_settings import GateSettings, resolve_gate
+from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
+from stages.evaluation.readings import complete_reading
+from stages.inspection.numbers import default_readings, given_readings, reads_datastore, reported_readings
+from stages.inspection.passages import PASSAGE, with_passage
+from stages.memory.spec import Reading
+from stages.models.config import parse_model
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model with its memories, as a user names them."""
+
+    source: str
+    """A model, index or neighbors."""
+    memory: tuple[str, ...] | None = None
+    """Readings, as after `--memory`; None: those of the report, else defaults."""
+    report: str | None = None
+    """An evaluation whose readings and windows are taken."""
+    references: Mapping[str, Any] = field(default_factory=dict)
+    """Artifacts by role: `index` or `neighbors`, `tokens`; None where none is named."""
+    context: int | None = None
+    stride: int | None = None
+    mem_length: int | None = None
+    device: str = "auto"
+    precision: str = "auto"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Artifacts by role, completed readings, and how the model reads."""
+
+    read: dict[str, Artifact]
+    readings: tuple[Reading, ...]
+    windows: WindowSettings
+    gate: GateSettings
+    by_document: bool
+
+
+def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Found:
+    """The artifacts and settings that a request comes to.
+
+    Args:
+        split: that is read; None: a passage that is no split, whose neighbours must be searched for.
+        stride: inputs between windows where neither the request says nor the backbone carries state; None: those
+            of the report, else the context.
+    Raises: UsageError or ArtifactError where references and readings do not go together.
+    """
+    source = store.get(request.source, *SOURCES)
+    model = language_model(source)
+    report = None if request.report is None else store.get(request.report, "report")
+    asked = _asked(request, report, model)
+    memory = memory_source(source, request.references, store, None if asked is None else reads_datastore(asked))
+    if memory is None and asked is not None and reads_datastore(asked):
+        memory = _reported_memory(report)
+    if split is None and memory is not None and memory.kind == "neighbors":
+        memory = memory.input("index")
+    read = artifacts_read(model, memory, request.references, store)
+    if split is None:
+        read["tokens"] = with_passage(read["tokens"])
+    readings = default_readings(read) if asked is None else asked
+    complete = tuple(complete_reading(reading, read, (split or PASSAGE,)) for reading in readings)
+    windows = _windows(request, report, model, complete, stride)
+    return Found(read, complete, windows, _gate(read, report, split), _by_document(report))
+
+
+def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[Reading, ...] | None:
+    """The readings that are named, by options or a report; None: none are."""
+    if request.memory is not None:
+        return given_readings(request.memory)
+    return None if report is None else reported_readings(report, model)
+
+
+def _reported_memory(report: Artifact | None) -> Artifact | None:
+    """The neighbors or index that a report's evaluation read."""
+    if report is None:
+        return None
+    return next((report.input(role) for role in ("neighbors", "index") if role in report.manifest.inputs), None)
+
+
+def _windows(
+    request: Request, report: Artifact | None, model: Artifact, readings: tuple[Reading, ...], stride: int | None
+) -> WindowSettings:
+    reported = {} if report is None else report.config
+    carries_state = parse_model(model.config["model"]).carries_state
+    if request.context is not None:
+        reported = {name: value for name, value in reported.items() if name != "stride"}
+    given = {name: getattr(request, name) or reported.get(name) for name in ("context", "stride", "mem_length")}
+    if stride is not None and not carries_state:
+        given["stride"] = request.stride or stride
+    local = any("local" in reading.sources for reading in readings)
+    return resolve_windows(model, **given, segmented=local)
+
+
+def _gate(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> GateSettings:
+    """What a gate reads: as many neighbours as in the report, else as in training; of a split those that are stored."""
+    asked = GateSettings(None if report is None else report.config.get("gate_k"), None)
+    if split is None and "gate_neighbors" in read:
+        return GateSettings(asked.gate_k or (read["model"].config["memory"]["k"],), None)
+    return resolve_gate(asked, read, () if split is None else (split,))
+
+
+def _by_document(report: Artifact | None) -> bool:
+    return report is not None and report.config["reset"] == "document"
