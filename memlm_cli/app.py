@@ -19,6 +19,7 @@ from memlm_cli.commands import (
     pack_batches,
     precompute_neighbors,
     presets,
+    report,
     run,
     tokenize,
     train,
@@ -40,6 +41,7 @@ app.command("pack-batches")(with_common_options(pack_batches.pack_batches))
 app.command("evaluate")(with_common_options(evaluate.evaluate))
 app.command("compare")(compare.compare)
 app.command("run")(with_common_options(run.run))
+app.command("report")(report.report)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("generate")(generate.generate)
 app.command("presets")(presets.presets)

@@ -1,0 +1,69 @@
+"""`memlm report`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+
+if TYPE_CHECKING:
+    from stages.pages.page import Page
+
+DEFAULT_OUTPUT = Path("memlm-report.html")
+
+
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REF...",
+            help="Reports; or a model, index, tokens, …: every report made from it. - or none: from stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="Where to write it.")] = DEFAULT_OUTPUT,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", help="Also write each figure as SVG, its numbers as CSV."),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
+    from memlm_cli.rebuild import script
+    from memlm_cli.work import read_reference
+    from stages.artifacts.store import Store
+    from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page
+    from stages.pages.lineage import find_reports
+    from stages.pages.page import build_page
+
+    named = references if references and references != ["-"] else [read_reference(None)]
+    check_page_file(output)
+    if figures is not None:
+        check_figures_folder(figures)
+    page = build_page(find_reports(named, Store(store)), script)
+    write_page(page, output)
+    files = [] if figures is None else write_figures(page, figures)
+    _tell(output, files, page, json_)
+    if open_:
+        _show(output)
+
+
+def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
+    if as_json:
+        answer(json.dumps({"path": str(output), "figures": [str(file) for file in files]}))
+        return
+    if files:
+        say(f"report: {len(page.figures)} figures in {files[0].parent}")
+    answer(str(output))
+
+
+def _show(output: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(output.resolve().as_uri()):
+        say(f"report: no browser could be started; open {output} yourself")

@@ -1,0 +1,233 @@
+"""The commands that make artifacts again, spelled from their manifests."""
+
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pipelines.catalogue import stage_of
+from pipelines.settings import merged, nested
+from stages.artifacts.kinds import KINDS
+
+if TYPE_CHECKING:
+    from stages.pages.lineage import Member
+
+Settings = Mapping[str, Any]
+Members = Mapping[str, "Member"]
+
+RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
+"""Settings whose option has another name."""
+REPEATED = {"memory"}
+"""Options that are given once for each value."""
+
+
+def script(members: Members) -> str:
+    """A shell script that makes every member of a lineage, each after what it is made from."""
+    lines = [
+        "#!/bin/sh",
+        "# Run it where the store is to be, or set MEMLM_STORE. Files of text are yours to name:",
+        "# a manifest keeps their digests, not their paths.",
+        "set -e",
+    ]
+    for member in members.values():
+        lines.append("")
+        if member.artifact is None:
+            lines.append(f"# {member.reference} is no longer in the store, and with it how it was made.")
+        else:
+            called = f" ({', '.join(member.names)})" if member.names else ""
+            lines += [f"# {member.reference}{called}", command_line(member, members)]
+    return "\n".join(lines) + "\n"
+
+
+def command_line(member: "Member", members: Members) -> str:
+    """The command that makes an artifact again, lines joined by backslashes."""
+    command = KINDS[member.kind].command
+    words = [["memlm", command], *_references(member, members), *_options(command, member)]
+    words += [["--name", name] for name in member.names[:1]]
+    lines = [""]
+    for group in words:
+        text = " ".join(word if word.startswith('"${') else shlex.quote(word) for word in group)
+        if len(lines[-1]) + len(text) > 110:
+            lines.append("   ")
+        lines[-1] += f" {text}"
+    return " \\\n".join(line[1:] if number == 0 else line for number, line in enumerate(lines))
+
+
+# What is read
+
+
+def _references(member: "Member", members: Members) -> Iterator[list[str]]:
+    kinds = {
+        "tokens": _texts,
+        "model": _learnt_from,
+        "datastore": _encoded,
+        "index": lambda member, _: [[member.inputs["datastore"]]],
+        "neighbors": _looked_up,
+        "batches": lambda member, _: [[member.inputs["tokens"]]],
+        "report": _read,
+    }
+    yield from kinds[member.kind](member, members)
+
+
+def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
+    """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
+    assert member.artifact is not None
+    prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
+    prefix = prefix if prefix[:1].isalpha() else f"TEXT_{prefix}"
+    if member.artifact.config["split"] is not None:
+        yield [_variable(prefix, "file or folder of text")]
+    else:
+        for split in member.artifact.metrics["splits"]:
+            yield [f"--{split}", _variable(f"{prefix}_{split.upper()}", f"file or folder of the {split} split")]
+    if "tokenizer" in member.inputs:
+        yield ["--tokenizer", member.inputs["tokenizer"]]
+    elif member.artifact.config["tokenizer"] == "given":
+        yield ["--tokenizer", _variable(f"{prefix}_TOKENIZER", "tokenizer.json")]
+
+
+def _variable(name: str, what: str) -> str:
+    """A shell variable that the user has to set."""
+    return f'"${{{name}:?{what}}}"'
+
+
+def _learnt_from(member: "Member", _: Members) -> Iterator[list[str]]:
+    yield [next(member.inputs[role] for role in ("neighbors", "batches", "tokens") if role in member.inputs)]
+    if "init" in member.inputs:
+        yield ["--init-from", member.inputs["init"]]
+
+
+def _encoded(member: "Member", members: Members) -> Iterator[list[str]]:
+    encoder = member.inputs["encoder"]
+    yield [encoder]
+    yield from _other_tokens(member.inputs["corpus"], encoder, members)
+
+
+def _looked_up(member: "Member", members: Members) -> Iterator[list[str]]:
+    index = member.inputs["index"]
+    yield [index]
+    datastore = members[index].inputs.get("datastore", "")
+    encoder = members[datastore].inputs.get("encoder", "") if datastore in members else ""
+    yield from _other_tokens(member.inputs["queries"], encoder, members)
+
+
+def _read(member: "Member", members: Members) -> Iterator[list[str]]:
+    """The memory where its encoder is the model that is scored; else the model, and the memory as an option."""
+    inputs = member.inputs
+    memory = next((role for role in ("neighbors", "index") if role in inputs), None)
+    gate = inputs.get("gate_neighbors")
+    if memory and gate is None and inputs.get("encoder") == inputs["model"]:
+        yield [inputs[memory]]
+    else:
+        yield [inputs["model"]]
+        if memory:
+            yield [f"--{memory}", inputs[memory]]
+        elif gate and gate != members[inputs["model"]].inputs.get("neighbors"):
+            yield ["--neighbors", gate]
+    yield from _other_tokens(inputs["tokens"], inputs["model"], members)
+
+
+def _other_tokens(tokens: str, model: str, members: Members) -> Iterator[list[str]]:
+    """`--tokens`, unless they are those that the model learnt from."""
+    if model not in members or members[model].inputs.get("tokens") != tokens:
+        yield ["--tokens", tokens]
+
+
+# How
+
+
+def _options(command: str, member: "Member") -> Iterator[list[str]]:
+    """Settings that differ from what the command does by itself, as options, else as --set."""
+    assert member.artifact is not None
+    config = {
+        name: value for name, value in member.artifact.config.items() if not _told_by_references(command, name, value)
+    }
+    base: Settings = stage_of(command).Config().model_dump(mode="json")
+    if command == "train":
+        if "init" in member.inputs:
+            config.pop("model")
+        preset, base = _nearest_preset(config)
+        yield from ([["--model", preset]] if preset else [])
+    options = _option_names(command)
+    for path, value in differences(config, base):
+        yield from _spelled(path, value, options)
+
+
+def _told_by_references(command: str, name: str, value: Any) -> bool:
+    """Whether a setting follows from what the command reads."""
+    return command == "tokenize" and name == "tokenizer" and value == "given"
+
+
+def differences(config: Settings, base: Settings, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and values of what `config` has otherwise than `base`; what is None was not given."""
+    for name, value in config.items():
+        path, default = f"{above}{name}", base.get(name)
+        if isinstance(value, dict):
+            yield from differences(value, default if isinstance(default, dict) else {}, f"{path}.")
+        elif value is not None and value != default:
+            yield path, value
+
+
+def _nearest_preset(config: Settings) -> tuple[str | None, Settings]:
+    """The shipped preset that leaves least to say, and its settings; None for the one that needs no --model."""
+    from stages.training.presets import choose_preset, preset_names
+
+    own = config.get("model", {}).get("backbone")
+    chosen: list[tuple[int, str | None, Settings]] = []
+    for name in (None, *preset_names()):
+        raw = choose_preset(name, own if name is None else None)
+        if raw.get("model", {}).get("backbone") in (None, own) and (base := _preset_base(raw, config)) is not None:
+            chosen.append((len(list(differences(config, base))) + (name is not None), name, base))
+    if not chosen:
+        return None, {}
+    _, name, base = min(chosen, key=lambda one: one[0])
+    return name, base
+
+
+def _preset_base(raw: Settings, config: Settings) -> Settings | None:
+    """A preset with all defaults; None where what it says cannot be turned into `config`."""
+    from stages.training.config import TrainConfig
+
+    try:
+        base = TrainConfig.model_validate(raw).model_dump(mode="json")
+        said = nested(dict(differences(config, base)))
+        made = TrainConfig.model_validate(merged(raw, said)).model_dump(mode="json")
+    except ValueError:
+        return None
+    return base if not any(True for _ in differences(config, made)) and not _left_over(raw, config) else None
+
+
+def _left_over(raw: Settings, config: Settings) -> bool:
+    """Whether a preset says something that the settings are without, which no option takes back."""
+    for name, value in raw.items():
+        held = config.get(name)
+        if isinstance(value, Mapping) and isinstance(held, Mapping):
+            if _left_over(value, held):
+                return True
+        elif held is None and name in config:
+            return True
+    return False
+
+
+def _option_names(command: str) -> dict[str, str]:
+    """Setting -> option, for what the command has an option for."""
+    name = command.replace("-", "_")
+    parameters = inspect.signature(getattr(import_module(f"memlm_cli.commands.{name}"), name)).parameters
+    fields = stage_of(command).Config.model_fields
+    options = {p: f"--{p.replace('_', '-')}" for p in parameters if p in fields and p != "model"}
+    renamed = {path: f"--{p}" for path, p in RENAMED.items() if p in parameters}
+    return {**options, **renamed, **({"precision": "--precision"} if "precision" in fields else {})}
+
+
+def _spelled(path: str, value: Any, options: Mapping[str, str]) -> Iterator[list[str]]:
+    option = options.get(path)
+    if option is None:
+        yield ["--set", f"{path}={json.dumps(value)}"]
+    elif value is True:
+        yield [option]
+    elif isinstance(value, list) and path in REPEATED:
+        yield from ([option, str(one)] for one in value or ("none",))
+    else:
+        yield [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]

@@ -1,0 +1,1 @@
+"""Figures as SVG whose colours follow the page: light, dark or printed."""

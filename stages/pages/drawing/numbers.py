@@ -1,0 +1,24 @@
+"""Numbers as a person reads them."""
+
+
+def number(value: float) -> str:
+    """4 digits, thousands apart; of what exploded only the size."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def size(count: float) -> str:
+    """Bytes: `552.5 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03` hours, minutes and seconds; `2:03` below an hour; `1.5 s` below a minute."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -1,0 +1,72 @@
+"""Where a memory helps: perplexity by how often a token stands in the training text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.pages.chunks import in_figures
+from stages.pages.drawing.bar_chart import Bars, bar_chart
+from stages.pages.drawing.figure import Figure, slug
+from stages.pages.source import Source
+
+
+@dataclass(frozen=True)
+class BucketTable:
+    """Perplexity of each row of a report in each bucket, the most frequent tokens first."""
+
+    source: Source
+    counted_in: str
+    buckets: Sequence[str]
+    tokens: Sequence[int]
+    rows: Sequence[Mapping[str, Any]]
+
+
+def bucket_tables(sources: Sequence[Source]) -> list[BucketTable]:
+    """One for each report that has buckets."""
+    return [_table(source) for source in sources if source.metrics.get("frequency_buckets")]
+
+
+def frequency_figures(sources: Sequence[Source]) -> list[Figure]:
+    """Change of perplexity against the first row, by bucket; of each report with a second row."""
+    figures = []
+    for table in bucket_tables(sources):
+        for suffix, part in in_figures(table.rows[1:]):
+            name = f"frequency-{slug(table.source.label)}{suffix}"
+            figures.append(_chart(name, table, part))
+    return [figure for figure in figures if figure is not None]
+
+
+def _table(source: Source) -> BucketTable:
+    told = source.metrics["frequency_buckets"]
+    counted = "the training text" if told["counted_in"] == "train" else source.scored
+    buckets = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in told["buckets"]]
+    return BucketTable(source, counted, buckets, [bucket["tokens"] for bucket in told["buckets"]], told["rows"])
+
+
+def bucket_label(more_than: int | None, at_most: int | None) -> str:
+    """`> 10,000`, `11–100`, `0`."""
+    if at_most is None:
+        return f"> {more_than:,}"
+    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}–{at_most:,}"
+
+
+def _chart(name: str, table: BucketTable, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
+    first = table.rows[0]
+    series = [Bars(row["row"], _changes(row["perplexity"], first["perplexity"])) for row in rows]
+    columns = ["row", *(f"perplexity at {bucket}" for bucket in table.buckets)]
+    source = table.source
+    return bar_chart(
+        name,
+        f"Change by frequency: {source.label}, {source.scored}",
+        f"Change of perplexity against {first['row']}, by how often the token stands in {table.counted_in}; "
+        "below zero the memory helps.",
+        table.buckets,
+        series,
+        (f"times in {table.counted_in}", "change of perplexity"),
+        lambda value: f"{value:+.0%}" if value else "0",
+        (columns, [[row["row"], *row["perplexity"]] for row in (first, *rows)]),
+    )
+
+
+def _changes(values: Sequence[float | None], firsts: Sequence[float | None]) -> list[float | None]:
+    return [value / first - 1 if value and first else None for value, first in zip(values, firsts, strict=True)]

@@ -1,0 +1,37 @@
+"""How far a model's gate opens for its neighbours."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from stages.pages.drawing.bar_chart import Bars, bar_chart
+from stages.pages.drawing.figure import Figure, slug
+from stages.pages.drawing.numbers import number
+from stages.pages.source import Source
+
+KINDS = {"tokens": "mean of a token", "values": "single dimensions"}
+
+
+def gate_figures(sources: Sequence[Source]) -> list[Figure]:
+    """A histogram of each report whose model has a gate."""
+    figures = [_histogram(source) for source in sources if (source.metrics.get("gate") or {}).get("histogram")]
+    return [figure for figure in figures if figure is not None]
+
+
+def _histogram(source: Source) -> Figure | None:
+    """Shares of tokens, and of all dimensions of all tokens, by the value of the gate."""
+    gate = source.metrics["gate"]
+    edges = gate["histogram"]["edges"]
+    counts = {kind: gate["histogram"][kind] for kind in KINDS if gate["histogram"].get(kind)}
+    return bar_chart(
+        f"gate-{slug(source.label)}",
+        f"Gate: {source.label}, {source.scored}",
+        f"How open the gate is with {gate['neighbors']} neighbours; its mean is {number(gate['mean'])}.",
+        [f"{low:g}–{high:g}" for low, high in pairwise(edges)],
+        [Bars(KINDS[kind], [count / sum(values) for count in values]) for kind, values in counts.items()],
+        ("value of the gate", "share"),
+        lambda share: f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}",
+        (
+            ["from", "to", *counts],
+            [[*ends, *held] for ends, *held in zip(pairwise(edges), *counts.values(), strict=True)],
+        ),
+    )

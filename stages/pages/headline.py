@@ -1,0 +1,113 @@
+"""The first table: every row of every report, with what its memory was read with."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.pages.drawing.figure import csv_text
+from stages.pages.drawing.numbers import number
+from stages.pages.source import Source
+
+SETTINGS = {
+    **{"size": "cache size", "window": "window", "k": "k"},
+    **{"temperature": "τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
+}
+"""Hyperparameters of a reading, and how papers write them."""
+MEASURES = (
+    "nll",
+    "perplexity",
+    "bits_per_character",
+    "word_perplexity",
+    "accuracy",
+    "perplexity_on_new_text",
+    "tokens_per_second",
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One memory of a row, in words."""
+
+    sources: str
+    settings: str
+    tuned: str
+    """`τ, λ tuned on valid`; empty where nothing was."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    source: Source
+    name: str
+    readings: Sequence[Reading]
+    values: Mapping[str, float | None]
+    """By the names of `MEASURES`; None where there is none."""
+    change: float | None
+    """Of perplexity against the report's first row, as a share; None for that row itself."""
+    diverged: bool
+    best: bool
+    """Whether no other row on the same tokens has a smaller perplexity."""
+
+
+def headline(sources: Sequence[Source]) -> list[Row]:
+    """All rows, those of one report together, in its order."""
+    lowest: dict[str, float] = {}
+    for source in sources:
+        for row in source.metrics["rows"]:
+            if row["perplexity"] is not None:
+                tokens = _tokens(source)
+                lowest[tokens] = min(lowest.get(tokens, row["perplexity"]), row["perplexity"])
+    return [_row(source, row, lowest.get(_tokens(source))) for source in sources for row in source.metrics["rows"]]
+
+
+def measures_shown(rows: Sequence[Row]) -> list[str]:
+    """The measures that any row has; the loss in nats is in the CSV alone."""
+    return [name for name in MEASURES if name != "nll" and any(row.values[name] is not None for row in rows)]
+
+
+def headline_csv(rows: Sequence[Row]) -> str:
+    """The table with all digits, memories as JSON."""
+    columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, "change", "memories")
+    return csv_text(columns, [_line(row) for row in rows])
+
+
+def _line(row: Row) -> list[Any]:
+    metrics = row.source.metrics
+    memories = next(r["memories"] for r in metrics["rows"] if r["row"] == row.name)
+    return [
+        *(row.source.member.reference, metrics["method"], row.name, metrics["read"]["tokens"], metrics["split"]),
+        *(metrics.get("score", "all"), metrics["tokens"]),
+        *(row.values[name] for name in MEASURES),
+        *(row.change, json.dumps(memories)),
+    ]
+
+
+def _row(source: Source, row: Mapping[str, Any], lowest: float | None) -> Row:
+    first, value = source.metrics["rows"][0]["perplexity"], row["perplexity"]
+    compared = first and value and row is not source.metrics["rows"][0]
+    outside = source.metrics.get("outside_repeated_paragraphs") or {"rows": ()}
+    values = {name: row.get(name) for name in MEASURES}
+    values["perplexity_on_new_text"] = next((r["perplexity"] for r in outside["rows"] if r["row"] == row["row"]), None)
+    return Row(
+        source=source,
+        name=row["row"],
+        readings=[_reading(memory) for memory in row["memories"]],
+        values=values,
+        change=value / first - 1 if compared else None,
+        diverged=bool(row.get("diverged")),
+        best=value is not None and value == lowest,
+    )
+
+
+def _tokens(source: Source) -> str:
+    return f"{source.metrics['read']['tokens']} {source.scored}"
+
+
+def _reading(memory: Mapping[str, Any]) -> Reading:
+    told = [f"{symbol} {number(memory[name])}" for name, symbol in SETTINGS.items() if memory.get(name) is not None]
+    kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
+    tuned = [SETTINGS.get(name, name) for name in memory.get("tuned") or ()]
+    where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
+    return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *told]), where)

@@ -1,0 +1,128 @@
+"""The reports that a reference leads to, and all that they were made from, as far as the store still tells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError
+
+MISSING = "no longer in the store"
+OTHER_BYTES = "made again since, with other bytes"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One artifact of a lineage."""
+
+    reference: str
+    artifact: Artifact | None
+    """None: it is gone, and with it what it was made from and with what settings."""
+    names: tuple[str, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Role -> reference."""
+    remark: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.reference.partition("/")[0]
+
+    @property
+    def id(self) -> str:
+        return self.reference.partition("/")[2]
+
+    @property
+    def label(self) -> str:
+        """What a person calls it: its name, or its id."""
+        return self.names[0] if self.names else self.id
+
+    @property
+    def anchor(self) -> str:
+        """Where it stands on the page."""
+        return self.reference.replace("/", "-")
+
+
+def find_reports(references: Sequence[str], store: Store) -> list[Artifact]:
+    """The reports named, or made from what is named; each once, its files checked.
+
+    Raises: ArtifactError if there is none, or a reference leads nowhere.
+    """
+    found: dict[str, Artifact] = {}
+    for reference in references:
+        artifact = store.open(reference)
+        reports = [artifact] if artifact.kind == "report" else _made_from(artifact)
+        if not reports:
+            raise ArtifactError(
+                f"No report in {artifact.store.root} was made from {artifact.reference}; make one: memlm evaluate"
+            )
+        for report in reports:
+            report.store.check_files(report)
+            found.setdefault(report.reference, report)
+    return list(found.values())
+
+
+def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
+    """The reports and everything above them by reference, each after all it was made from."""
+    known = _Known()
+    for report in reports:
+        known.place(report.reference, report.store, report.digest)
+    return known.members
+
+
+def _made_from(artifact: Artifact) -> list[Artifact]:
+    """All reports of its store whose lineage holds an artifact, the oldest first."""
+    everything = {a.reference: a for a in artifact.store.artifacts()}
+
+    def reaches(reference: str) -> bool:
+        if reference == artifact.reference:
+            return True
+        if reference not in everything:
+            return False
+        return any(reaches(f"{i.kind}/{i.id}") for i in everything[reference].manifest.inputs.values())
+
+    return [a for a in everything.values() if a.kind == "report" and reaches(a.reference)]
+
+
+class _Known:
+    """Members of a lineage as they are found."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self._names: dict[tuple[str, str], dict[str, list[str]]] = {}
+
+    def place(self, reference: str, store: Store, digest: str) -> None:
+        """Add an artifact and what it was made from; `digest` is what those made from it recorded."""
+        if reference in self.members:
+            return
+        artifact = self._opened(reference, store)
+        if artifact is None:
+            self.members[reference] = Member(reference, None, remark=MISSING)
+            return
+        inputs = artifact.manifest.inputs
+        order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
+        for record in (inputs[role] for role in order):
+            self.place(f"{record.kind}/{record.id}", store, record.digest)
+        self.members[reference] = Member(
+            reference,
+            artifact,
+            tuple(self._names_in(store, artifact.kind).get(artifact.id, ())),
+            {role: f"{inputs[role].kind}/{inputs[role].id}" for role in order},
+            "" if artifact.digest == digest else OTHER_BYTES,
+        )
+
+    def _opened(self, reference: str, store: Store) -> Artifact | None:
+        try:
+            return store.open(reference)
+        except ArtifactError:
+            return None
+
+    def _names_in(self, store: Store, kind: str) -> dict[str, list[str]]:
+        """Id -> names, of a kind."""
+        place = str(store.root), kind
+        if place not in self._names:
+            named: dict[str, list[str]] = {}
+            for name, id in store.names(kind).items():
+                named.setdefault(id, []).append(name)
+            self._names[place] = named
+        return self._names[place]
