@@ -13,18 +13,22 @@ WIKITEXT103_TYPES = 267_735
 BYTES = 257
 
 
-def parameters(name, types):
-    config = TrainConfig.model_validate(load_preset(name)).model
+def parameters(name, types, **settings):
+    config = TrainConfig.model_validate(load_preset(name) | settings)
+    model = config.model.sized(types, config.segment_length)
     with torch.device("meta"):
-        model = LanguageModel(config.model_copy(update={"vocab_size": types}))
-    return sum(parameter.numel() for parameter in model.parameters())
+        made = LanguageModel(config.memory.fitted(model) if config.memory else model)
+    return sum(parameter.numel() for parameter in made.parameters())
 
 
-def counted(clusters, width, ffn, layers):
-    """Weights of the published architecture, by hand; clusters: (words, width) of each."""
+def counted(clusters, width, ffn, layers, *, relative=False):
+    """Weights of the published architecture, by hand; clusters: (words, width) of each.
+
+    Relative attention has a projection of distances and two biases u and v, and none of queries, keys and values.
+    """
     vocabulary = sum(words * narrow + narrow * width for words, narrow in clusters)
     cluster_entries = (len(clusters) - 1) * width
-    attention = 4 * width * width + 4 * width
+    attention = 5 * width * width + 3 * width if relative else 4 * width * width + 4 * width
     feed_forward = 2 * width * ffn + ffn + width
     norms = 2 * width
     return vocabulary + cluster_entries + layers * (attention + feed_forward + 2 * norms) + norms
@@ -51,6 +55,42 @@ def test_the_full_softmax_of_bytes_leaves_38_million_parameters():
     assert count == pytest.approx(38e6, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "relative"),
+    [("spalm-wikitext103", (512, 5184, 18), True), ("spalm-wikitext103-encoder", (512, 5440, 18), False)],
+)
+def test_the_models_of_spalm_on_words_have_142_million_parameters(name, shape, relative):
+    count = parameters(name, WIKITEXT103_TYPES)
+    assert count == counted([(20_000, 512), (40_000, 128), (207_735, 32)], *shape, relative=relative)
+    assert round(count / 1e6) == 142
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "relative"),
+    [("spalm-enwik8", (512, 2944, 24), True), ("spalm-enwik8-encoder", (512, 3200, 24), False)],
+)
+def test_the_models_of_spalm_on_bytes_have_104_million_parameters(name, shape, relative):
+    count = parameters(name, BYTES)
+    assert count == BYTES * 512 + counted([], *shape, relative=relative) + 512
+    assert round(count / 1e6) == 104
+
+
+@pytest.mark.parametrize(("name", "types"), [("spalm-wikitext103", WIKITEXT103_TYPES), ("spalm-enwik8", BYTES)])
+@pytest.mark.parametrize(("gate", "added"), [("vector", 512 * 512), ("scalar", 512)])
+def test_a_gate_adds_nothing_but_its_weight(name, types, gate, added):
+    preset = load_preset(name)
+    gated = parameters(name, types, method="spalm", model=preset["model"] | {"gate": gate})
+    assert gated == parameters(name, types) + added
+
+
+@pytest.mark.parametrize(("name", "length", "memory"), [("spalm-wikitext103", 512, 512), ("spalm-enwik8", 768, 1536)])
+def test_segments_and_short_term_memory_of_spalm_are_those_of_the_paper(name, length, memory):
+    """Yogatama et al. 2021, sections 4.2 and 4.4; the encoder reads segments as long."""
+    config = TrainConfig.model_validate(load_preset(name))
+    assert (config.segment_length, config.model.memory_length) == (length, memory)
+    assert load_preset(f"{name}-encoder")["segment_length"] == length
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_presets_are_valid_and_complete(name):
     table = load_preset(name)
@@ -66,6 +106,8 @@ def test_presets_are_valid_and_complete(name):
         ("wikitext103-150m", 36_000, 4, 240),
         ("wikitext103-7m", 24_576, 1, 8),
         ("enwik8-38m", 49_152, 4, 96),
+        ("spalm-wikitext103", 32_768, 2, 64),
+        ("spalm-enwik8", 49_152, 8, 64),
     ],
 )
 def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segments):
