@@ -1,0 +1,184 @@
+"""The Transformer-XL backbone: its equations, what it carries however it is called, what has no gradient."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.errors import UsageError
+from stages.models.config import TransformerXLConfig
+from stages.models.language_model import LanguageModel, load_model, save_weights
+from tests.oracles.transformer_xl import Shape, dense, transformer_xl
+
+V, D, HEADS, LAYERS = 30, 8, 2, 3
+
+
+def config(length=4, memory=6, **changes):
+    sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
+    return TransformerXLConfig(**{**sizes, "segment_length": length, "memory_length": memory, **changes})
+
+
+def model(length=4, memory=6, **changes):
+    """A model in float64 with weights, biases and norms that are all different."""
+    torch.manual_seed(0)
+    net = LanguageModel(config(length, memory, **changes)).double().eval()
+    for parameter in net.backbone.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return net
+
+
+def embedded(rows=2, length=19):
+    return torch.randn(rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def weights(backbone, convert=lambda t: t.detach().numpy()):
+    """Those of the blocks, by name, and those of the last norm."""
+    blocks = [{name: convert(p) for name, p in block.named_parameters()} for block in backbone.blocks]
+    return blocks, {name: convert(p) for name, p in backbone.norm.named_parameters()}
+
+
+def read(backbone, stream, cuts, gradients):
+    """f and g of a stream [B, n, d] read in pieces, and the state after them."""
+    state, f, g = None, [], []
+    with torch.set_grad_enabled(gradients):
+        for start, stop in pairwise([0, *cuts, stream.shape[1]]):
+            hidden, ffn_input, state = backbone(stream[:, start:stop], state)
+            f.append(hidden)
+            g.append(ffn_input)
+    return torch.cat(f, 1), torch.cat(g, 1), state
+
+
+SHAPES = [(4, 6), (4, 4), (5, 0), (3, 1), (1, 2), (25, 3), (2, 50)]
+
+
+@pytest.mark.parametrize(("length", "memory"), SHAPES)
+def test_a_stream_is_read_as_the_equations_say(length, memory):
+    net = model(length, memory)
+    f, g, (cached, place) = read(net.backbone, embedded(), [], False)
+    kept = min(19, memory + 19 % length)
+    for row in range(2):
+        want = transformer_xl(embedded()[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory))
+        np.testing.assert_allclose(f[row], want[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(g[row], want[1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(cached[:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6)
+    assert place.tolist() == [19 % length]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=st.sampled_from(SHAPES),
+    cuts=st.lists(st.integers(1, 18), max_size=6, unique=True),
+    gradients=st.booleans(),
+)
+def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients):
+    backbone = model(*shape).backbone
+    whole = read(backbone, embedded(), [], False)
+    for got, want in zip(read(backbone, embedded(), sorted(cuts), gradients), whole, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("cuts", [[], [4], [8], [4, 8, 12, 16]])
+@pytest.mark.parametrize(("length", "memory"), [(4, 6), (4, 0), (19, 4)])
+def test_gradients_stop_at_the_border_of_a_segment(length, memory, cuts):
+    backbone = model(length, memory).backbone
+    cuts = [cut for cut in cuts if cut % length == 0]
+    inputs = embedded(1).requires_grad_()
+    seed = torch.randn(1, 19, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    wanted = [inputs, *backbone.parameters()]
+    got = torch.autograd.grad((read(backbone, inputs, cuts, True)[0] * seed).sum(), wanted)
+    blocks, last = weights(backbone, lambda parameter: parameter)
+    slow = dense(inputs[0], blocks, last, Shape(HEADS, length, memory))
+    for mine, want in zip(got, torch.autograd.grad((slow * seed[0]).sum(), wanted), strict=True):
+        torch.testing.assert_close(mine, want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_carried_has_no_gradient():
+    cached, place = model().backbone(embedded().requires_grad_())[2]
+    assert not cached.requires_grad
+    assert (cached.shape, place.dtype) == ((LAYERS, 2, 9, D), torch.int64)
+
+
+def test_no_position_sees_what_comes_after_it():
+    backbone = model().backbone
+    changed = embedded()
+    changed[:, 11:, 0] += 1
+    with torch.no_grad():
+        before, after = backbone(embedded())[0], backbone(changed)[0]
+    torch.testing.assert_close(before[:, :11], after[:, :11])
+    assert (before[:, 11:] != after[:, 11:]).all()
+
+
+@pytest.mark.parametrize("memory", [0, 6])
+def test_memory_reaches_as_far_as_its_length_in_every_layer(memory):
+    """A change at position 0 is seen through `layers` hops of memory, and by nothing further on."""
+    backbone = model(2, memory).backbone
+    stream = embedded(1, 2 + LAYERS * 6 + 4)
+    changed = stream.clone()
+    changed[:, 0, 0] += 1
+    with torch.no_grad():
+        differs = (backbone(stream)[0] != backbone(changed)[0]).any(-1)[0].nonzero().flatten()
+    assert int(differs.max()) == (1 if memory == 0 else 1 + LAYERS * memory)
+
+
+def test_low_precision_is_near_and_keeps_exact_states():
+    net = LanguageModel(config(16, 16)).eval()
+    stream = embedded(2, 40).float()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        low, _, state = net.backbone(stream)
+    with torch.no_grad():
+        full = net.backbone(stream)[0]
+    assert float((low.float() - full).abs().max()) < 0.1
+    assert state[0].dtype == torch.float32
+
+
+def test_dropout_is_drawn_while_training_alone():
+    net = model(dropout=0.5, attention_dropout=0.3)
+    tokens = torch.arange(10)[None]
+    assert torch.equal(net.encode(tokens).hidden, net.encode(tokens).hidden)
+    net.train()
+    assert not torch.equal(net.encode(tokens).hidden, net.encode(tokens).hidden)
+
+
+def test_biases_begin_at_zero_and_deep_outputs_small():
+    blocks = LanguageModel(config(width=64, layers=8)).backbone.blocks
+    assert not any(p.any() for block in blocks for name, p in block.named_parameters() if name.endswith("bias"))
+    out, distance = blocks[0].attention.out.weight, blocks[0].attention.distance.weight
+    assert float(out.detach().std()) == pytest.approx(float(distance.detach().std()) / 4, rel=0.1)
+
+
+def test_the_same_weights_read_other_segments_and_more_memory_at_test(tmp_path):
+    net = LanguageModel(config()).eval()
+    save_weights(net, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
+    tokens = torch.randint(V, (1, 20), generator=torch.Generator().manual_seed(3))
+    as_trained = load_model(tmp_path, "cpu")
+    assert as_trained.config == net.config
+    assert torch.equal(as_trained.encode(tokens).hidden, net.encode(tokens).hidden)
+    assert load_model(tmp_path, "cpu", context=4).config == net.config
+    other = load_model(tmp_path, "cpu", context=3, mem_length=12)
+    fresh = LanguageModel(config(3, 12)).eval()
+    fresh.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(other.encode(tokens).hidden, fresh.encode(tokens).hidden)
+
+
+def test_sizes_follow_from_the_segments_of_training():
+    bare = TransformerXLConfig()
+    assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, memory_length=8)
+    assert TransformerXLConfig(memory_length=0).sized(50, 8).memory_length == 0
+    assert bare.sized(50, 8).sized(50, 8) == bare.sized(50, 8)
+    with pytest.raises(UsageError, match=r"segment_length is 4, but segments of training have 8 tokens; leave it out"):
+        TransformerXLConfig(segment_length=4).sized(50, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "memory_l")],
+)
+def test_sizes_that_do_not_fit_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        config(**changes)
