@@ -45,7 +45,7 @@ class DatastoreConfig(StageConfig):
     """Inputs that a window reads; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None
     """Inputs between the starts of two windows; None: the context."""
-    mem_length: Annotated[int, Field(gt=0)] | None = None
+    mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that a backbone carries from segment to segment; None: the model's own."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split, from its start, that is stored."""
@@ -83,11 +83,11 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
     def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
         from stages.models.devices import resolve_device, resolve_precision
 
-        context, stride = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
+        windows = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
-        return config.model_copy(update={"key": key, "context": context, "stride": stride, "precision": precision})
+        return config.model_copy(update={"key": key, "precision": precision, **windows._asdict()})
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -103,7 +103,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         assert config.key is not None
         tune_allocator()
         device = resolve_device(job.execution.device)
-        model = load_model(job.inputs["encoder"].path, device)
+        model = load_model(job.inputs["encoder"].path, device, context=config.context, mem_length=config.mem_length)
         ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
         rows = max(1, int(ids.shape[0] * config.fraction))
         dim, eos = _key_width(model, config.key, device), corpus.metrics["eos_id"]

@@ -97,7 +97,8 @@ class Encoder:
         from stages.models.language_model import load_model
 
         device = resolve_device(self.device)
-        return load_model(self.model.path, device), device
+        read = {name: self.datastore[name] for name in ("context", "mem_length")}
+        return load_model(self.model.path, device, **read), device
 
     def history(self, ids: Any, start: int) -> "History":
         """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""

@@ -10,10 +10,15 @@ from stages.models.config import parse_model
 
 
 class WindowSettings(NamedTuple):
-    """Inputs that a window reads, and inputs between the starts of two windows."""
+    """Inputs that a window reads, inputs between the starts of two windows, and positions that are carried.
+
+    A backbone that attends to a number of positions before its segment has segments of `context` inputs;
+    of others `mem_length` is None.
+    """
 
     context: int
     stride: int
+    mem_length: int | None
 
 
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
@@ -78,7 +83,7 @@ def require_key(model: Artifact, key: str) -> None:
 def resolve_windows(
     encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None, *, segmented: bool = False
 ) -> WindowSettings:
-    """Windows for a model: `context` is its segment length unless given, `stride` the context.
+    """Windows for a model: `context` is its segment length unless given, `stride` the context, `mem_length` its own.
 
     Args:
         segmented: whether the segments of a stream matter to what reads it (`local` memory).
@@ -96,15 +101,15 @@ def resolve_windows(
         raise UsageError(
             f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
         )
-    if model.carries_state and (stride != context or (context != own and not segmented)):
-        raise UsageError(
-            f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave --context and --stride out."
-        )
-    if mem_length is not None:
+    carried = model.carried_positions
+    if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):
+        idle = "--context and --stride" if carried is None else "--stride"
+        raise UsageError(f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out.")
+    if mem_length is not None and carried is None:
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
-    return WindowSettings(context, stride)
+    return WindowSettings(context, stride, carried if mem_length is None else mem_length)
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:

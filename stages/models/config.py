@@ -57,6 +57,11 @@ class VocabularyConfig(Settings):
         """Inputs of the longest window that the backbone can read; None: any."""
         return None
 
+    @property
+    def carried_positions(self) -> int | None:
+        """Positions before its segment that an input attends to; None: what is carried has no length."""
+        return None
+
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
         return self.model_copy(update={"vocab_size": vocab_size})
@@ -135,6 +140,10 @@ class TransformerXLConfig(AttentionConfig):
         if self.width % 2:
             raise ValueError(f"relative positions need an even width, not {self.width}")
         return self
+
+    @property
+    def carried_positions(self) -> int | None:
+        return self.memory_length
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """Raises: UsageError if the model has segments of another length."""
