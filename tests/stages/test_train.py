@@ -11,14 +11,17 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
+from stages.index import BuildIndex, IndexConfig
 from stages.models.config import parse_model
 from stages.models.language_model import load_model
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
 from stages.training.config import TrainConfig
-from tests.stages.small_store import VOCABULARY, small_tokens
+from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 SMALL = {
     "model": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16},
@@ -297,3 +300,93 @@ class TestBatches:
     def test_of_another_segment_length_are_refused(self, store, tokens, batches):
         with pytest.raises(ArtifactError, match=f"memlm pack-batches {tokens.reference} --segment-length 4"):
             train(store, batches, method="trime-ext", segment_length=4)
+
+
+class TestNeighbors:
+    """Neighbours of every token in place of tokens."""
+
+    @pytest.fixture
+    def tokens(self, store):
+        return small_tokens(store)
+
+    @pytest.fixture
+    def index(self, store, tokens):
+        encoder = small_model(store, tokens)
+        datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), encoder)
+        return made(store, BuildIndex(), IndexConfig(metric="ip"), datastore)
+
+    def neighbors(self, store, index, **settings):
+        return made(store, PrecomputeNeighbors(), NeighborsConfig(**{"k": 2} | settings), index)
+
+    def spalm(self, store, source, references=None, **settings):
+        return train(store, source, references, method="spalm", **{"memory": {"k": 2}} | settings)
+
+    def test_make_a_model_with_a_gate(self, store, tokens, index):
+        neighbors = self.neighbors(store, index)
+        model = self.spalm(store, neighbors)
+        assert model.input("tokens").reference == tokens.reference
+        assert model.input("neighbors").reference == neighbors.reference
+        assert model.config["model"]["gate"] == "vector"
+        assert load_file(model.path / "model.safetensors")["gate.weight"].shape == (8, 8)
+        assert load_model(model.path, "cpu").gate is not None
+
+    def test_the_gate_may_be_one_number_a_position(self, store, index):
+        settings = {"model": SMALL["model"] | {"gate": "scalar"}}
+        model = self.spalm(store, self.neighbors(store, index), **settings)
+        assert load_file(model.path / "model.safetensors")["gate.weight"].shape == (1, 8)
+
+    @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
+    def test_training_goes_on_from_a_model_without_a_gate(self, store, tokens, index, backbone):
+        plain = train(store, tokens, model=SMALL["model"] | {"backbone": backbone})
+        settings = {"memory": {"k": 2, "only_gate": True}}
+        model = self.spalm(store, self.neighbors(store, index), {"init_from": plain.reference}, **settings)
+        before, after = (load_file(one.path / "model.safetensors") for one in (plain, model))
+        assert model.config["model"]["backbone"] == backbone
+        assert set(after) - set(before) == {"gate.weight"}
+        assert all((after[name] == tensor).all() for name, tensor in before.items())
+        assert after["gate.weight"].abs().sum() > 0
+
+    def test_the_gate_alone_needs_a_model_to_begin_from(self, store, index):
+        with pytest.raises(UsageError, match="name that with --init-from"):
+            self.spalm(store, self.neighbors(store, index), memory={"k": 2, "only_gate": True})
+
+    def test_tokens_alone_are_refused(self, store, tokens):
+        with pytest.raises(ArtifactError, match="memlm precompute-neighbors INDEX"):
+            self.spalm(store, tokens)
+
+    @pytest.mark.parametrize("method", ["lm", "trime-ext"])
+    def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, index, method):
+        with pytest.raises(ArtifactError, match=f"made for --method spalm; .* memlm train {tokens.reference}"):
+            train(store, self.neighbors(store, index), method=method)
+
+    @pytest.mark.parametrize(
+        ("settings", "memory", "message"),
+        [
+            ({}, {"k": 3}, "2 neighbours a token, fewer than k=3; .* --k 3"),
+            ({"queries": ("train",)}, {"k": 2}, "no neighbours of split 'valid' .* --queries train,valid"),
+            ({"exclude": "none"}, {"k": 2}, "their own rows, which hold the answers; .* --exclude self"),
+        ],
+    )
+    def test_that_do_not_fit_are_refused(self, store, index, settings, memory, message):
+        with pytest.raises(ArtifactError, match=message):
+            self.spalm(store, self.neighbors(store, index, **settings), memory=memory)
+
+    def test_of_another_tokenizer_than_the_models_are_refused(self, store, index):
+        other = train(store, small_tokens(store, tokenizer="other"))
+        with pytest.raises(ArtifactError, match="tokenized differently"):
+            self.spalm(store, self.neighbors(store, index), {"init_from": other.reference})
+
+    def test_of_a_datastore_that_was_made_anew_are_refused(self, store, index):
+        neighbors = self.neighbors(store, index)
+        manifest = index.path / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"blake2b": "', '"blake2b": "0', 1))
+        with pytest.raises(ArtifactError, match=f"{index.reference}|index.faiss"):
+            self.spalm(store, neighbors)
+
+    def test_a_gate_without_neighbours_is_refused(self, store, tokens):
+        with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"):
+            train(store, tokens, model=SMALL["model"] | {"gate": "vector"})
+
+
+def made(store, stage, config, source):
+    return make(stage, config, {"source": source.reference}, store, Execution(device="cpu")).artifact

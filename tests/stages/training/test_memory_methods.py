@@ -99,4 +99,4 @@ def test_one_process_alone_gathers_nothing():
 
 
 def test_methods_are_found_by_name():
-    assert set(METHODS.names()) == {"lm", *MEMORIES}
+    assert set(METHODS.names()) == {"lm", "spalm", *MEMORIES}

@@ -1,0 +1,149 @@
+"""The method spalm: its loss against a loop in float64, and which neighbours reach which position."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from stages.methods import METHODS
+from stages.methods.config import SpalmConfig
+from stages.methods.method import Given, Turn
+from stages.methods.segments import Segments
+from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
+from stages.models.language_model import LanguageModel
+from stages.models.vocabulary import AdaptiveVocabulary
+from tests.oracles import spalm as oracle
+
+V, L, K, T = 12, 5, 3, 40
+TURN = Turn(0, 0, 1, 0)
+SIZES = {"vocab_size": V, "width": 8, "dropout": 0.0, "gate": "vector"}
+BACKBONES = {
+    "transformer": TransformerConfig(layers=2, heads=2, ffn_width=8, max_positions=L, **SIZES),
+    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, memory_length=L, **SIZES),
+    "lstm": LSTMConfig(initial_range=1.0, **SIZES),
+}
+VOCABULARIES = {"full": {}, "adaptive": {"cutoffs": (3, 7), "factor": 2}, "untied": {"tied": False}}
+
+
+@dataclass
+class Block:
+    """Tokens that validation has read, and the model's hidden states."""
+
+    start: int
+    targets: torch.Tensor
+    hidden: torch.Tensor
+
+    def key(self, name):
+        assert name == "hidden"
+        return self.hidden
+
+
+def model(backbone="transformer", **changes):
+    torch.manual_seed(0)
+    made = LanguageModel(BACKBONES[backbone].model_copy(update=changes)).double().eval()
+    if isinstance(made.vocabulary, AdaptiveVocabulary):
+        made.vocabulary.sort_by(torch.arange(V) * 5 % V)
+    for parameter in made.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return made
+
+
+@pytest.fixture
+def neighbors():
+    random = np.random.default_rng(2)
+    made = {split: random.integers(-1, V, (T, K)).astype(np.int32) for split in ("train", "valid")}
+    made["train"][3] = -1
+    return made
+
+
+@pytest.fixture
+def method(neighbors):
+    return METHODS.load("spalm")(SpalmConfig(k=K), Given(neighbors=neighbors))
+
+
+def segments():
+    return Segments(np.random.default_rng(1).integers(0, V, T), L, 0)
+
+
+def read_with(lm, hidden, tokens, targets):
+    """log p of targets [N] given hidden states [N, d] and tokens of neighbours [N, k], by loops in float64."""
+    embeddings = lm.vocabulary.embed(torch.arange(V)).detach().numpy()
+    z = oracle.gated(hidden.detach().numpy(), tokens, embeddings, lm.gate.weight.detach().numpy())
+    return lm.log_probs(torch.from_numpy(z)).gather(1, targets[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_loss_is_that_of_hidden_states_that_neighbours_have_entered(method, neighbors, backbone, vocabulary):
+    lm = model(backbone, **VOCABULARIES[vocabulary])
+    batch = method.batch(segments(), np.array([0, 4]), TURN)
+    places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
+    hidden = lm.encode(batch.inputs).hidden.flatten(0, 1)
+    expected = read_with(lm, hidden, neighbors["train"][places], batch.targets.flatten())
+    torch.testing.assert_close(method.loss(lm, batch, None)[0], -expected.mean())
+
+
+def test_a_position_reads_the_neighbours_of_the_token_that_it_predicts(method, neighbors):
+    batch = method.batch(segments(), np.array([2, 0]), TURN)
+    assert np.array_equal(batch.neighbors[0], neighbors["train"][2 * L : 3 * L])
+    assert np.array_equal(batch.neighbors[1], neighbors["train"][:L])
+    assert batch.neighbors.dtype == torch.int64
+    assert torch.equal(batch.targets[0], torch.from_numpy(segments().ids[2 * L : 3 * L]))
+
+
+@pytest.mark.parametrize("backbone", ["transformer-xl", "lstm"])
+def test_the_state_is_carried(method, backbone):
+    lm, split = model(backbone), segments()
+    assert method.carries_state(lm.config)
+    first, second = (method.batch(split, np.array([number]), TURN) for number in (0, 1))
+    alone, _ = method.loss(lm, second, None)
+    _, state = method.loss(lm, first, None)
+    after, _ = method.loss(lm, second, state)
+    assert not torch.isclose(alone, after)
+
+
+def test_validation_reads_the_neighbours_of_its_own_split(method, neighbors):
+    lm = model()
+    batch = method.batch(segments(), np.array([0]), TURN)
+    hidden = lm.encode(batch.inputs).hidden[0].detach()
+    read = Block(7, batch.targets[0], hidden)
+    expected = read_with(lm, hidden, neighbors["valid"][7 : 7 + L], batch.targets[0])
+    torch.testing.assert_close(method.log_prob(lm, read, torch.zeros(L)), expected)
+
+
+def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neighbors):
+    lm = model("transformer", tied=False)
+    batch = method.batch(segments(), np.array([0]), TURN)
+    method.loss(lm, batch, None)[0].backward()
+    read = set(batch.inputs.flatten().tolist()) | set(batch.neighbors.flatten().tolist()) - {-1}
+    moved = lm.vocabulary.embedding.grad.abs().sum(1).nonzero().flatten().tolist()
+    assert set(moved) == read
+    assert lm.gate.weight.grad.abs().sum() > 0
+
+
+def test_the_gate_alone_is_learnt_where_that_is_asked_for(neighbors):
+    lm = model()
+    alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), Given(neighbors=neighbors))
+    assert [p is lm.gate.weight for p in alone.trained(lm)] == [True]
+    everything = METHODS.load("spalm")(SpalmConfig(k=K), Given(neighbors=neighbors))
+    assert len(list(everything.trained(lm))) == len(list(lm.parameters()))
+
+
+def test_a_leak_is_learnt_at_once(neighbors):
+    """Neighbours that hold the answer drive the loss down: what excluding a token's own row is for."""
+    leaked = {"train": segments().ids[:, None].astype(np.int32)}
+    losses = {name: loss_after_training(Given(neighbors=n)) for name, n in {"leaked": leaked, "own": neighbors}.items()}
+    assert losses["leaked"] < 0.8 * losses["own"]
+
+
+def loss_after_training(given):
+    torch.manual_seed(0)
+    lm, method = LanguageModel(BACKBONES["transformer"]), METHODS.load("spalm")(SpalmConfig(k=1), given)
+    optimizer = torch.optim.Adam(lm.parameters(), 0.03)
+    for number in range(24):
+        loss, _ = method.loss(lm, method.batch(segments(), np.array([number % 8]), TURN), None)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()

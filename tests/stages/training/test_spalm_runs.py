@@ -1,0 +1,65 @@
+"""Training from neighbours through the loop: a killed run, and a gate that is trained alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from stages.methods import METHODS
+from stages.methods.method import Given
+from stages.models.config import TransformerXLConfig
+from stages.models.language_model import LanguageModel
+from stages.training.loop import Trainer
+from stages.training.ranks import make_fabric
+from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
+
+XL = TransformerXLConfig(
+    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, memory_length=12, cutoffs=(4, 8), factor=2
+)
+
+
+def given(data, hint=0):
+    """Two neighbours a token: one at random, one that holds the token after it, or the answer if `hint` is 0."""
+    random = np.random.default_rng(3)
+    made = {}
+    for name, ids in {"train": data.train, "valid": data.valid}.items():
+        right = np.roll(ids, -hint).astype(np.int32)
+        made[name] = np.stack((right, random.integers(-1, V, len(ids))), 1).astype(np.int32)
+    return Given(neighbors=made)
+
+
+def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
+    changes = {"memory": {"k": 2}} | changes
+    config = settings(method="spalm", model=XL.model_copy(update={"gate": "vector"}), **changes)
+    torch.manual_seed(config.seed)
+    return Trainer(
+        make_fabric(torch.device("cpu")),
+        config,
+        LanguageModel(config.model),
+        METHODS.load("spalm")(config.memory, given(splits(), hint=5)),
+        splits(),
+        folder,
+        notes or Notes(),
+        checkpoint_seconds,
+    )
+
+
+def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = trainer(tmp_path / "whole", steps=14)
+    whole.run()
+    for step in (4, 9):
+        with pytest.raises(Crash):
+            trainer(tmp_path / "parts", Notes(at=crash_at(step)), 0, steps=14).run()
+    run = trainer(tmp_path / "parts", steps=14)
+    assert run.progress.step == 8
+    run.run()
+    assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
+
+
+def test_only_the_gate_moves_where_that_is_asked_for(tmp_path):
+    run = trainer(tmp_path, memory={"k": 2, "only_gate": True}, steps=4)
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.run()
+    moved = {name for name, tensor in run.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {"gate.weight"}
