@@ -16,6 +16,7 @@ from memlm_cli.commands import (
     compare,
     evaluate,
     generate,
+    inspect,
     pack_batches,
     precompute_neighbors,
     presets,
@@ -40,10 +41,11 @@ app.command("precompute-neighbors")(with_common_options(precompute_neighbors.pre
 app.command("pack-batches")(with_common_options(pack_batches.pack_batches))
 app.command("evaluate")(with_common_options(evaluate.evaluate))
 app.command("compare")(compare.compare)
+app.command("inspect")(inspect.inspect)
+app.command("generate")(generate.generate)
 app.command("run")(with_common_options(run.run))
 app.command("report")(report.report)
 app.add_typer(artifacts.app, name="artifacts")
-app.command("generate")(generate.generate)
 app.command("presets")(presets.presets)
 
 

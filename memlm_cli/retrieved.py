@@ -7,6 +7,7 @@ from memlm_cli.console import figure
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
+    from stages.inspection.sources import Source
 
 NUMBERS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the numbers of a reading have."""
@@ -17,15 +18,23 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for number, memory in enumerate(memories, start=1):
         parts = ["+".join(memory["sources"]), memory["reader"]]
         parts += [f"{name} {figure(memory[name])}" for name in NUMBERS if memory.get(name) is not None]
-        yield f"memory {number}: {', '.join(parts)}"
+        default = " (numbers that nobody tuned: --report takes those of an evaluation)"
+        yield f"memory {number}: {', '.join(parts)}{default if memory['numbers'] == 'default' else ''}"
 
 
 def source_line(context: "Context") -> str:
     """Where a context stands, and its text with the token that it holds in brackets."""
-    source = context.source
-    if context.back is None:
-        where = f"{source.split}, document {source.document}, token {source.offset}"
-    else:
-        where = f"{context.back} back"
-    text = f"{source.before}[{source.token.strip() or source.token}]{source.after}"
-    return f"{where}: {' '.join(text.split())}"
+    where = place_of(context.source) if context.back is None else f"{context.back} back"
+    return f"{where}: {text_around(context.source)}"
+
+
+def place_of(source: "Source") -> str:
+    """Where in a corpus a token stands."""
+    return f"{source.split}, document {source.document}, token {source.offset}"
+
+
+def text_around(source: "Source") -> str:
+    """The text around a token in one line, the token in brackets."""
+    token = source.token.strip() or source.token
+    space = " " if source.token[:1].isspace() else ""
+    return " ".join(f"{source.before}{space}[{token}]{source.after}".split())

@@ -6,6 +6,7 @@ from stages.evaluation.consulted import Consulted
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
+from stages.inspection.sources import SplitText
 from stages.inspection.weights import read_cells
 
 MOST_CONTEXTS = 3
@@ -29,7 +30,7 @@ class Attribution:
 
     def __init__(self, reader: MemoryReader, passage: Passage) -> None:
         self._reader = reader
-        self._contexts = Contexts(reader, PASSAGE, passage)
+        self._contexts, self._passage = Contexts(reader), passage
 
     def of(self, consulted: Consulted, token: int) -> Attributed:
         """What carried the token at the one position that was consulted."""
@@ -39,5 +40,6 @@ class Attribution:
         memories = [0.0] * len(self._reader.row.plans)
         for one in cells:
             memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
+        here = SplitText.of(self._passage, PASSAGE, self._reader.text)
         place = consulted.scored.start
-        return Attributed(memories, self._contexts.best(cells, 0, token, place, MOST_CONTEXTS, only_right=True))
+        return Attributed(memories, self._contexts.best(cells, 0, token, place, here, MOST_CONTEXTS, right=True))

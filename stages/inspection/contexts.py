@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from stages.inspection.reading import MemoryReader
 from stages.inspection.sources import Source, SplitText
@@ -29,22 +28,25 @@ class Context:
 class Contexts:
     """Finds the source text of what is read."""
 
-    def __init__(self, reader: MemoryReader, split: str, own: Any) -> None:
-        """Args:
-        reader: the model and its memories.
-        split: what is read.
-        own: its arrays, by name, as in `tokens.zarr`.
-        """
-        self._reader, self._split, self._own = reader, split, own
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
 
     @cached_property
     def _corpus(self) -> SplitText:
         """The split that the datastore was made of."""
         datastore = self._reader.read["datastore"]
-        return SplitText.of(datastore.input("corpus"), datastore.config["split"], self._reader.text)
+        return SplitText.of(datastore.input("corpus").zarr("tokens.zarr"), datastore.config["split"], self._reader.text)
 
     def best(
-        self, cells: Sequence[ReadCells], row: int, token: int, at: int, most: int, only_right: bool = False
+        self,
+        cells: Sequence[ReadCells],
+        row: int,
+        token: int,
+        at: int,
+        here: SplitText,
+        most: int,
+        *,
+        right: bool = False,
     ) -> list[Context]:
         """The cells that carried most at one position, the heaviest first.
 
@@ -52,22 +54,16 @@ class Contexts:
             cells: of every reading and kind.
             row: place of the position among them.
             token: the one that stands, or was written, there.
-            at: the position in what is read.
+            at: the position in the text that is read, `here`.
             most: how many are wanted.
-            only_right: whether only cells that hold the token are looked at.
+            right: whether only cells that hold the token are wanted.
         """
-        here = SplitText(
-            self._split, self._own[f"{self._split}/ids"], self._own[f"{self._split}/doc_offsets"], self._reader.text
-        )
-        heaviest = sorted(
-            (
-                (float(one.carried[row, cell]), number, cell)
-                for number, one in enumerate(cells)
-                for cell in _heaviest(one, row, token, most, only_right)
-            ),
-            key=lambda found: (-found[0], found[1:]),
-        )
-        return [self._context(cells[number], row, cell, token, at, here) for _, number, cell in heaviest[:most]]
+        found = [
+            (-float(one.carried[row, cell]), number, cell)
+            for number, one in enumerate(cells)
+            for cell in _heaviest(one, row, most, token if right else None)
+        ]
+        return [self._context(cells[number], row, cell, token, at, here) for _, number, cell in sorted(found)[:most]]
 
     def _context(self, cells: ReadCells, row: int, cell: int, token: int, at: int, here: SplitText) -> Context:
         place = int(cells.places[row, cell])
@@ -81,10 +77,10 @@ class Contexts:
         )
 
 
-def _heaviest(cells: ReadCells, row: int, token: int, most: int, only_right: bool) -> list[int]:
-    """Cells of a position in falling order of what they carry, at most so many, none that carries nothing."""
+def _heaviest(cells: ReadCells, row: int, most: int, token: int | None) -> list[int]:
+    """Cells of a position in falling order of what they carry, at most so many; with a token those that hold it."""
     carried = cells.carried[row]
-    if only_right:
+    if token is not None:
         carried = carried.where(cells.values[row] == token, 0)
     best, order = carried.sort(descending=True, stable=True)
     wanted: list[int] = order[:most][best[:most] > 0].tolist()

@@ -28,10 +28,11 @@ class TokenText:
         found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return found
 
-    def text(self, ids: Iterable[int]) -> str:
-        """The text of consecutive tokens."""
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """What each of consecutive tokens brings to their text; a character counts for the token that ends it."""
         stream = TextStream(self)
-        return "".join([stream.add(id) for id in ids]) + stream.end()
+        brought = [stream.add(id) for id in ids]
+        return [*brought[:-1], brought[-1] + stream.end()] if brought else []
 
     def label(self, id: int) -> str:
         """One token by itself: its text; bytes that are no character by themselves as the vocabulary spells them."""

@@ -42,7 +42,7 @@ class MemoryReader:
     row: MemoryRow | None
     settings: Settings | None
     memories: list[dict[str, Any]]
-    """The readings with their numbers, as reports tell them."""
+    """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText
 
     def of_passage(self, passage: Passage) -> "MemoryReader":
@@ -76,8 +76,14 @@ def open_reader(request: Request, store: Store, split: str | None, *, stride: in
     if not rows:
         return MemoryReader(found.read, evaluator, None, None, [], text)
     settled = settle(rows[0], rows[0].grids([1.0] * len(rows[0].plans)), [])
-    settings = replace(settled.settings, by_cutoff=[])
-    return MemoryReader(found.read, evaluator, rows[0], settings, describe_row(rows[0], settled, None), text)
+    told = [_told(memory, found.numbers) for memory in describe_row(rows[0], settled, None)]
+    return MemoryReader(found.read, evaluator, rows[0], replace(settled.settings, by_cutoff=[]), told, text)
+
+
+def _told(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
+    """A reading as a report tells it, but for how it was tuned."""
+    untold = ("tuned", "tune_split", "interior")
+    return {name: value for name, value in memory.items() if name not in untold} | {"numbers": numbers}
 
 
 def _open(found: Found, request: Request) -> Evaluator:
@@ -85,8 +91,8 @@ def _open(found: Found, request: Request) -> Evaluator:
     return open_evaluator(
         found.read,
         found.readings,
-        found.windows,
-        found.gate,
+        **found.windows._asdict(),
+        gate=found.gate,
         by_document=found.by_document,
         device=device,
         precision=resolve_precision(request.precision, device),

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.evaluation.corpus import WindowSettings, resolve_windows
+from stages.evaluation.corpus import WindowSettings, require_split, resolve_windows
 from stages.evaluation.gate_settings import GateSettings, resolve_gate
 from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
 from stages.evaluation.readings import complete_reading
@@ -37,10 +37,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """Artifacts by role, completed readings, and how the model reads."""
+    """Artifacts by role, completed readings, and how the model reads.
+
+    `numbers`: where those of the readings come from.
+    """
 
     read: dict[str, Artifact]
     readings: tuple[Reading, ...]
+    numbers: Literal["given", "reported", "default"]
     windows: WindowSettings
     gate: GateSettings
     by_document: bool
@@ -67,10 +71,12 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     read = artifacts_read(model, memory, request.references, store)
     if split is None:
         read["tokens"] = with_passage(read["tokens"])
+    else:
+        require_split(read["tokens"], split)
     readings = default_readings(read) if asked is None else asked
     complete = tuple(complete_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     windows = _windows(request, report, model, complete, stride)
-    return Found(read, complete, windows, _gate(read, report, split), _by_document(report))
+    return Found(read, complete, _numbers(request), windows, _gate(read, report, split), _by_document(report))
 
 
 def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[Reading, ...] | None:
@@ -78,6 +84,12 @@ def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[
     if request.memory is not None:
         return given_readings(request.memory)
     return None if report is None else reported_readings(report, model)
+
+
+def _numbers(request: Request) -> Literal["given", "reported", "default"]:
+    if request.memory is not None:
+        return "given"
+    return "default" if request.report is None else "reported"
 
 
 def _reported_memory(report: Artifact | None) -> Artifact | None:
@@ -103,10 +115,8 @@ def _windows(
 
 def _gate(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> GateSettings:
     """What a gate reads: as many neighbours as in the report, else as in training; of a split those that are stored."""
-    asked = GateSettings(None if report is None else report.config.get("gate_k"), None)
-    if split is None and "gate_neighbors" in read:
-        return GateSettings(asked.gate_k or (read["model"].config["memory"]["k"],), None)
-    return resolve_gate(asked, read, () if split is None else (split,))
+    asked = GateSettings(None if report is None else report.config.get("gate_k"))
+    return asked if split is None else resolve_gate(asked, read, (split,))
 
 
 def _by_document(report: Artifact | None) -> bool:

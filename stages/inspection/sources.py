@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.inspection.decoding import TokenText
 
 BLOCK = 1 << 16
@@ -19,6 +18,7 @@ class Source:
     """A token of a corpus, where it stands, and the text around it, of its own document.
 
     `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start.
+    `before`, `token` and `after` join to the text, but where the token is white space, and spelled out.
     """
 
     split: str
@@ -50,10 +50,9 @@ class SplitText:
         self._block = block
 
     @classmethod
-    def of(cls, tokens: Artifact, split: str, text: TokenText) -> "SplitText":
-        """A split of a tokens artifact."""
-        group: Any = tokens.zarr("tokens.zarr")[split]
-        return cls(split, group["ids"], group["doc_offsets"], text)
+    def of(cls, group: Any, split: str, text: TokenText) -> "SplitText":
+        """A split of a group `tokens.zarr`, or of a passage."""
+        return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text)
 
     def at(self, row: int, before: int = 12, after: int = 4) -> Source:
         """Token `row`, with so many tokens of its document around it."""
@@ -61,15 +60,16 @@ class SplitText:
         start, stop = int(self._offsets[document]), int(self._offsets[document + 1])
         first, last = max(start, row - before), min(stop, row + 1 + after)
         ids = self._ids(first, last)
-        token = ids[row - first]
+        pieces = self._text.pieces(ids)
+        place = row - first
         return Source(
             split=self.split,
             row=row,
             document=document,
             offset=row - start,
-            before=self._text.text(ids[: row - first]),
-            token=self._text.label(token),
-            after=self._text.text(ids[row - first + 1 :]),
+            before="".join(pieces[:place]),
+            token=pieces[place] if pieces[place].strip() else self._text.label(ids[place]),
+            after="".join(pieces[place + 1 :]),
         )
 
     def _ids(self, start: int, stop: int) -> list[int]:

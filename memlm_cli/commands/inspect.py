@@ -1,0 +1,115 @@
+"""`memlm inspect`."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.work import read_reference
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.artifacts.store import Store
+    from stages.inspection.inspect import Inspected
+    from stages.inspection.request import Request
+
+
+def inspect(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="A text to read, from its first token on.")] = None,
+    position: Annotated[int | None, typer.Option(min=0, help="First token of a passage of --split.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of the passage (default: test).")] = None,
+    length: Annotated[int | None, typer.Option(min=1, max=1024, help="Tokens of the passage (default: 32).")] = None,
+    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts told of each token.")] = 4,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCES[:key=value,…]",
+            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
+            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
+        ),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="REPORT", help="Take the readings and windows that this evaluation settled on."),
+    ] = None,
+    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
+    neighbors: Annotated[
+        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored (with --position).")
+    ] = None,
+    tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Read another corpus than the model's.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
+    ] = None,
+    stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows (default: --context).")] = None,
+    mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
+    ] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """A passage, token by token: who predicted it, and from which contexts of the corpus."""
+    from memlm_cli.inspections import inspected_text
+    from stages.artifacts.store import Store
+    from stages.inspection.request import Request
+
+    _check(text, position, split, length)
+    if report and memory:
+        raise UsageError("--report and --memory both say what is read; give one of them.")
+    request = Request(
+        source=read_reference(source),
+        memory=None if memory is None else tuple(memory),
+        report=report,
+        references={"index": index, "neighbors": neighbors, "tokens": tokens},
+        context=context,
+        stride=stride,
+        mem_length=mem_length,
+        device=device,
+        precision=precision,
+    )
+    found = _inspected(request, Store(store), text, split or "test", position, length or 32, contexts)
+    if html is not None:
+        _write_page(html, found)
+    answer(json.dumps(asdict(found)) if json_ else inspected_text(found, terminal=sys.stdout.isatty()))
+
+
+def _check(text: str | None, position: int | None, split: str | None, length: int | None) -> None:
+    """Raises: UsageError unless exactly one passage is named."""
+    if (text is None) == (position is None):
+        raise UsageError("Name one passage: --text TEXT, or --position N of a split.")
+    for option, value in (("--split", split), ("--length", length)):
+        if text is not None and value is not None:
+            raise UsageError(f"{option} goes with --position, not with --text.")
+
+
+def _inspected(
+    request: "Request", store: "Store", text: str | None, split: str, position: int | None, length: int, contexts: int
+) -> "Inspected":
+    from stages.inspection.inspect import inspect_split, inspect_text
+
+    if text is not None:
+        return inspect_text(request, store, text, contexts)
+    assert position is not None
+    return inspect_split(request, store, split, position, length, contexts)
+
+
+def _write_page(path: Path, found: "Inspected") -> None:
+    """Raises: UsageError if the file cannot be written."""
+    from stages.inspection.page import page
+
+    try:
+        path.write_text(page(found), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--html {path}: {error.strerror}; name a file in a folder that can be written.") from error
+    say(f"inspect: wrote {path}")

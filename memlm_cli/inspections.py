@@ -1,0 +1,62 @@
+"""An inspected passage as text: a table of its tokens, and what each was read from."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from memlm_cli.console import figure
+from memlm_cli.retrieved import memory_lines, place_of, source_line, text_around
+from memlm_cli.tables import table
+
+if TYPE_CHECKING:
+    from stages.inspection.inspect import Inspected, TokenView
+
+GAIN, LOSS = "green", "red"
+"""Colours of tokens that memory makes likelier, or less likely."""
+
+
+def inspected_text(found: "Inspected", *, terminal: bool) -> str:
+    """Headline, table and contexts.
+
+    Args:
+        terminal: whether a terminal shows it, which gives it colour.
+    """
+    parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
+    parts += memory_lines(found.memories)
+    parts.append(table("", _columns(found), [_cells(token, terminal) for token in found.tokens], terminal=terminal))
+    parts += [line for token in found.tokens for line in _context_lines(token)]
+    return "\n".join(parts)
+
+
+def _columns(found: "Inspected") -> list[str]:
+    numbers = range(1, len(found.memories) + 1)
+    memories = [name for number in numbers for name in (f"memory {number}", f"λ {number}")]
+    gate = ["gate"] if any(token.gate is not None for token in found.tokens) else []
+    return ["position", "token", "model", *memories, *gate, "final", "gain"]
+
+
+def _cells(token: "TokenView", terminal: bool) -> list[str]:
+    from rich.markup import escape
+
+    label = escape(shown(token.label))
+    gain = token.gain
+    if terminal and abs(gain) >= 0.05:
+        label = f"[{GAIN if gain > 0 else LOSS}]{label}[/]"
+    memories = [cell for one in token.memories for cell in (figure(one.probability), figure(one.share))]
+    gate = [] if token.gate is None else [figure(token.gate)]
+    return [str(token.position), label, figure(token.model), *memories, *gate, figure(token.final), f"{gain:+.2f}"]
+
+
+def _context_lines(token: "TokenView") -> Iterator[str]:
+    """What a token was read from, the heaviest first."""
+    if token.contexts or token.gate_contexts:
+        yield f"\n{token.position} {shown(token.label)}"
+    for context in token.contexts:
+        mark = "=" if context.right else " "
+        yield f"  {mark} {context.weight:.4f} of memory {context.reading + 1}: {source_line(context)}"
+    for near in token.gate_contexts:
+        yield f"  {'=' if near.right else ' '} gate: {place_of(near.source)}: {text_around(near.source)}"
+
+
+def shown(label: str) -> str:
+    """A token by itself, white space spelled out."""
+    return label.strip() or repr(label)

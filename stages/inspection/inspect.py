@@ -1,0 +1,139 @@
+"""A passage, token by token: who predicted it, and from which contexts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from stages.artifacts.store import Store
+from stages.errors import UsageError
+from stages.evaluation.consulted import Consulted
+from stages.inspection.contexts import Context, Contexts
+from stages.inspection.gate import GateContext, GateContexts
+from stages.inspection.passages import PASSAGE, Passage
+from stages.inspection.reading import MemoryReader, open_reader
+from stages.inspection.request import Request
+from stages.inspection.sources import SplitText
+from stages.inspection.weights import read_cells
+
+
+@dataclass(frozen=True)
+class MemoryView:
+    """What one reading gave to a token: its own probability of it, and its share of the final distribution, λ."""
+
+    probability: float
+    share: float
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """One token of a passage and where its probability comes from.
+
+    `model`: probability by the model alone, of a model with a gate by what its gate lets in; `final`: with all
+    memories; `gate`: mean over dimensions, None without one; `contexts`: what carried most of the final distribution,
+    the heaviest first; `gate_contexts`: what its gate read, the nearest first.
+    """
+
+    position: int
+    id: int
+    label: str
+    text: str
+    model: float
+    final: float
+    memories: list[MemoryView]
+    gate: float | None
+    contexts: list[Context]
+    gate_contexts: list[GateContext]
+    gain: float
+    """log final - log model, in nats: what the memories change."""
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A passage of a split, or a given text, as a model with its memories reads it."""
+
+    model: str
+    split: str
+    start: int
+    memories: list[dict[str, Any]]
+    tokens: list[TokenView]
+
+
+def inspect_text(request: Request, store: Store, text: str, contexts: int) -> Inspected:
+    """Read a text that begins after a lone `<eos>`; neighbours are searched for.
+
+    Args:
+        contexts: the most that are told of a token.
+    Raises: UsageError if the text has no token.
+    """
+    reader = open_reader(request, store, None)
+    ids = reader.text.ids(text)
+    if not ids:
+        raise UsageError("--text has no token that could be read.")
+    passage = Passage(ids)
+    return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
+
+
+def inspect_split(request: Request, store: Store, split: str, position: int, length: int, contexts: int) -> Inspected:
+    """Read tokens `position` to `position + length` of a split as an evaluation does, with all that stands before.
+
+    Raises: UsageError if there is no such token.
+    """
+    reader = open_reader(request, store, split)
+    tokens = reader.read["tokens"]
+    total = int(tokens.metrics["splits"][split]["tokens"])
+    if not 0 <= position < total:
+        raise UsageError(f"--position {position} is not in {split}, which has tokens 0 to {total - 1}.")
+    group = tokens.zarr("tokens.zarr")
+    return _inspected(reader, split, group, position, min(position + length, total), contexts)
+
+
+def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
+    """What stands in tokens [start, stop) of a split whose arrays are `own`."""
+    history = reader.history(split, start)
+    consultation = reader.evaluator.consult(split, start, stop, history, analysed=True)
+    scores = reader.evaluator.score(consultation, [] if reader.settings is None else [reader.settings])
+    ids = scores.targets.tolist()
+    found = _contexts(reader, consultation.consulted, SplitText.of(own, split, reader.text), most)
+    gated = GateContexts(reader).read(split, start, ids)
+    final = scores.rows[0].log_p if scores.rows else scores.log_p
+    views = [
+        TokenView(
+            position=start + number,
+            id=id,
+            label=reader.text.label(id),
+            text=text,
+            model=_probability(scores.log_p[number]),
+            final=_probability(final[number]),
+            memories=[
+                MemoryView(_probability(log_p), share)
+                for log_p, share in zip(scores.rows[0].log_p_mem[number] if shares else (), shares, strict=True)
+            ],
+            gate=None if scores.gate is None else float(scores.gate.mean[number]),
+            contexts=contexts,
+            gate_contexts=gated[number][:most],
+            gain=float(final[number] - scores.log_p[number]),
+        )
+        for number, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), found, strict=True))
+    ]
+    return Inspected(reader.read["model"].reference, split, start, reader.memories, views)
+
+
+def _contexts(
+    reader: MemoryReader, consulted: Consulted, here: SplitText, most: int
+) -> Iterator[tuple[list[float], list[Context]]]:
+    """Of each token every memory's share of the final distribution, and the contexts that carried most of it."""
+    scored = consulted.scored
+    if reader.row is None or reader.settings is None:
+        yield from (([], []) for _ in range(len(scored)))
+        return
+    contexts, place = Contexts(reader), 0
+    for shares, cells in read_cells(reader.row, reader.settings, consulted):
+        for row, parts in enumerate(shares.memories.tolist()):
+            yield parts, contexts.best(cells, row, int(scored.targets[place]), scored.start + place, here, most)
+            place += 1
+
+
+def _probability(log_p: Tensor) -> float:
+    return float(log_p.double().exp())

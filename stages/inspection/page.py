@@ -1,0 +1,32 @@
+"""An inspected passage as a web page, complete in itself: no script, nothing from elsewhere."""
+
+import math
+from pathlib import Path
+
+from stages.inspection.inspect import Inspected, TokenView
+
+TEMPLATE = "passage.html"
+FULL = math.log(10)
+"""Nats of gain or loss at which a token has its full colour: ten times as likely."""
+
+
+def page(found: Inspected) -> str:
+    """The page; what comes from a corpus is escaped."""
+    from jinja2 import Environment, FileSystemLoader
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["strength"] = strength
+    environment.filters["shown"] = shown
+    return environment.get_template(TEMPLATE).render(found=found, gated=any(t.gate is not None for t in found.tokens))
+
+
+def strength(token: TokenView) -> int:
+    """How strongly a token is coloured, 0 to 100."""
+    return round(100 * min(1.0, abs(token.gain) / FULL))
+
+
+def shown(text: str) -> str:
+    """A token by itself, white space spelled out."""
+    return text.strip() or repr(text)[1:-1]
