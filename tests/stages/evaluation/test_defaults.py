@@ -97,4 +97,5 @@ def test_every_habit_can_be_read():
 
 
 def test_all_methods_that_train_with_memory_have_habits_of_their_own():
-    assert {method for method, habits in HABITS.items() if habits.trained_with_memory} == set(MEMORY_CONFIGS) - {"spalm"}
+    trained = {method for method, habits in HABITS.items() if habits.trained_with_memory}
+    assert trained == set(MEMORY_CONFIGS) - {"spalm"}
