@@ -39,6 +39,7 @@ def test_shipped_recipes_are_valid(name: str) -> None:
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
 TRIME = [name for name in shipped_recipes() if name.startswith("trime")]
+SPALM = [name for name in shipped_recipes() if name.startswith("spalm")]
 
 
 def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
@@ -50,9 +51,12 @@ def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
 def test_the_recipes_of_the_papers_are_shipped() -> None:
     caches = {f"neural-cache-{corpus}" for corpus in ("ptb", "wikitext2", "text8")}
     trime = {f"trime-wikitext103-{size}" for size in ("247m", "150m", "7m")} | {"trime-enwik8"}
-    small = {f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8")}
+    spalm = {"spalm-wikitext103", "spalm-enwik8"}
+    small = {
+        f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
+    }
     others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "quickstart"}
-    assert set(shipped_recipes()) == caches | trime | small | others
+    assert set(shipped_recipes()) == caches | trime | spalm | small | others
 
 
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("neural-cache")])
@@ -111,6 +115,48 @@ def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name:
     first, second = recipe.config("report").model_dump()["memory"]
     assert first.startswith("local+long+external:reader=joint")
     assert second.startswith("external:similarity=dot")
+
+
+@pytest.mark.parametrize("name", SPALM)
+def test_spalm_reads_neighbours_in_the_final_hidden_states_of_a_vanilla_transformer(name: str) -> None:
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    chain = ["encoder", "datastore", "index", "neighbors", "spalm", "report"]
+    assert [recipe.stages[stage].source for stage in chain] == ["tokens", *chain[:-1]]
+    datastore, index, neighbors = (recipe.config(stage).model_dump() for stage in chain[1:4])
+    assert (datastore["key"], index["metric"], neighbors["exclude"]) == ("hidden", "ip", "self")
+    assert neighbors["k"] == (2 if "enwik8" in name else 4)
+    assert recipe.config("encoder").model_dump()["model"]["backbone"] == "transformer"
+
+
+@pytest.mark.parametrize("name", SPALM)
+def test_spalm_differs_from_its_transformer_xl_in_the_neighbours_alone(name: str) -> None:
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    trained = settings_of(recipe, "train")
+    assert [config.pop("method") for config in trained.values()] == ["lm", "lm", "spalm"]
+    memory = [config.pop("memory") for config in trained.values()][-1]
+    assert memory["k"] == recipe.config("neighbors").model_dump()["k"]
+    assert trained["spalm"] == trained["xl"]
+    assert trained["xl"]["model"]["backbone"] == "transformer-xl"
+    shared = ("steps", "segment_length", "batch_tokens", "accumulate", "optimizer", "schedule")
+    assert all(trained["encoder"][setting] == trained["xl"][setting] for setting in shared)
+
+
+@pytest.mark.parametrize("name", SPALM)
+def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
+    """Section 4.2: λ from a list; Tables 2 and 4: the short-term memory."""
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    reports = settings_of(recipe, "evaluate")
+    plain = reports.pop("encoder_report")
+    assert (plain["memory"], recipe.stages["encoder_report"].source) == (None, "encoder")
+    assert {report["memory"] for report in reports.values()} == {
+        ("external:temperature=tune,lambda=0.05/0.1/0.2/0.3/0.4",)
+    }
+    lengths = {"spalm-wikitext103": {512, 3072}, "spalm-enwik8": {1536, 4096}}.get(name, {None})
+    for source in ("xl", "spalm"):
+        of_it = [report for stage, report in reports.items() if recipe.stages[stage].source == source]
+        assert {report["mem_length"] for report in of_it} == lengths
+    assert all(recipe.stages[stage].references == {"neighbors": "neighbors"} for stage in reports)
+    assert list(recipe.stages)[-1] == "report"
 
 
 @pytest.mark.parametrize(
