@@ -15,12 +15,13 @@ from pydantic import Field, field_validator
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
 from stages.evaluation.defaults import default_memory, lacking_memory
+from stages.evaluation.gate_settings import PASSAGE, GateSettings, resolve_gate
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import complete_reading
-from stages.evaluation.split_pass import SAMPLE, Part, SplitPass
+from stages.evaluation.split_pass import SAMPLE, SCORE, TUNE, Part, SplitPass
 from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
@@ -53,8 +54,13 @@ class EvaluateConfig(StageConfig):
     """Inputs that a window reads; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None
     """Inputs between the starts of two windows; None: the context."""
-    mem_length: Annotated[int, Field(gt=0)] | None = None
+    mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that a backbone carries from segment to segment; None: the model's own."""
+    gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
+    """Numbers of neighbours: the first is what the gate of a model reads, of each its perplexity is told; None: as
+    many as in training."""
+    passage: Annotated[str, Field(pattern=PASSAGE)] | None = None
+    """START:STOP, tokens of the split of which gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
     """Tokens that count, in tuning too: all, or those of the last word of every document."""
     reset: Literal["none", "document"] = "none"
@@ -99,10 +105,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        memory = memory_source(source, references, store)
-        if config.memory is not None and not _reads_datastore(config.memory):
-            _require_no_memory_option(references)
-            memory = None
+        asked = None if config.memory is None else _reads_datastore(config.memory)
+        memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
         return Inputs(read)
@@ -112,17 +116,18 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
         readings = parse_readings(_memory(config, inputs, execution))
         local = any("local" in reading.sources for reading in readings)
-        windows = config.context, config.stride, config.mem_length
-        context, stride = resolve_windows(inputs["model"], *windows, segmented=local)
+        asked = config.context, config.stride, config.mem_length
+        windows = resolve_windows(inputs["model"], *asked, segmented=local)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
         if tune_split is not None:
             require_tune_split(inputs["tokens"], tune_split)
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
         complete = [complete_reading(r, inputs.artifacts, splits) for r in readings]
+        gate = resolve_gate(GateSettings(config.gate_k, config.passage), inputs.artifacts, splits)
         return config.model_copy(
             update={
-                "context": context,
-                "stride": stride,
+                **windows._asdict(),
+                **gate._asdict(),
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
                 "precision": resolve_precision(config.precision, resolve_device(execution.device)),
@@ -150,18 +155,20 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             parse_readings(config.memory or ()),
             context=config.context,
             stride=config.stride,
+            mem_length=config.mem_length,
             by_document=config.reset == "document",
             device=resolve_device(job.execution.device),
             precision=config.precision,
+            gate=GateSettings(config.gate_k, config.passage),
             last_words=last_words,
         )
         if config.tune_split == config.split:
             job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-        tuning_pass = None if config.tune_split is None else _pass(job, "tune", config.tune_split)
+        tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split)
         return Work(
             evaluator,
             tuning_pass,
-            _pass(job, "score", config.split),
+            _pass(job, SCORE, config.split),
             Tuning(job.draft, evaluator, tuning_pass),
             Trail(job.draft, evaluator.reader.device),
             find_breakdown(job.inputs.artifacts, config.split, config.frequency, evaluator.rows, last_words),
@@ -178,7 +185,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return [Part(SAMPLE, SAMPLE, 0, work.tuning_pass.tokens), *work.tuning_pass.parts, *scoring]
 
     def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
-        if shard.phase == "score":
+        if shard.phase == SCORE:
             return self._score(job, work, shard)
         assert work.tuning_pass is not None
         if shard.phase == SAMPLE:
@@ -212,35 +219,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             job.reporter.warning(
                 f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
             )
-        totals = report.Totals.of([job.draft.record(shard.key) for shard in shards])
-        counts = _counts(job, work)
-        names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
-        vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
-        rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
-        main = rows[1] if work.evaluator.rows else rows[0]
-        last_words = work.breakdown.last_words
-        made = {
-            "split": job.config.split,
-            "score": job.config.score,
-            "tokens": counts.tokens,
-            "words": counts.words,
-            **({} if last_words is None else {"unknown_words": last_words.unknown}),
-            **{name: value for name, value in main.items() if name != "row"},
-            "method": job.inputs["model"].config["method"],
-            "rows": rows,
-            "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
-            "frequency_buckets": report.frequency_buckets(names, totals, work.breakdown.frequencies),
-            "retrieval_accuracy": report.retrieval_accuracy(totals),
-            "curves": report.curves(work.tuning.curves(), totals),
-            "grid": work.tuning.grid(),
-            "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
-        }
-        path = job.draft.add("metrics.json")
-        path.write_text(json.dumps(made, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        if made["grid"] is not None or made["curves"]:
+        records = [job.draft.record(shard.key) for shard in shards]
+        made, passage = _metrics(job, work, records), _passage(job, work, records)
+        _write(job, "metrics.json", made)
+        if passage is not None:
+            _write(job, "passage.json", passage)
+        if made["grid"] is not None or made["curves"] or passage is not None:
             from stages.evaluation.figures import draw_figures
 
-            draw_figures(made, job.draft.add)
+            draw_figures(made, job.draft.add, passage)
         return {name: made[name] for name in report.HEADLINE}
 
 
@@ -256,13 +243,6 @@ def _memory(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tup
 
 def _reads_datastore(memory: Sequence[str]) -> bool:
     return any("external" in reading.sources for reading in parse_readings(tuple(memory)))
-
-
-def _require_no_memory_option(references: Mapping[str, Any]) -> None:
-    """Raises: UsageError if a datastore is named that no reading looks into."""
-    for option in ("index", "neighbors"):
-        if references.get(option) is not None:
-            raise UsageError(f"--{option} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
 
 
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
@@ -303,6 +283,50 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     return found
 
 
+def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of `metrics.json`, from what the shards of the scored split left."""
+    from stages.evaluation import report
+    from stages.evaluation.gate_report import gate_curve, gate_figures
+
+    totals, counts = report.Totals.of(records), _counts(job, work)
+    names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
+    vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
+    rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
+    main = rows[1] if work.evaluator.rows else rows[0]
+    last_words = work.breakdown.last_words
+    gate = gate_figures(records, job.config.gate_k)
+    return {
+        "split": job.config.split,
+        "score": job.config.score,
+        "tokens": counts.tokens,
+        "words": counts.words,
+        **({} if last_words is None else {"unknown_words": last_words.unknown}),
+        **{name: value for name, value in main.items() if name != "row"},
+        "method": job.inputs["model"].config["method"],
+        "rows": rows,
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
+        "frequency_buckets": report.frequency_buckets(names, totals, work.breakdown.frequencies),
+        "retrieval_accuracy": report.retrieval_accuracy(totals),
+        "curves": [*report.curves(work.tuning.curves(), totals), *gate_curve(gate, report.PLAIN)],
+        "gate": gate,
+        "grid": work.tuning.grid(),
+        "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
+    }
+
+
+def _passage(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The content of `passage.json`; None for a model without a gate."""
+    from stages.evaluation.gate_report import passage_of
+
+    if work.evaluator.gate is None:
+        return None
+    return passage_of(records, job.inputs["tokens"], job.config.split, work.evaluator.gate.passage)
+
+
+def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:
+    job.draft.add(name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
     """How long what is scored is: the split, or the last words of its passages."""
     from stages.evaluation.metrics import Counts
@@ -320,6 +344,7 @@ def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] 
     if not config.save_token_scores:
         return None
     readings = len(config.memory or ())
+    gated = config.gate_k is not None
     if last_words is not None:
-        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None)
-    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job))
+        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None, gated=gated)
+    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job), gated=gated)

@@ -12,6 +12,7 @@ from torch import Tensor
 from stages.evaluation.consulted import Consulted
 from stages.evaluation.descent import Part
 from stages.evaluation.external import Datastore, ExternalPlan
+from stages.evaluation.gating import GateMemory, Gating
 from stages.evaluation.grids import ReadingGrid, compose, grid_nll, read_points
 from stages.evaluation.history import History
 from stages.evaluation.last_word import LastWords, is_best
@@ -72,8 +73,8 @@ class Consultation:
 class Evaluator:
     """A model, the way it reads a split, and the rows of memory on top.
 
-    `external` is there where a row reads a datastore. `last_words`: of each split, the tokens that
-    alone count, and whose likeliest token is looked at; None: all tokens count.
+    `external` is there where a row reads a datastore, `gate` where the model has a gate. `last_words`: of each
+    split, the tokens that alone count, and whose likeliest token is looked at; None: all tokens count.
     """
 
     model: LanguageModel
@@ -81,20 +82,28 @@ class Evaluator:
     rows: tuple[MemoryRow, ...]
     external: ExternalMemory | None
     last_words: Mapping[str, LastWords] | None = None
+    gate: GateMemory | None = None
 
     # One range of tokens
 
-    def consult(self, split: str, start: int, stop: int, history: History) -> Consultation:
+    def consult(self, split: str, start: int, stop: int, history: History, *, analysed: bool = False) -> Consultation:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
         Stored neighbours are read while the model works.
+
+        Args:
+            analysed: whether to tell what a gate does.
         """
         counted = self._counted(split, start, stop)
         stamps = [self._now()]
         with ThreadPoolExecutor(1) as background:
+            gating = None
+            if self.gate is not None:
+                analysis = self.gate.analysis(counted) if analysed else None
+                gating = self.gate.begin(background, split, start, stop, analysis)
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
-            scored = self._score_alone(split, start, stop, history, counted)
+            scored = self._score_alone(split, start, stop, history, counted, gating)
             stamps.append(self._now())
             queries, encoder_state = self._queries(split, scored, history)
             found = early.result() if early else self._find(split, start, stop, queries)
@@ -106,7 +115,7 @@ class Evaluator:
 
     def past(self, split: str, start: int, stop: int, history: History) -> History:
         """The history behind tokens [start, stop) that were consulted before, but for another model's state."""
-        scored = self._score_alone(split, start, stop, history, None)
+        scored = self._score_alone(split, start, stop, history)
         return history.after(scored, self.reach, self._recent_keys)
 
     @property
@@ -129,14 +138,23 @@ class Evaluator:
             torch.cuda.synchronize(self.reader.device)
         return time.perf_counter()
 
-    def _score_alone(self, split: str, start: int, stop: int, history: History, counted: Tensor | None) -> Scored:
-        """What the model alone says, with the keys that readings need."""
+    def _score_alone(
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        history: History,
+        counted: Tensor | None = None,
+        gating: Gating | None = None,
+    ) -> Scored:
+        """What the model alone says, with the keys that readings need; no key has been through a gate."""
         return score_blocks(
             self.model,
             self.reader.encode(self.model, split, start, stop, history.state),
             {*self._recent_keys, *self._own_search_key},
             {plan.reading.key or "" for plan in self._recent if plan.by_window},
             counted,
+            gating,
         )
 
     @property
@@ -211,7 +229,8 @@ class Evaluator:
             seconds.append(shared + self._now() - started)
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
-        return Passage(targets, scored.log_p[counted], log_z, correct, rows, seconds)
+        gate = None if scored.gate is None else scored.gate.taken(counted)
+        return Passage(targets, scored.log_p[counted], log_z, correct, rows, seconds, gate)
 
     def _read(self, consulted: Consulted, row: MemoryRow, settings: Settings) -> RowScores:
         """Read a row's memory at its settings."""

@@ -6,7 +6,8 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import corpus_of, require_same_tokenizer
+from stages.evaluation.corpus import corpus_of, require_same_tokenizer, tokenizer_digest
+from stages.models.config import parse_model
 
 SOURCES = ("model", "index", "neighbors")
 
@@ -18,29 +19,48 @@ def language_model(source: Artifact) -> Artifact:
     return _index(source).input("datastore").input("encoder")
 
 
-def memory_source(source: Artifact, references: Mapping[str, Any], store: Store) -> Artifact | None:
-    """The index or neighbors that external memory is read through, if there is one.
+def has_gate(model: Artifact) -> bool:
+    """Whether a model lets neighbours into its hidden state, and so reads some whatever else is read."""
+    return parse_model(model.config["model"]).gate is not None
 
-    Raises: UsageError if two are named by options.
+
+def memory_source(
+    source: Artifact, references: Mapping[str, Any], store: Store, asked: bool | None = None
+) -> Artifact | None:
+    """The index or neighbors that external memory is read through, if it is read.
+
+    Neighbours that are named for a model with a gate are the gate's, and external memory too where nothing else is.
+
+    Args:
+        asked: whether a reading of a datastore is asked for; None: nothing is said.
+    Raises: UsageError if two are named by options, or one that no reading looks into.
     """
-    given = [kind for kind in ("index", "neighbors") if references.get(kind) is not None]
-    if len(given) == 2:
+    model = language_model(source)
+    gated = has_gate(model)
+    named = [kind for kind in ("index", "neighbors")[: 1 if gated else 2] if references.get(kind) is not None]
+    if named and asked is False:
+        raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
+    if len(named) == 2:
         raise UsageError("Give --index or --neighbors, not both: neighbors know their index.")
-    if given:
-        return store.get(references[given[0]], given[0])
-    return None if source.kind == "model" else source
+    if named:
+        return store.get(references[named[0]], named[0])
+    if source.kind != "model":
+        return None if asked is False else source
+    return _gate_neighbors(model, references, store) if gated and asked else None
 
 
 def artifacts_read(
-    source: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
+    model: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
 ) -> dict[str, Artifact]:
-    """Everything an evaluation reads, by role; `memory` None: the plain model alone.
+    """Everything an evaluation reads, by role; `memory` None: no datastore, but what a gate reads.
 
     Raises: ArtifactError if the tokens, the neighbours and the models do not belong together.
     """
-    model = language_model(source)
     tokens = corpus_of(model, references, store)
     read = {"model": model, "tokens": tokens}
+    if has_gate(model):
+        read["gate_neighbors"] = _gate_neighbors(model, references, store)
+        _require_fitting(read["gate_neighbors"], tokens, model)
     if memory is None:
         return read
     if memory.kind == "neighbors":
@@ -53,23 +73,48 @@ def artifacts_read(
     return read
 
 
+def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
+    """What the gate of a model reads: the neighbors that are named, else those that it was trained with."""
+    if references.get("neighbors") is not None:
+        return store.get(references["neighbors"], "neighbors")
+    if "neighbors" not in model.manifest.inputs:
+        raise ArtifactError(
+            f"{model.reference} has a gate, but was trained without neighbors: name those it is to read, --neighbors."
+        )
+    return model.input("neighbors")
+
+
+def _require_fitting(neighbors: Artifact, tokens: Artifact, model: Artifact) -> None:
+    """Raises: ArtifactError unless a gate can read these neighbours of the tokens, and their datastore is as it was."""
+    datastore = neighbors.input("index").input("datastore")
+    corpus = datastore.input("corpus")
+    if tokenizer_digest(corpus) != tokenizer_digest(tokens):
+        raise ArtifactError(
+            f"{neighbors.reference} holds rows of {datastore.reference}, whose tokenizer is not that of "
+            f"{model.reference}; find neighbours in a datastore of the same tokens: memlm train {tokens.reference}, "
+            "memlm build-datastore, memlm build-index, memlm precompute-neighbors"
+        )
+    _require_queries(neighbors, tokens)
+
+
 def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
     """Raises: ArtifactError if stored neighbours lack a split, or the number of neighbours, or hold the answers."""
     stored = stored_splits(neighbors)
     if split not in stored:
         raise ArtifactError(
             f"{neighbors.reference} has no neighbours of split {split!r} (it has: "
-            f"{', '.join(stored)}); find them: memlm precompute-neighbors --queries {split}"
+            f"{', '.join(stored)}); find them: memlm precompute-neighbors {_index_of(neighbors)} "
+            f"--queries {','.join([*stored, split])}"
         )
     if k > stored[split]:
         raise ArtifactError(
             f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
-            f"find more: memlm precompute-neighbors --k {k}"
+            f"find more: memlm precompute-neighbors {_index_of(neighbors)} --k {k}"
         )
     if neighbors.config["exclude"] == "none" and _is_stored(neighbors, split):
         raise ArtifactError(
             f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
-            "find others: memlm precompute-neighbors --exclude self"
+            f"find others: memlm precompute-neighbors {_index_of(neighbors)} --exclude self"
         )
 
 
@@ -86,6 +131,12 @@ def stored_splits(neighbors: Artifact) -> dict[str, int]:
     return {split: int(group[f"{split}/ids"].shape[1]) for split in sorted(group.group_keys())}
 
 
+def _index_of(neighbors: Artifact) -> str:
+    """The reference of the index that neighbours were found in, as their manifest has it."""
+    record = neighbors.manifest.inputs["index"]
+    return f"{record.kind}/{record.id}"
+
+
 def _index(memory: Artifact) -> Artifact:
     return memory if memory.kind == "index" else memory.input("index")
 
@@ -94,6 +145,6 @@ def _require_queries(neighbors: Artifact, tokens: Artifact) -> None:
     record = neighbors.manifest.inputs["queries"]
     if record != tokens.record:
         raise ArtifactError(
-            f"{neighbors.reference} holds neighbours of {record.kind}/{record.id}, not of "
-            f"{tokens.reference}; find those: memlm precompute-neighbors --tokens {tokens.reference}"
+            f"{neighbors.reference} holds neighbours of {record.kind}/{record.id}, not of {tokens.reference}; "
+            f"find those: memlm precompute-neighbors {_index_of(neighbors)} --tokens {tokens.reference}"
         )

@@ -11,7 +11,10 @@ from stages.artifacts.artifact import Artifact
 from stages.evaluation.defaults import habits, is_own_datastore
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.external import Datastore, ExternalPlan
+from stages.evaluation.gate_settings import GateSettings, trained_numbers
+from stages.evaluation.gating import GateMemory
 from stages.evaluation.last_word import LastWords
+from stages.evaluation.neighbor_tokens import NeighborTokens
 from stages.evaluation.readings import is_recomputed
 from stages.evaluation.recent import RecentPlan
 from stages.evaluation.retrieval import IndexSearch, Retrieval, StoredNeighbors
@@ -30,28 +33,42 @@ def open_evaluator(
     *,
     context: int,
     stride: int,
+    mem_length: int | None,
     by_document: bool,
     device: torch.device,
     precision: str,
+    gate: GateSettings | None = None,
     last_words: Mapping[str, LastWords] | None = None,
 ) -> Evaluator:
     """Load the model, and what completed readings need.
 
     Args:
         read: artifacts by role, as `stages.evaluation.lineage` finds them.
+        context, stride, mem_length: how the model reads, as `resolve_windows` settles it.
         by_document: whether windows and carried state begin anew at every document.
+        gate: what a gate reads, as `resolve_gate` settles it; None: as in training.
         last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
     group = tokens.zarr("tokens.zarr")
     reader = SplitReader(group, tokens.metrics["eos_id"], context, stride, by_document, device, precision)
-    model = load_model(read["model"].path, device)
+    model = load_model(read["model"].path, device, context=context, mem_length=mem_length)
     external, lossless = None, True
     if "datastore" in read:
         external, lossless = _external_memory(read, readings, model, reader)
     datastore = None if external is None else external.datastore
     trained = habits(read["model"]).trained_with_memory
-    return Evaluator(model, reader, rows_of(readings, reader, datastore, lossless, trained), external, last_words)
+    rows = rows_of(readings, reader, datastore, lossless, trained)
+    return Evaluator(model, reader, rows, external, last_words, _gate_memory(read, gate))
+
+
+def _gate_memory(read: Mapping[str, Artifact], settings: GateSettings | None) -> GateMemory | None:
+    """What the gate of the model reads, if it has one."""
+    if "gate_neighbors" not in read:
+        return None
+    settings = settings or GateSettings()
+    numbers = settings.gate_k or trained_numbers(read["model"])
+    return GateMemory(NeighborTokens.of(read["gate_neighbors"], max(1, *numbers)), numbers, settings.shown)
 
 
 def _external_memory(
@@ -64,12 +81,18 @@ def _external_memory(
     memory = ExternalMemory(
         open_datastore(read["datastore"], read["index"].config["metric"], reader.device),
         retrieval,
-        model if is_own_datastore(read) else load_model(read["encoder"].path, reader.device),
+        model if is_own_datastore(read) else _encoder(read, reader.device),
         replace(reader, context=settings["context"], stride=settings["stride"]),
         settings["key"],
         settings["dtype"],
     )
     return memory, lossless
+
+
+def _encoder(read: Mapping[str, Artifact], device: torch.device) -> LanguageModel:
+    """The model that made the keys of a datastore, reading as it did then."""
+    settings = read["datastore"].config
+    return load_model(read["encoder"].path, device, context=settings["context"], mem_length=settings.get("mem_length"))
 
 
 def rows_of(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.evaluation.gating import GateScores
 from stages.evaluation.grids import Point, ReadingGrid
 
 
@@ -62,7 +63,8 @@ class RowScores:
 class Passage:
     """A range of the scored split: c counted tokens by the model alone, and by each row.
 
-    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone.
+    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone;
+    `gate` of its gate, if it has one.
     """
 
     targets: Tensor
@@ -72,6 +74,7 @@ class Passage:
     rows: list[RowScores]
     seconds: list[float]
     """The model alone, then every row with all that it needs."""
+    gate: GateScores | None = None
 
 
 def summed(values: Tensor) -> float:

@@ -157,6 +157,6 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
     *("word_perplexity", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
-    *("outside_repeated_paragraphs", "frequency_buckets", "tokens_per_second"),
+    *("outside_repeated_paragraphs", "frequency_buckets", "gate", "tokens_per_second"),
 )
 """What of a report stands in its manifest."""

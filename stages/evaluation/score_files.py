@@ -6,7 +6,10 @@ import numpy as np
 
 from stages.artifacts.draft import Draft, DraftArray
 
-DTYPES = {"target": np.int32, "logp": np.float32, "logp_lm": np.float32, "log_z": np.float32, "logp_memory": np.float32}
+DTYPES = {
+    **{"target": np.int32, "logp": np.float32, "logp_lm": np.float32, "log_z": np.float32},
+    **{"gate": np.float32, "logp_memory": np.float32},
+}
 ROW_BYTES = 4
 
 
@@ -17,19 +20,24 @@ class ScoreFiles:
     leave theirs in scratch files, and the arrays are written at the end, in one piece.
     """
 
-    def __init__(self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None) -> None:
+    def __init__(
+        self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None, *, gated: bool = False
+    ) -> None:
         """Make, or open, the arrays.
 
         Args:
             tokens: that are scored.
             readings: memory readings of the row that is kept.
             tokens_per_shard: of the split's shards; None: few tokens are scored.
+            gated: whether the model has a gate.
         """
         self._draft, self._whole = draft, tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
-        shapes = {name: (tokens,) for name in DTYPES if name != "logp_memory"}
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("target", "logp", "logp_lm", "log_z"), (tokens,))
+        if gated:
+            shapes["gate"] = (tokens,)
         if readings:
-            shapes["logp_memory"] = (tokens, readings)  # type: ignore[assignment]
+            shapes["logp_memory"] = (tokens, readings)
         self._arrays: dict[str, DraftArray] = {
             name: draft.array(f"scores.zarr/{name}", shape, DTYPES[name], rows) for name, shape in shapes.items()
         }

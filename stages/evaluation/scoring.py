@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.encode import EncodedBlock
+from stages.evaluation.gating import GateScores, Gating
 from stages.models.language_model import LanguageModel, State
 
 
@@ -16,8 +17,9 @@ class Scored:
     """Tokens [start, start + n) in order: `targets` int64, `log_p` of each and `log_z` float32, all [n], in nats.
 
     `keys` [n, d] by name, float32, as many as were asked for; `context_keys` by name, of each window
-    that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d] is
-    kept of the rows that were asked for. `state`: what the backbone carries on.
+    that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d], what
+    the softmax reads, is kept of the rows that were asked for. `state`: what the backbone carries on.
+    Of a model with a gate, `gate` is what it did there, if that was asked for; keys are as before it.
     """
 
     start: int
@@ -28,6 +30,7 @@ class Scored:
     context_keys: Mapping[str, Sequence[Tensor]]
     hidden: Tensor | None
     state: State
+    gate: GateScores | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -43,6 +46,7 @@ def score_blocks(
     keys: Iterable[str] = (),
     context_keys: Iterable[str] = (),
     hidden_rows: Tensor | None = None,
+    gating: Gating | None = None,
 ) -> Scored:
     """Score encoded tokens with the model that encoded them.
 
@@ -50,6 +54,7 @@ def score_blocks(
         keys: representations to keep of the tokens (`hidden`, `ffn-input`).
         context_keys: those to keep of what stands before them in their windows too.
         hidden_rows: bool [n], tokens whose hidden state is kept; None: none.
+        gating: lets the tokens' neighbours in, of a model with a gate; None: they are not read.
     """
     scores, hidden = [], []
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
@@ -58,6 +63,8 @@ def score_blocks(
     for block in blocks:
         start = block.start if start is None else start
         read = block.hidden
+        if gating is not None:
+            read = gating.let_in(model, read, block.targets, block.start)
         scores.append((block.targets, *model.log_prob(read, block.targets)))
         for name, parts in kept.items():
             parts.append(block.key(name).float())
@@ -77,6 +84,7 @@ def score_blocks(
         context_keys=before,
         hidden=torch.cat(hidden) if hidden else None,
         state=state,
+        gate=None if gating is None else gating.scores(targets, log_p),
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stages.evaluation.breakdown import Breakdown
 from stages.evaluation.frequency import Frequencies
+from stages.evaluation.gate_record import gate_record
 from stages.evaluation.metrics import finite
 from stages.evaluation.passage import Passage, RowScores
 
@@ -36,6 +37,7 @@ def shard_record(passage: Passage, start: int, stop: int, breakdown: Breakdown) 
         **_by_frequency(breakdown.frequencies, targets, nll),
         "hits": {str(k): int((passage.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
         "wrong": wrong,
+        "gate": None if passage.gate is None else gate_record(passage.gate),
         "seconds": passage.seconds,
     }
 
@@ -66,6 +68,8 @@ def token_scores(passage: Passage) -> Mapping[str, np.ndarray]:
         "logp_lm": alone,
         "log_z": passage.log_z.cpu().numpy(),
     }
+    if passage.gate is not None:
+        arrays["gate"] = passage.gate.mean.cpu().numpy()
     if main is not None:
         arrays["logp_memory"] = main.log_p_mem.cpu().numpy()
     return arrays

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 SAMPLE = "sample"
 """Phase, and key of the one part, that looks at a sample of the tuning split."""
+TUNE = "tune"
+SCORE = "score"
 
 
 @dataclass(frozen=True)
 class Part(Shard):
-    """Tokens [start, stop) of a split, and what is done with them: `sample`, `tune` or `score`."""
+    """Tokens [start, stop) of a split, and what is done with them, its phase: SAMPLE, TUNE or SCORE."""
 
     phase: str
     start: int
@@ -46,7 +48,8 @@ class SplitPass:
     def consult(self, part: Part, evaluator: "Evaluator", trail: "Trail") -> "Consultation":
         """Read a part with the model, going on from the one before it."""
         history = self._history(part, evaluator, trail)
-        consultation = evaluator.consult(self.split, part.start, part.stop, history)
+        analysed = self.phase == SCORE
+        consultation = evaluator.consult(self.split, part.start, part.stop, history, analysed=analysed)
         trail.keep(part.key, consultation.after)
         return consultation
 

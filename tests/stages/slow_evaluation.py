@@ -20,6 +20,7 @@ from stages.evaluation.windows import Window, document_windows, windows
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary, Vocabulary
 from tests.oracles import neural_cache as oracle
+from tests.oracles import spalm
 from tests.stages.small_store import array
 
 CONTEXT = 8
@@ -93,7 +94,10 @@ class Slow:
         stride: int | None = None,
         documents: bool = False,
         key: str = "hidden",
+        neighbors: np.ndarray | None = None,
+        mem_length: int | None = None,
     ) -> None:
+        """`neighbors` int64 [T, k]: tokens that a gate lets into what is scored, never into keys."""
         tokens = model.input("tokens")
         self.ids = array(tokens, "tokens.zarr", f"{split}/ids").astype(np.int64)
         self.offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets")
@@ -102,13 +106,17 @@ class Slow:
         self.as_scored: dict[int, np.ndarray] = {}
         self.in_window: list[dict[int, np.ndarray]] = [{} for _ in self.ids]
         self.window_start = [0] * len(self.ids)
+        self.neighbors = neighbors
+        self.gate = np.ones(len(self.ids))
+        """Mean of each token's gate."""
         self.similarity = cache(self._similarity)
         total, stride = len(self.ids), stride or context
         plan = windows(total, context, stride)
         if documents:
             plan = document_windows(self.offsets, context, stride, 0, total)
         inputs = np.concatenate(([tokens.metrics["eos_id"]], self.ids[:-1]))
-        self._read(load_model(model.path, "cpu"), inputs, plan, set(self.offsets.tolist()) if documents else set(), key)
+        loaded = load_model(model.path, "cpu", context=context, mem_length=mem_length)
+        self._read(loaded, inputs, plan, set(self.offsets.tolist()) if documents else set(), key)
 
     def _read(
         self, model: LanguageModel, inputs: np.ndarray, plan: Sequence[Window], begins: set[int], key: str
@@ -120,12 +128,24 @@ class Slow:
                 state = None
             with torch.no_grad():
                 seen = model.encode(torch.from_numpy(inputs[None, w.start : w.stop]), state)
-                scores = vocabulary_scores(model.vocabulary, seen.hidden[0].double()).numpy()
+                scores = vocabulary_scores(model.vocabulary, self._softmax_reads(model, seen.hidden[0], w)).numpy()
             state = seen.state
             keys = {w.start + i: one.double().numpy() for i, one in enumerate(seen.key(key)[0])}
             for t in range(w.scored_from, w.stop):
                 self.scores[t] = scores[t - w.start]
                 self.as_scored[t], self.in_window[t], self.window_start[t] = keys[t], keys, w.start
+
+    def _softmax_reads(self, model: LanguageModel, hidden: Tensor, w: Window) -> Tensor:
+        """Hidden states of a window as they are scored, float64 [n, d]."""
+        states = hidden.double()
+        if self.neighbors is None:
+            return states
+        assert model.gate is not None
+        embeddings = model.vocabulary.embed(torch.arange(self.scores.shape[1])).numpy()
+        read = states.numpy(), self.neighbors[w.start : w.stop]
+        weight = model.gate.weight.numpy()
+        self.gate[w.scored_from : w.stop] = spalm.gates(*read, weight).mean(1)[w.scored_from - w.start :]
+        return torch.from_numpy(spalm.gated(*read, embeddings, weight))
 
     @property
     def log_z(self) -> np.ndarray:

@@ -14,6 +14,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.text.word import WordTokenizer
 
 VOCABULARY = 11
 EOS = 0
@@ -26,7 +27,7 @@ class TokensConfig(StageConfig):
 
 
 class SmallTokens(Stage[TokensConfig]):
-    """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine."""
+    """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine; words are their ids."""
 
     kind = "tokens"
     Config = TokensConfig
@@ -35,7 +36,10 @@ class SmallTokens(Stage[TokensConfig]):
         return Inputs()
 
     def run(self, job: Job[TokensConfig]) -> dict[str, Any]:
-        job.draft.add("tokenizer.json").write_text(json.dumps({"name": job.config.tokenizer}))
+        words = ("<eos>", "<unk>", *(f"{job.config.tokenizer}-{id}" for id in range(2, VOCABULARY)))
+        WordTokenizer({word: id for id, word in enumerate(words)}, lowercase=False).save(
+            job.draft.add("tokenizer.json")
+        )
         random = np.random.default_rng(job.config.seed)
         for split, length in job.config.lengths.items():
             ids = (random.integers(0, VOCABULARY, length) * (random.random(length) > 0.2)).astype(np.uint16)
@@ -92,7 +96,10 @@ class SmallModel(Stage[ModelConfig]):
     Config = ModelConfig
 
     def inputs(self, config: ModelConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return Inputs({"tokens": store.get(references["source"], "tokens")})
+        tokens = store.get(references["source"], "tokens")
+        if "neighbors" not in references:
+            return Inputs({"tokens": tokens})
+        return Inputs({"tokens": tokens, "neighbors": store.get(references["neighbors"], "neighbors")})
 
     def run(self, job: Job[ModelConfig]) -> dict[str, Any]:
         from pydantic import TypeAdapter
@@ -105,6 +112,8 @@ class SmallModel(Stage[ModelConfig]):
         with torch.no_grad():
             for name, weights in model.named_parameters():
                 weights.mul_(job.config.scale if "norm" in name else 3.0)
+            if model.gate is not None:
+                model.gate.weight.normal_()
         if job.config.poison:
             next(model.parameters()).data.fill_(torch.nan)
         save_weights(model, job.draft.add("model.safetensors"))
@@ -116,8 +125,8 @@ def small_tokens(store: Store, **settings: Any) -> Artifact:
     return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
 
 
-def small_model(store: Store, tokens: Artifact, **settings: Any) -> Artifact:
-    references = {"source": tokens.reference}
+def small_model(store: Store, tokens: Artifact, *, neighbors: Artifact | None = None, **settings: Any) -> Artifact:
+    references = {"source": tokens.reference} | ({} if neighbors is None else {"neighbors": neighbors.reference})
     return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
 
 

@@ -17,7 +17,7 @@ Add = Callable[[str], Path]
 
 SYMBOLS = {
     **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-    **{"size": "cache size", "window": "window", "k": "neighbours"},
+    **{"size": "cache size", "window": "window", "k": "neighbours", "neighbors": "neighbours let in"},
 }
 """Hyperparameters as the papers write them."""
 

@@ -40,7 +40,7 @@ def draw_curves(report: Mapping[str, Any], over: str, add: Add) -> list[str]:
     axes.set_title(f"{measure(report)} on {report['split']}")
     axes.set_xlabel(SYMBOLS[over])
     sizes = sorted({x for line in lines for x in line.x})
-    axes.set_xscale("log")
+    axes.set_xscale("symlog" if sizes[0] == 0 else "log")
     axes.set_xticks(sizes, [number(size) for size in sizes], rotation=45 if len(sizes) > 8 else 0)
     axes.minorticks_off()
     columns = list(dict.fromkeys(name for curve in curves for point in curve["points"] for name in point))
