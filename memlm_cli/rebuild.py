@@ -74,13 +74,15 @@ def _references(member: "Member", members: Members) -> Iterator[list[str]]:
 
 def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
+    from stages.pages.lineage import in_order
+
     assert member.artifact is not None
     prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
     prefix = prefix if prefix[:1].isalpha() else f"TEXT_{prefix}"
     if member.artifact.config["split"] is not None:
         yield [_variable(prefix, "file or folder of text")]
     else:
-        for split in member.artifact.metrics["splits"]:
+        for split in in_order(member.artifact.metrics["splits"]):
             yield [f"--{split}", _variable(f"{prefix}_{split.upper()}", f"file or folder of the {split} split")]
     if "tokenizer" in member.inputs:
         yield ["--tokenizer", member.inputs["tokenizer"]]

@@ -7,7 +7,7 @@ from typing import Any
 from stages.pages.drawing.figure import Figure
 from stages.pages.drawing.graph import Box, graph
 from stages.pages.drawing.numbers import duration, number, size
-from stages.pages.lineage import Member
+from stages.pages.lineage import Member, in_order
 
 SPEEDS = ("tokens_per_second", "segments_per_second")
 FACTS = {
@@ -82,7 +82,7 @@ def _row(member: Member) -> ArtifactRow:
 def _facts(kind: str, metrics: Mapping[str, Any]) -> Iterator[str]:
     if kind == "tokens":
         yield f"{number(metrics['vocabulary_size'])} types"
-        yield from (f"{split} {number(figures['tokens'])}" for split, figures in metrics["splits"].items())
+        yield from (f"{split} {number(metrics['splits'][split]['tokens'])}" for split in in_order(metrics["splits"]))
     for name, words in FACTS.get(kind, ()):
         if isinstance(metrics.get(name), int | float):
             yield f"{words} {number(metrics[name])}"
@@ -94,7 +94,7 @@ def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
             yield f"{number(metrics[name])} {name.replace('_per_second', '/s')}"
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
-        yield from (f"{number(value)} queries/s at k = {k}" for k, value in queries.items())
+        yield from (f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int))
     for split, figures in (metrics.get("splits") or {}).items():
         if "queries_per_second" in figures:
             yield f"{split} {number(figures['queries_per_second'])} queries/s"

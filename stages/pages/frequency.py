@@ -21,19 +21,20 @@ class BucketTable:
     rows: Sequence[Mapping[str, Any]]
 
 
-def bucket_tables(sources: Sequence[Source]) -> list[BucketTable]:
-    """One for each report that has buckets."""
-    return [_table(source) for source in sources if source.metrics.get("frequency_buckets")]
+def frequency_items(sources: Sequence[Source]) -> list[Figure | BucketTable]:
+    """Of each report that has buckets, the change against its first row as figures, and all numbers as a table."""
+    items: list[Figure | BucketTable] = []
+    for source in sources:
+        if source.metrics.get("frequency_buckets"):
+            table = _table(source)
+            items += [*_figures(table), table]
+    return items
 
 
-def frequency_figures(sources: Sequence[Source]) -> list[Figure]:
-    """Change of perplexity against the first row, by bucket; of each report with a second row."""
-    figures = []
-    for table in bucket_tables(sources):
-        for suffix, part in in_figures(table.rows[1:]):
-            name = f"frequency-{slug(table.source.label)}{suffix}"
-            figures.append(_chart(name, table, part))
-    return [figure for figure in figures if figure is not None]
+def _figures(table: BucketTable) -> list[Figure]:
+    name = f"frequency-{slug(table.source.label)}"
+    charts = [_chart(f"{name}{suffix}", table, part) for suffix, part in in_figures(table.rows[1:])]
+    return [chart for chart in charts if chart is not None]
 
 
 def _table(source: Source) -> BucketTable:

@@ -106,7 +106,11 @@ def _tokens(source: Source) -> str:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    told = [f"{symbol} {number(memory[name])}" for name, symbol in SETTINGS.items() if memory.get(name) is not None]
+    told = [
+        f"{symbol}\N{NO-BREAK SPACE}{number(memory[name])}"
+        for name, symbol in SETTINGS.items()
+        if memory.get(name) is not None
+    ]
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
     tuned = [SETTINGS.get(name, name) for name in memory.get("tuned") or ()]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""

@@ -1,6 +1,6 @@
 """The reports that a reference leads to, and all that they were made from, as far as the store still tells."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stages.artifacts.artifact import Artifact
@@ -8,6 +8,7 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 
+SPLITS = ("train", "valid", "test")
 MISSING = "no longer in the store"
 OTHER_BYTES = "made again since, with other bytes"
 
@@ -82,6 +83,11 @@ def _made_from(artifact: Artifact) -> list[Artifact]:
         return any(reaches(f"{i.kind}/{i.id}") for i in everything[reference].manifest.inputs.values())
 
     return [a for a in everything.values() if a.kind == "report" and reaches(a.reference)]
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Splits as people name them: train, valid, test, then others."""
+    return sorted(splits, key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
 
 
 class _Known:

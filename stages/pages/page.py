@@ -1,14 +1,14 @@
 """One web page of reports: everything in one file, nothing fetched, no script."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages.artifacts.artifact import Artifact
 from stages.pages.amounts import accuracy_figures, amount_figures
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_graph
 from stages.pages.drawing.figure import Figure, csv_text
-from stages.pages.frequency import bucket_tables, frequency_figures
+from stages.pages.frequency import BucketTable, frequency_items
 from stages.pages.gate import gate_figures
 from stages.pages.headline import headline, headline_csv, measures_shown
 from stages.pages.lineage import Member, lineage_of
@@ -23,11 +23,15 @@ Script = Callable[[Mapping[str, Member]], str]
 
 @dataclass(frozen=True)
 class Section:
-    """Figures under a heading."""
+    """Figures and tables under a heading."""
 
     anchor: str
     title: str
-    figures: Sequence[Figure]
+    items: Sequence[Figure | BucketTable]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [item for item in self.items if isinstance(item, Figure)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,6 @@ def build_page(reports: Sequence[Artifact], script: Script) -> Page:
         rows=rows,
         measures=measures_shown(rows),
         sections=sections,
-        buckets=bucket_tables(sources),
         artifacts=artifacts,
         lineage=lineage,
         tables=tables,
@@ -75,19 +78,21 @@ def _sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Sect
     sections = [
         Section("memory", "More memory", [*amount_figures(sources), *accuracy_figures(sources)]),
         Section("tuning", "Tuning", tuning_figures(sources)),
-        Section("frequency", "Frequent and rare words", frequency_figures(sources)),
+        Section("frequency", "Frequent and rare words", frequency_items(sources)),
         Section("gate", "Gate", gate_figures(sources)),
         Section("training", "Training", training_figures(members)),
     ]
     used: Counter[str] = Counter()
-    return [replace(s, figures=list(_named_apart(s.figures, used))) for s in sections if s.figures]
+    return [replace(s, items=[_named_apart(item, used) for item in s.items]) for s in sections if s.items]
 
 
-def _named_apart(figures: Iterable[Figure], used: Counter[str]) -> Iterable[Figure]:
-    for figure in figures:
-        used[figure.name] += 1
-        count = used[figure.name]
-        yield figure if count == 1 else replace(figure, name=f"{figure.name}--{count}")
+def _named_apart(item: Figure | BucketTable, used: Counter[str]) -> Figure | BucketTable:
+    """A figure under a name that was not used before."""
+    if not isinstance(item, Figure):
+        return item
+    used[item.name] += 1
+    count = used[item.name]
+    return item if count == 1 else replace(item, name=f"{item.name}--{count}")
 
 
 def _title(sources: Sequence[Source]) -> str:

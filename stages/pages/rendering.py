@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.numbers import number
+from stages.pages.drawing.numbers import measured, number
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARK = '<meta name="generator" content="memlm report">'
@@ -24,7 +24,13 @@ def render(**values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "data_uri": data_uri, "drawing": _drawing, "plain": repr}
+    environment.filters |= {
+        "number": number,
+        "measured": measured,
+        "data_uri": data_uri,
+        "drawing": _drawing,
+        "plain": repr,
+    }
     return environment.get_template("page.html").render(mark=Markup(MARK), **values)
 
 

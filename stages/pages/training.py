@@ -45,14 +45,19 @@ def _losses(chosen: Sequence[tuple[Member, Records]], suffix: str) -> Figure | N
         "Methods that train with memory minimize another loss than the plain one: compare such lines with care."
     )
     return line_chart(
-        f"training-loss{suffix}", "Training: loss", caption, lines, Axes("step", "loss, nats"), _table(chosen)
+        f"training-loss{suffix}",
+        "Training: loss",
+        caption,
+        lines,
+        Axes("step", "loss, nats", even=True),
+        _table(chosen),
     )
 
 
 def _learning_rate(chosen: Sequence[tuple[Member, Records]], suffix: str) -> Figure | None:
     lines = [Line(member.label, _points(records, "learning_rate")) for member, records in chosen]
     caption = "Learning rate at each update that was logged."
-    axes = Axes("step", "learning rate")
+    axes = Axes("step", "learning rate", even=True)
     return line_chart(f"learning-rate{suffix}", "Training: learning rate", caption, lines, axes, _table(chosen))
 
 

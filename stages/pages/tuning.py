@@ -23,14 +23,14 @@ def tuning_figures(sources: Sequence[Source]) -> list[Figure]:
 
 
 def _heat_map(source: Source, tuning: Tuning) -> Figure:
-    cells = Cells(tuning.perplexity.tolist(), _limit(tuning))
+    limit, label = _limit(tuning)
     return heat_map(
         f"tuning-{slug(source.member.label)}",
         _title(source, tuning),
         _caption(tuning) + " Darker, in the dark brighter, is better; colours are finer near the best.",
         Side(tuning.scale.symbol, tuning.scale.labels),
         Side(tuning.weight.symbol, tuning.weight.labels),
-        cells,
+        Cells(tuning.perplexity.tolist(), limit, label),
         _table(tuning),
     )
 
@@ -50,7 +50,7 @@ def _line(source: Source, tuning: Tuning) -> Figure | None:
             "perplexity",
             x_values=[x for x, _ in points],
             level=tuning.plain if np.isfinite(tuning.plain) else None,
-            level_label="without",
+            level_label="plain",
         ),
         _table(tuning),
     )
@@ -65,11 +65,11 @@ def _caption(tuning: Tuning) -> str:
     return tuning.title.partition("\n")[2].capitalize() + "."
 
 
-def _limit(tuning: Tuning) -> float:
-    """Colours end at the perplexity without memory, or at the largest if nothing is better."""
+def _limit(tuning: Tuning) -> tuple[float, str]:
+    """Colours end at the plain model's perplexity, or at the largest if nothing is better."""
     if np.isfinite(tuning.plain) and tuning.perplexity.min() < tuning.plain:
-        return tuning.plain
-    return float(tuning.perplexity[np.isfinite(tuning.perplexity)].max())
+        return tuning.plain, "plain"
+    return float(tuning.perplexity[np.isfinite(tuning.perplexity)].max()), ""
 
 
 def _table(tuning: Tuning) -> tuple[list[str], list[list[float | None]]]:

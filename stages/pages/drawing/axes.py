@@ -8,9 +8,9 @@ from stages.pages.drawing.scale import Scale
 
 WIDTH = 540.0
 PLOT_HEIGHT = 230.0
-LEFT, RIGHT, BELOW = 58.0, 14.0, 46.0
+LEFT, RIGHT, BELOW = 66.0, 14.0, 46.0
 LEGEND_LINE = 18.0
-LETTER = 6.6
+LETTER = 6.5
 """Width of a letter of a label, about."""
 SERIES = 8
 """Looks that the style has for lines and bars: classes s0 … s7."""
@@ -92,7 +92,7 @@ def upward_axis(area: Area, scale: Scale, name: str, told: Told, most: int = 6) 
         drawn.append(shapes.line((area.left, y), (area.right, y), "grid"))
         drawn.append(shapes.text(area.left - 6, y + 4, told(tick), "number", "end"))
     middle = (area.top + area.bottom) / 2
-    return [*drawn, shapes.text(13, middle, name, "axis", "middle", turned=True)]
+    return [*drawn, shapes.text(12, middle, name, "axis", "middle", turned=True)]
 
 
 def across_axis(area: Area, places: Sequence[tuple[float, str]], name: str) -> list[str]:

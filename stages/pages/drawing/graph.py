@@ -1,17 +1,24 @@
-"""A graph without cycles, drawn from left to right: what comes from what."""
+"""A graph without cycles, drawn from left to right: what comes from what.
+
+Columns by depth. A line that passes a column gets a place of its own there, so that it runs between the boxes
+(the dummy nodes of Sugiyama, Tagawa and Toda 1981); each column is ordered by the mean height of what it comes from.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stages.pages.drawing import shapes
-from stages.pages.drawing.axes import LETTER
 from stages.pages.drawing.figure import Figure
 
-BOX = 164.0, 46.0
-GAP = 46.0, 14.0
+WIDTH, HEIGHT = 172.0, 46.0
+LANE = 8.0
+"""Height of the place of a line that passes a column."""
+GAP, SPACING = 34.0, 14.0
+"""Between columns, and between what stands in one."""
 MARGIN = 8.0
-Place = tuple[float, float]
+LETTER, BOLD_LETTER = 6.4, 7.4
+"""Widths of the letters of the two lines, about."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +34,27 @@ class Box:
     """Shows under the pointer."""
 
 
-def graph(
-    name: str, title: str, caption: str, boxes: Sequence[Box], table: tuple[Sequence[str], Sequence[Sequence[Any]]]
-) -> Figure:
+Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
+Columns = Sequence[Mapping[str, Sequence[str]]]
+"""From left to right: boxes, and lines that pass, each with what it comes from one column before."""
+
+
+def graph(name: str, title: str, caption: str, boxes: Sequence[Box], table: Table) -> Figure:
     """Boxes in columns by depth; a line for each source that is not also reached through another one.
 
     Args:
         boxes: each after its sources.
         table: columns and rows of its numbers.
     """
-    places = _places(boxes)
-    direct = direct_sources({box.key: box.sources for box in boxes})
-    elements = []
-    for box in boxes:
-        x, y = places[box.key]
-        for source in direct[box.key]:
-            left, up = places[source]
-            elements.append(shapes.curve((left + BOX[0], up + BOX[1] / 2), (x, y + BOX[1] / 2), "edge"))
-    for box in boxes:
-        elements += _box(box, places[box.key])
-    width = max(x for x, _ in places.values()) + BOX[0] + MARGIN
-    height = max(y for _, y in places.values()) + BOX[1] + MARGIN
+    by_key = {box.key: box for box in boxes}
+    columns = _columns(direct_sources({box.key: box.sources for box in boxes}))
+    middles = _middles(columns, by_key)
+    elements = [line for depth, column in enumerate(columns) for line in _lines(depth, column, middles, by_key)]
+    for depth, column in enumerate(columns):
+        for key in column.keys() & by_key.keys():
+            elements += _box(by_key[key], MARGIN + depth * (WIDTH + GAP), middles[key] - HEIGHT / 2)
+    width = len(columns) * (WIDTH + GAP) - GAP + 2 * MARGIN
+    height = max(middles[key] for key in by_key) + HEIGHT / 2 + MARGIN
     return Figure(name, title, caption, width, height, elements, *table)
 
 
@@ -70,35 +77,65 @@ def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]
     }
 
 
-def _places(boxes: Sequence[Box]) -> dict[str, Place]:
-    """Upper left corners: columns by depth, within them in the order of what they come from."""
-    columns: dict[int, list[Box]] = {}
-    for box, depth in zip(boxes, depths({box.key: box.sources for box in boxes}).values(), strict=True):
-        columns.setdefault(depth, []).append(box)
-    tallest = max(map(len, columns.values()))
-    places: dict[str, Place] = {}
-    for depth, column in sorted(columns.items()):
-        ordered = sorted(column, key=lambda box: _height_of(box, places))
-        top = MARGIN + (tallest - len(column)) * (BOX[1] + GAP[1]) / 2
-        for row, box in enumerate(ordered):
-            places[box.key] = MARGIN + depth * (BOX[0] + GAP[0]), top + row * (BOX[1] + GAP[1])
-    return places
+def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
+    """Nodes by depth, with one passing line for each source and each column between it and those it leads to."""
+    depth = depths(sources)
+    columns: list[dict[str, list[str]]] = [{} for _ in range(1 + max(depth.values()))]
+    for key, own in sources.items():
+        held = columns[depth[key]].setdefault(key, [])
+        for source in own:
+            before = source
+            for passed in range(depth[source] + 1, depth[key]):
+                lane = f"{source} passes {passed}"
+                columns[passed].setdefault(lane, [before])
+                before = lane
+            held.append(before)
+    return columns
 
 
-def _height_of(box: Box, places: Mapping[str, Place]) -> float:
-    """The mean height of a box's sources."""
-    return sum(places[source][1] for source in box.sources) / max(len(box.sources), 1)
+def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
+    """The height of the middle of everything, near to what it comes from; nothing overlaps."""
+    middles: dict[str, float] = {}
+    for column in columns:
+        wanted = {key: _mean([middles[source] for source in own]) for key, own in column.items()}
+        ordered = sorted(wanted, key=lambda key: wanted[key])
+        bottom, placed = float("-inf"), {}
+        for key in ordered:
+            half = (HEIGHT if key in boxes else LANE) / 2
+            placed[key] = max(wanted[key], bottom + SPACING + half)
+            bottom = placed[key] + half
+        shift = _mean([wanted[key] - placed[key] for key in ordered])
+        middles |= {key: middle + shift for key, middle in placed.items()}
+    top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())
+    return {key: middle - top + MARGIN for key, middle in middles.items()}
 
 
-def _box(box: Box, place: Place) -> list[str]:
-    x, y = place
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _lines(
+    depth: int, column: Mapping[str, Sequence[str]], middles: Mapping[str, float], boxes: Mapping[str, Box]
+) -> list[str]:
+    """The lines that reach a column, and those that cross it."""
+    left = MARGIN + depth * (WIDTH + GAP)
+    drawn = []
+    for key, own in column.items():
+        end = left, middles[key]
+        drawn += [shapes.curve((left - GAP, middles[source]), end, "edge") for source in own]
+        if key not in boxes:
+            drawn.append(shapes.line(end, (left + WIDTH, middles[key]), "edge"))
+    return drawn
+
+
+def _box(box: Box, x: float, y: float) -> list[str]:
     return [
-        shapes.rectangle(place, *BOX, f"box {box.look}", box.told, round_=5),
-        shapes.text(x + 10, y + 19, _cut(box.head), "head"),
-        shapes.text(x + 10, y + 36, _cut(box.foot), "number"),
+        shapes.rectangle((x, y), WIDTH, HEIGHT, f"box {box.look}", box.told, round_=5),
+        shapes.text(x + 10, y + 19, _cut(box.head, BOLD_LETTER), "head"),
+        shapes.text(x + 10, y + 36, _cut(box.foot, LETTER), "number"),
     ]
 
 
-def _cut(words: str) -> str:
-    most = int((BOX[0] - 18) / LETTER)
+def _cut(words: str, letter: float) -> str:
+    most = int((WIDTH - 18) / letter)
     return words if len(words) <= most else words[: most - 1] + "…"

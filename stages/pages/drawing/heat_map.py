@@ -13,7 +13,7 @@ LEVELS = 10
 """Colours that the style has for cells: classes h0 (weak) … h9 (strong)."""
 CELL_HEIGHT = 15.0
 KEY_HEIGHT = 46.0
-SWATCH = 17.0
+SWATCH = 19.0
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Cells:
-    """A value for each place across and upwards; infinite where there is none."""
+    """A value above 0 for each place across and upwards; infinite where there is none."""
 
     values: Sequence[Sequence[float]]
     limit: float
     """Where colours end: what lies above is worse than doing without."""
+    limit_label: str = ""
 
     @property
     def best(self) -> tuple[int, int]:
@@ -49,8 +50,8 @@ class Cells:
             return "diverged"
         if value > self.limit:
             return "worse"
-        reach = self.limit - self.smallest
-        share = math.sqrt((value - self.smallest) / reach) if reach > 0 else 0.0
+        reach = math.log(self.limit / self.smallest)
+        share = math.sqrt(math.log(value / self.smallest) / reach) if reach > 0 else 0.0
         return f"h{LEVELS - 1 - min(int(share * LEVELS), LEVELS - 1)}"
 
 
@@ -95,7 +96,7 @@ def _upward(area: axes.Area, height: float, up: Side) -> list[str]:
         shapes.text(area.left - 6, area.bottom - (place + 0.5) * height + 4, label, "number", "end")
         for place, label in enumerate(up.labels)
     ]
-    return [*labels, shapes.text(13, (area.top + area.bottom) / 2, up.name, "axis", "middle", turned=True)]
+    return [*labels, shapes.text(12, (area.top + area.bottom) / 2, up.name, "axis", "middle", turned=True)]
 
 
 def _key(area: axes.Area, cells: Cells) -> list[str]:
@@ -107,9 +108,9 @@ def _key(area: axes.Area, cells: Cells) -> list[str]:
     ]
     end = left + LEVELS * SWATCH
     drawn.append(shapes.text(left, top + 26, f"best {number(cells.smallest)}", "number"))
-    drawn.append(shapes.text(end, top + 26, number(cells.limit), "number", "end"))
+    drawn.append(shapes.text(end, top + 26, f"{number(cells.limit)} {cells.limit_label}", "number", "end"))
     held = [value for column in cells.values for value in column]
-    beyond = [("worse", "worse than without")] if any(cells.limit < v < math.inf for v in held) else []
+    beyond = [("worse", "worse")] if any(cells.limit < v < math.inf for v in held) else []
     beyond += [] if all(map(math.isfinite, held)) else [("diverged", "diverged")]
     x = end + 24
     for look, words in beyond:

@@ -12,7 +12,7 @@ from stages.pages.drawing.scale import Scale, scale_over, wide
 
 MOST_POINTS = 400
 """Of a line in the drawing."""
-MOST_MARKED = 40
+MOST_MARKED = 20
 """Points of a line that has a sign at each."""
 
 
@@ -41,6 +41,8 @@ class Axes:
     """Where to put numbers under the area; None: at round ones."""
     percent: bool = False
     """Whether numbers upwards are shares."""
+    even: bool = False
+    """Whether the axis upwards is never logarithmic."""
     level: float | None = None
     """A value across the whole area, dashed: the model without memory."""
     level_label: str = ""
@@ -98,8 +100,9 @@ def _scales(lines: Sequence[Line], described: Axes, area: axes.Area) -> tuple[Sc
     if described.level is not None:
         ys.append(described.level)
     spread = wide(xs) and described.x_values is not None
+    logarithmic = wide(ys) and not (described.percent or described.even)
     across = scale_over(xs, area.left + 8, area.right - 8, logarithmic=spread, rounded=False)
-    return across, scale_over(ys, area.bottom, area.top, logarithmic=wide(ys) and not described.percent)
+    return across, scale_over(ys, area.bottom, area.top, logarithmic=logarithmic)
 
 
 def _line(line: Line, place: int, across: Scale, up: Scale, described: Axes) -> list[str]:

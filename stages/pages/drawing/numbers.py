@@ -6,6 +6,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
+def measured(value: float, name: str) -> str:
+    """A figure of merit with as many decimals as others of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
+    if name == "accuracy":
+        return f"{value:.1%}"
+    if name.startswith("bits"):
+        return f"{value:.4f}"
+    return f"{value:,.2f}" if abs(value) < 1000 and name != "tokens_per_second" else number(round(value))
+
+
 def size(count: float) -> str:
     """Bytes: `552.5 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
