@@ -10,29 +10,30 @@ def relative_attention(
 ) -> Tensor:
     """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
 
-    The last L of the K keys are those of the L queries. Products with r are made of every query and
-    every distance; the matrix of one row of queries by all distances, read from its L-th number on as
-    rows one shorter, has the product of query i and distance i - j at (i, j): the shift is a view.
+    The last L of the K keys are those of the L queries. Every query is multiplied with every distance
+    K … 0; of that matrix, read row after row from its L-th number on as rows of K, the number at (i, j)
+    is of query i and distance i - j: the shift is a view. What lies where j is in the future of i are
+    the first L - i' numbers of each row i', which have no other use and are set to -inf.
 
     Args:
-        q: [B, heads, L, d_head].
-        k, v: [B, heads, K, d_head].
+        q: [heads, B, L, d_head].
+        k, v: [heads, B, K, d_head].
         r: projected sinusoids of the distances K, K - 1, … 0, [heads, K + 1, d_head].
         content, position: the biases u and v, [heads, d_head].
         dropout: share of the attention weights that is dropped.
-    Returns: [B, heads, L, d_head].
+    Returns: [heads, B, L, d_head].
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
     """
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
-    content, position = content[:, None].to(q.dtype), position[:, None].to(q.dtype)
-    by_distance = ((q + position) * scale) @ r.transpose(1, 2)
-    by_distance = by_distance.masked_fill(_unused(length, keys, q.device), -torch.inf)
-    shifted = by_distance.flatten(2)[..., length:].unflatten(2, (length, keys))
-    scores = torch.matmul((q + content) * scale, k.transpose(2, 3)) + shifted
-    return F.dropout(scores.softmax(-1), dropout, training=dropout > 0) @ v
+    by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
+    distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
+    distances.detach()[:, :, :length].add_(_unused(length, distances))
+    shifted = distances.flatten(1)[:, length:].unflatten(1, (length, keys))
+    scores = torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    weights = F.dropout(scores.softmax(-1), dropout, training=dropout > 0)
+    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
 
 
-def _unused(length: int, keys: int, device: torch.device) -> Tensor:
-    """Where no query meets a key of its own or its past: row i has its distance K - c there, bool [L, K + 1]."""
-    rows, columns = torch.arange(length, device=device), torch.arange(keys + 1, device=device)
-    return rows[:, None] + columns < length
+def _unused(length: int, like: Tensor) -> Tensor:
+    """-inf for the first L - i numbers of each row i, else 0, [L, L]."""
+    return torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu().flip(1)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.config import TransformerXLConfig
@@ -39,22 +40,20 @@ class RelativeAttention(nn.Module):
             spans: of the n positions, in order; counted from the first cached one.
         """
         weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
-        q = nn.functional.linear(x[:, cached:], weight_q).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        k, v = nn.functional.linear(x, weight_kv).unflatten(2, (2, self.heads, -1)).transpose(1, 3).unbind(2)
+        q = self._heads_first(F.linear(x[:, cached:], weight_q), 1)[0]
+        k, v = self._heads_first(F.linear(x, weight_kv), 2)
         r = self.distance(distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
-        read = [
-            relative_attention(
-                q[:, :, first - cached : stop - cached],
-                k[:, :, begin:stop],
-                v[:, :, begin:stop],
-                r[:, -(stop - begin + 1) :],
-                self.content_bias,
-                self.position_bias,
-                self.dropout if self.training else 0.0,
-            )
-            for begin, first, stop in spans
-        ]
-        return self.out(torch.cat(read, 2).transpose(1, 2).flatten(2))
+        dropout = self.dropout if self.training else 0.0
+        read = []
+        for begin, first, stop in spans:
+            own, seen = slice(first - cached, stop - cached), slice(begin, stop)
+            parts = q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
+            read.append(relative_attention(*parts, self.content_bias, self.position_bias, dropout))
+        return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
+
+    def _heads_first(self, x: Tensor, number: int) -> Tensor:
+        """[B, L, number · d] -> [number, heads, B, L, d_head]."""
+        return x.unflatten(2, (number, self.heads, -1)).permute(2, 3, 0, 1, 4).contiguous()
 
 
 class Block(nn.Module):
@@ -137,9 +136,9 @@ class TransformerXL(nn.Module):
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """The segments' parts of `number` positions behind the cached ones."""
-        stop = cached + number
-        starts = range(cached - place, stop, self.length)
-        return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, stop)) for s in starts]
+        end = cached + number
+        starts = range(cached - place, end, self.length)
+        return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
 
     def _distances(self, longest: int, like: Tensor) -> Tensor:
         """Sinusoids of the distances `longest` … 0, [longest + 1, d]."""
