@@ -1,0 +1,201 @@
+"""Writing text: against a loop over the bare model, and against what an evaluation says of the same tokens."""
+
+import numpy as np
+import pytest
+import torch
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError
+from stages.generation.generate import Wanted, generate, open_writer
+from stages.generation.sampling import Sampling
+from stages.generation.stream import Stream
+from stages.inspection.reading import MemoryReader
+from stages.inspection.request import Request
+from stages.models.language_model import load_model
+from tests.stages.slow_evaluation import evaluated
+from tests.stages.small_store import ModelConfig, array
+from tests.stages.small_text import LSTM, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens
+
+BACKBONES = {"transformer": ModelConfig().model, "lstm": LSTM, "transformer-xl": TRANSFORMER_XL}
+CONTEXT = 8
+PROMPT = "the cat sees the dog and runs a hen and the pig"
+SPALM = {"method": "spalm", "k": 3, "only_gate": False}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return text_tokens(store, tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def models(store: Store, tokens: Artifact) -> dict[str, Artifact]:
+    return {name: text_model(store, tokens, model) for name, model in BACKBONES.items()}
+
+
+@pytest.fixture(scope="module")
+def indexes(store: Store, models: dict[str, Artifact]) -> dict[str, Artifact]:
+    return {name: built_index(store, model) for name, model in models.items()}
+
+
+def writer(store: Store, source: Artifact, *memory: str, **settings) -> MemoryReader:
+    return open_writer(Request(source.reference, memory or None, device="cpu", **settings), store)
+
+
+def slow_text(model: Artifact, prompt: list[int], number: int, seed: int, temperature: float) -> list[int]:
+    """Plain sampling: every token's context is read from its beginning, or as far back as a window goes."""
+    network, random = load_model(model.path, "cpu"), np.random.default_rng(seed)
+    ids = [model.input("tokens").metrics["eos_id"], *prompt]
+    for _ in range(number):
+        read = ids if network.config.carries_state else ids[-CONTEXT:]
+        with torch.no_grad():
+            hidden = network.encode(torch.tensor([read])).hidden[:, -1]
+        weights = (network.log_probs(hidden)[0].double() / temperature).exp().tolist()
+        wanted, token, passed = random.random() * sum(weights), 0, weights[0]
+        while passed <= wanted:
+            token += 1
+            passed += weights[token]
+        ids.append(token)
+    return ids[1 + len(prompt) :]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("prompt", ["", PROMPT])
+def test_without_memory_it_is_plain_sampling(store, models, backbone, prompt):
+    reader = writer(store, models[backbone], "none")
+    wanted = Wanted(prompt, 30, Sampling(temperature=0.8), seed=3)
+    found = [written.id for written in generate(reader, wanted)]
+    assert found == slow_text(models[backbone], reader.text.ids(prompt), 30, 3, 0.8)
+
+
+def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):
+    reader = writer(store, indexes["transformer"], "external:k=5,lambda=0.3", "long:size=9,theta=0.2,lambda=0.2")
+    texts = [[written.id for written in generate(reader, Wanted(PROMPT, 25, seed=seed))] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_temperature_zero_takes_the_likeliest_of_the_final_distribution(store, indexes):
+    reader = writer(store, indexes["lstm"], "external:k=5,lambda=0.6")
+    stream = Stream(reader, reader.text.ids(PROMPT))
+    for written in generate(reader, Wanted(PROMPT, 12, Sampling(temperature=0))):
+        log_p = stream.log_probs(stream.consult())
+        assert written.id == log_p.argmax()
+        assert written.probability == pytest.approx(np.exp(log_p.max()))
+        stream.put(written.id)
+
+
+def forced(reader: MemoryReader, ids: np.ndarray, prompt: int) -> list[float]:
+    """Log-probabilities that writing would give to tokens that stand there already."""
+    stream, found = Stream(reader, ids[:prompt].tolist()), []
+    for token in ids[prompt:].tolist():
+        found.append(stream.log_probs(stream.consult())[token])
+        stream.put(token)
+    return found
+
+
+@pytest.mark.parametrize("prompt", [0, 13])
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize(
+    "memory",
+    [
+        ("long:size=20,theta=0.5,lambda=0.3",),
+        ("external:k=6,temperature=2,lambda=0.4",),
+        ("external:k=6,temperature=2,lambda=0.4", "long:size=11,theta=0.5,lambda=0.2"),
+        ("long:size=9,theta=0.3,reader=joint,alpha=-1", "external:k=6,similarity=dot,temperature=2,lambda=0.4"),
+    ],
+)
+def test_a_text_is_as_likely_as_an_evaluation_says(store, indexes, backbone, memory, prompt):
+    stride = None if backbone != "transformer" else 1
+    scores = evaluated(store, indexes[backbone], *memory, stride=stride)
+    ids = array(indexes[backbone].find("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
+    found = forced(writer(store, indexes[backbone], *memory), ids, prompt)
+    np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[prompt:], atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("memory", "stride"),
+    [
+        (("local:theta=0.5,lambda=0.3",), 1),
+        (("local+long:size=12,theta=0.5,reader=joint",), 3),
+        (("local+long+external:size=12,k=5,similarity=scaled-dot,key=ffn-input,reader=joint",), 8),
+    ],
+)
+def test_in_the_windows_that_are_asked_for(store, indexes, memory, stride):
+    scores = evaluated(store, indexes["transformer"], *memory, stride=stride)
+    ids = array(indexes["transformer"].find("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
+    found = forced(writer(store, indexes["transformer"], *memory, stride=stride), ids, 13)
+    np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
+
+
+def test_neighbours_may_come_from_another_encoder_that_carries_state(store, models, indexes):
+    memory = "external:k=6,temperature=2,lambda=0.4"
+    scores = evaluated(store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1)
+    reader = writer(store, models["transformer"], memory, references={"index": indexes["lstm"].reference})
+    ids = array(models["transformer"].input("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
+    found = forced(reader, ids, 13)
+    np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
+
+
+@pytest.mark.parametrize("encoder", ["transformer", "lstm"])
+@pytest.mark.parametrize("memory", [(), ("long:size=9,theta=0.3,lambda=0.2",)])
+def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, encoder, memory):
+    index = built_index(store, models[encoder], {"key": "hidden"}, metric="ip")
+    model = text_model(
+        store, tokens, TRANSFORMER_XL | {"gate": "vector"},
+        neighbors=found_neighbors(store, index, k=3), method="spalm", memory=SPALM, seed=4,
+    )  # fmt: skip
+    scores = evaluated(store, model, *memory)
+    ids = array(tokens, "tokens.zarr", "test/ids").astype(np.int64)
+    found = forced(writer(store, model, *memory), ids, 13)
+    np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
+
+
+def test_an_end_of_text_that_stops_is_left_out(store, models):
+    reader = writer(store, models["lstm"], "none")
+    whole = [written.id for written in generate(reader, Wanted("", 200, seed=0))]
+    stopped = [written.id for written in generate(reader, Wanted("", 200, seed=0, stop_at_eos=True))]
+    assert reader.text.eos in whole
+    assert stopped == whole[: whole.index(reader.text.eos)]
+
+
+def test_attribution_adds_up_and_names_the_true_places(store, indexes):
+    memory = "external:k=7,temperature=2,lambda=0.4", "long:size=11,theta=0.5,lambda=0.2"
+    reader = writer(store, indexes["transformer"], *memory)
+    prompt = reader.text.ids(PROMPT)
+    written = list(generate(reader, Wanted(PROMPT, 25, attribute=True)))
+    train = array(indexes["transformer"].find("tokens"), "tokens.zarr", "train/ids")
+    stream, ids = Stream(writer(store, indexes["transformer"], "none"), prompt), prompt + [one.id for one in written]
+    told = 0
+    for number, one in enumerate(written):
+        model = np.exp(stream.log_probs(stream.consult())[one.id])
+        stream.put(one.id)
+        assert one.probability == pytest.approx(0.6 * 0.8 * model + sum(one.attributed.memories), abs=1e-5)
+        for context in one.attributed.contexts:
+            place, corpus = context.source.row, train if context.back is None else ids
+            assert corpus[place] == one.id
+            assert context.back in (None, len(prompt) + number - place)
+            told += 1
+        assert sum(context.carried for context in one.attributed.contexts) <= one.probability + 1e-6
+    assert told > 25
+
+
+def test_without_memory_nothing_is_attributed(store, models):
+    (one,) = generate(writer(store, models["lstm"], "none"), Wanted("", 1, attribute=True))
+    assert (one.attributed.memories, one.attributed.contexts) == ([], [])
+
+
+def test_what_cannot_be_read_is_refused(store, models, indexes):
+    with pytest.raises(UsageError, match=r"one number is needed for lambda.*--report"):
+        writer(store, indexes["lstm"], "external:lambda=tune")
+    with pytest.raises(UsageError, match="reads a datastore"):
+        writer(store, models["lstm"], "external:lambda=0.3")
+    with pytest.raises(UsageError, match="no source is called 'extern'"):
+        writer(store, models["lstm"], "extern:lambda=0.3")
+    report = evaluated(store, models["transformer"], "long:size=9,theta=0.3,lambda=0.2")
+    with pytest.raises(ArtifactError, match=r"evaluated model/.*, not model/"):
+        writer(store, models["lstm"], report=report.reference)
