@@ -62,7 +62,7 @@ def _nats(facts: Facts) -> str:
 def _ratio(facts: Facts) -> str:
     if facts["perplexity_ratio"] is None:
         return "beyond all numbers"
-    return f"x {facts['perplexity_ratio']:.4f}{_edges(facts['perplexity_ratio_interval'], '.4f')}"
+    return f"x {facts['perplexity_ratio']:.4g}{_edges(facts['perplexity_ratio_interval'], '.4g')}"
 
 
 def _edges(interval: Sequence[float | None] | None, style: str) -> str:

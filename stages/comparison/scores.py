@@ -12,6 +12,8 @@ from stages.errors import ArtifactError
 
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
+WINDOWS = ("context", "stride", "mem_length", "score", "reset")
+"""Settings of an evaluation that say what is read and what counts."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,14 @@ def evaluation_command(report: Artifact) -> str:
     inputs, config = report.manifest.inputs, report.config
     read = {role: f"{record.kind}/{record.id}" for role, record in inputs.items()}
     memory = next((role for role in ("neighbors", "index") if role in read), None)
-    words = ["memlm", "evaluate"]
-    if memory is None:
-        words.append(read["model"])
-    elif inputs["encoder"] == inputs["model"]:
-        words.append(read[memory])
-    else:
-        words += [read["model"], f"--{memory}", read[memory]]
-    words += ["--tokens", read["tokens"], "--split", config["split"]]
-    for reading in config["memory"] or ("none",):
-        words += ["--memory", reading]
-    for name in ("context", "stride", "score", "reset"):
-        words += [f"--{name}", str(config[name])]
+    named = {"tokens": read["tokens"], "split": config["split"]}
+    if "gate_neighbors" in read:
+        named["neighbors"] = read["gate_neighbors"]
+    own = memory is not None and inputs["encoder"] == inputs["model"]
+    if memory is not None and not own:
+        named[memory] = read[memory]
+    named |= {name: str(config[name]) for name in WINDOWS if config.get(name) is not None}
+    words = ["memlm", "evaluate", read[memory] if memory is not None and own else read["model"]]
+    words += [word for name, value in named.items() for word in (f"--{name.replace('_', '-')}", value)]
+    words += [word for reading in config["memory"] or ("none",) for word in ("--memory", reading)]
     return shlex.join([*words, "--save-token-scores"])

@@ -1,0 +1,213 @@
+"""`memlm compare`: what it prints, what it refuses, and how it ends."""
+
+import csv
+import json
+import math
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memlm_cli.comparisons import comparison_text
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
+from tests.cli.test_artifacts import SMALL
+from tests.stages.comparison.made import corpus, report
+
+TEXT = {"train": "a a b c [x]\n", "valid": "a\n", "test": "a b\nc [x]\nb\n"}
+NLL_A = (1.0, 2.0, 0.5, 3.0, 1.0, 0.5, 2.0, 4.0)
+NLL_B = (0.5, 2.0, 1.0, 1.0, 1.5, 0.5, 2.5, 1.0)
+
+
+class Reports:
+    """Reports that can be compared, and some that cannot."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        tokens = corpus(store, folder, TEXT)
+        self.tokens = tokens
+        self.a = report(store, tokens, NLL_A).reference
+        self.b = report(store, tokens, NLL_B, gate=[0.25] * 8).reference
+        self.bare = report(store, tokens, NLL_A, save_token_scores=False, memory=("long:size=3,lambda=0.1",))
+        self.valid = report(store, tokens, [1.0, 1.0], split="valid").reference
+        self.last_words = report(store, tokens, [1.0, 1.0, 1.0], score="last-word").reference
+        self.infinite = report(store, tokens, [*NLL_A[:-1], 1e39], nll_lm=NLL_A).reference
+        characters = corpus(store, folder, TEXT, tokenizer="char")
+        self.characters = report(store, characters, [1.0] * characters.metrics["splits"]["test"]["tokens"]).reference
+        other = corpus(store, folder, {**TEXT, "test": "c b\na [x]\nb\n"})
+        self.other: Artifact = report(store, other, NLL_A)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    return Reports(Store(root), tmp_path_factory.mktemp("text"))
+
+
+def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, made.b, "--store", root, "--most", 1, "--around", 1)
+    assert ended.code == 0 and ended.err == ""
+    lines = ended.out.splitlines()
+    assert made.a in lines[0] and made.b in lines[1]
+    assert "B - A: -0.5000 nats [" in ended.out and "perplexity x 0.6065 [" in ended.out
+    assert "37.5% of the tokens, less to 37.5%, the same to 2" in ended.out
+    assert "95% intervals from 10,000 resamples of 3 documents (few: the intervals are rough)" in ended.out
+    rows = [line.split() for line in lines]
+    won = lines.index("Tokens that B wins most")
+    assert rows[won + 1][:5] == ["nats", "p(A)", "p(B)", "gate", "B"]
+    assert rows[won + 2] == ["-3.00", "0.018", "0.37", "0.25", "2:1", "b[\\n]"]
+    lost = lines.index("Tokens that B loses most")
+    assert rows[lost + 2] == ["+0.50", "0.61", "0.37", "0.25", "0:2", "b[\\n]"]
+
+
+def test_json_holds_all_of_it(memlm: Memlm, root: Path, made: Reports) -> None:
+    found = json.loads(memlm("compare", made.a, made.b, "--store", root, "--json").out)
+    assert (found["a"]["reference"], found["b"]["reference"]) == (made.a, made.b)
+    assert found["difference"] == -0.5 and found["paired_on"] == "tokens"
+    assert {"bootstrap", "by_frequency", "by_position", "most_won", "most_lost"} <= found.keys()
+
+
+def test_the_other_report_may_come_from_the_pipe(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, "--store", root, "--json", stdin=f"{made.b}\n")
+    assert json.loads(ended.out)["b"]["reference"] == made.b
+    assert memlm("compare", made.a, "--store", root).code == 4
+
+
+def test_two_tokenizers_are_compared_by_word_and_character(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, made.characters, "--store", root)
+    assert ended.code == 0
+    assert " a word; perplexity by the word x " in ended.out and " a character; " in ended.out
+    assert "Tokens that B wins" not in ended.out
+
+
+def test_brackets_in_the_text_are_kept(memlm: Memlm, root: Path, made: Reports) -> None:
+    out = memlm("compare", made.b, made.a, "--store", root).out
+    assert "c [[x]]" in out
+
+
+def test_the_table_of_tokens_is_written(memlm: Memlm, root: Path, made: Reports, tmp_path: Path) -> None:
+    ended = memlm("compare", made.a, made.b, "--store", root, "--csv", tmp_path / "tokens.csv")
+    assert ended.code == 0 and "8 tokens" in ended.err
+    with (tmp_path / "tokens.csv").open(newline="") as file:
+        assert sum(float(line["difference"]) for line in csv.DictReader(file)) == sum(NLL_B) - sum(NLL_A)
+    for other, folder in ((made.characters, tmp_path), (made.b, tmp_path / "missing")):
+        ended = memlm("compare", made.a, other, "--store", root, "--csv", folder / "none.csv")
+        assert ended.code == 2 and "csv" in ended.err and ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("valid", "'test' and 'valid'"),
+        ("last_words", "'all' and 'last-word'"),
+        ("infinite", "no probability"),
+    ],
+)
+def test_what_cannot_be_paired_is_refused(memlm: Memlm, root: Path, made: Reports, name: str, said: str) -> None:
+    ended = memlm("compare", made.a, getattr(made, name), "--store", root)
+    assert ended.code == 4 and ended.out == ""
+    assert said in ended.err and getattr(made, name) in ended.err
+
+
+def test_the_model_alone_can_be_compared_where_the_whole_is_infinite(memlm: Memlm, root: Path, made: Reports) -> None:
+    assert memlm("compare", made.a, made.infinite, "--store", root, "--reading", "model").code == 0
+
+
+def test_other_tokens_are_refused_with_both_names(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, made.other.reference, "--store", root)
+    assert ended.code == 4
+    names = (made.a, made.other.reference, made.tokens.reference, made.other.input("tokens").reference)
+    assert all(name in ended.err for name in names)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_report_without_token_scores_is_refused(memlm: Memlm, root: Path, made: Reports, swapped: bool) -> None:
+    both = [made.a, made.bare.reference]
+    ended = memlm("compare", *(both[::-1] if swapped else both), "--store", root)
+    assert ended.code == 4
+    assert f"{made.bare.reference} has no token scores" in ended.err
+    model = made.bare.input("model").reference
+    assert f"memlm evaluate {model} " in ended.err and "--save-token-scores" in ended.err
+    assert "--split test" in ended.err and "--memory long:size=3,lambda=0.1" in ended.err
+
+
+def test_what_is_no_report_is_refused(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, made.tokens.reference, "--store", root)
+    assert ended.code == 4 and "of kind tokens" in ended.err
+    assert memlm("compare", made.a, "report/000000000000", "--store", root).code == 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--confidence", value] for value in ("0", "1", "nan", "-0.5", "much")),
+        *(["--samples", value] for value in ("0", "-3", "few")),
+        *([option, "-1"] for option in ("--most", "--around", "--seed")),
+        ["--block-tokens", "0"],
+        ["--reading", "memory"],
+        ["--unknown"],
+    ],
+)
+def test_bad_usage_is_told_before_anything_is_read(memlm: Memlm, tmp_path: Path, options: list[str]) -> None:
+    ended = memlm("compare", "report/none", "report/none", "--store", tmp_path, *options)
+    assert ended.code == 2 and options[0] in ended.err + "--confidence" * ("confidence" in ended.err)
+
+
+def test_real_reports(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    """Differences are those of the reports themselves; the command that is named makes what was missing."""
+    tokens = memlm("tokenize", "--train", text, "--test", text, "--documents", "line").reference
+    model = memlm("train", tokens, *SMALL).reference
+    plain = memlm("evaluate", model, "--save-token-scores").reference
+    bare = memlm("evaluate", model, "--memory", "long:size=9,theta=0.5,lambda=0.3").reference
+    refused = memlm("compare", plain, bare)
+    assert refused.code == 4
+    named = shlex.split(refused.err.strip()[refused.err.index("memlm evaluate") :])
+    cache = memlm(*named[1:]).reference
+    found = json.loads(memlm("compare", plain, cache, "--json").out)
+    store = Store(tmp_path / "store")
+    rows = [store.get(reference).metrics["rows"][-1] for reference in (plain, cache)]
+    assert found["difference"] == pytest.approx(rows[1]["nll"] - rows[0]["nll"], abs=1e-6)
+    assert found["perplexity_ratio"] == pytest.approx(rows[1]["perplexity"] / rows[0]["perplexity"], rel=1e-6)
+    low, high = found["interval"]
+    assert low < found["difference"] < high and found["bootstrap"]["units"] == 36
+    in_buckets = [(b["tokens"], b["nll_b"]) for b in found["by_frequency"]["buckets"]]
+    told = store.get(cache).metrics["frequency_buckets"]
+    assert in_buckets == [
+        (bucket["tokens"], pytest.approx(nll))
+        for bucket, nll in zip(told["buckets"], told["rows"][1]["nll"], strict=True)
+    ]
+    alone = json.loads(memlm("compare", plain, cache, "--reading", "model", "--json").out)
+    assert alone["difference"] == 0 and math.isfinite(alone["nll_a"])
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        "main(['compare', '--help'])\n"
+        "sys.exit(bool({'torch', 'zarr', 'numpy', 'tokenizers'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "--block-tokens" in done.stdout
+
+
+def test_a_comparison_loads_no_torch(root: Path, made: Reports) -> None:
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        f"code = main(['compare', '{made.a}', '{made.b}', '--store', {str(root)!r}])\n"
+        "sys.exit(code or 'torch' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
+def test_what_would_move_the_cursor_is_spelled_out(memlm: Memlm, root: Path, made: Reports) -> None:
+    found = json.loads(memlm("compare", made.a, made.b, "--store", root, "--json").out)
+    found["most_won"][0] |= {"before": "\x1b[31mred\r\n", "text": " \t ", "after": ""}
+    assert "\\x1b[31mred\\r\\n[ \\t ]" in comparison_text(found)
