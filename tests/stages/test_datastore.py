@@ -106,19 +106,26 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
 
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "heads": 2, "ffn_width": 8}
+XL |= {"segment_length": 8, "memory_length": 6}
 
 
-def one_pass(model, split):
+def one_pass(model, split, **read):
     """Keys of a split read as one stream, in one call."""
     ids = array(model.input("tokens"), "tokens.zarr", f"{split}/ids").astype(np.int64)
     inputs = torch.from_numpy(np.concatenate(([EOS], ids[:-1])))
     with torch.no_grad():
-        return load_model(model.path, "cpu").encode(inputs[None]).hidden[0].numpy()
+        return load_model(model.path, "cpu", **read).encode(inputs[None]).hidden[0].numpy()
 
 
-def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_stopped(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("backbone", "read"), [(LSTM, {}), (XL, {}), (XL, {"context": 5, "mem_length": 11}), (XL, {"mem_length": 0})]
+)
+def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_stopped(
+    store, monkeypatch, backbone, read
+):
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 24)
-    model = small_model(store, small_tokens(store), model=LSTM)
+    model = small_model(store, small_tokens(store), model=backbone)
     original, left = datastore._encode, [2]
 
     def encode(*arguments):
@@ -129,14 +136,27 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
 
     monkeypatch.setattr("stages.datastore._encode", encode)
     with pytest.raises(KeyboardInterrupt):
-        build(store, model, dtype="float32")
+        build(store, model, dtype="float32", key="hidden", **read)
     left[0] = 100
-    made = build(store, model, dtype="float32")
+    made = build(store, model, dtype="float32", key="hidden", **read)
     assert left[0] == 98
-    assert made.config["key"] == "hidden"
-    np.testing.assert_allclose(array(made, "datastore.zarr", "keys"), one_pass(model, "train"), atol=1e-6)
+    wanted = one_pass(model, "train", **{"context": 8} | read)
+    np.testing.assert_allclose(array(made, "datastore.zarr", "keys"), wanted, atol=1e-5)
+
+
+def test_keys_are_those_that_the_backbone_has(store):
+    model = small_model(store, small_tokens(store), model=LSTM)
+    assert build(store, model).config["key"] == "hidden"
     with pytest.raises(UsageError, match="no key 'ffn-input'; it has: hidden"):
         build(store, model, key="ffn-input")
+
+
+def test_segments_and_memory_are_those_of_training_unless_told_otherwise(store):
+    model = small_model(store, small_tokens(store), model=XL)
+    settings = {name: build(store, model).config[name] for name in ("context", "stride", "mem_length")}
+    assert settings == {"context": 8, "stride": 8, "mem_length": 6}
+    with pytest.raises(UsageError, match=r"\(transformer-xl\) reads a split as one stream: leave --stride out"):
+        build(store, model, stride=4)
 
 
 def test_a_fraction_keeps_the_beginning(store, model):

@@ -72,18 +72,25 @@ def test_the_datastores_own_tokens_find_others_and_never_themselves(store: Store
     assert artifact.config["exclude"] == "self"
 
 
+LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+XL = {"backbone": "transformer-xl", "vocab_size": 11, "width": 8, "heads": 2, "ffn_width": 8}
+XL |= {"segment_length": 8, "memory_length": 6}
+
+
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(store: Store, fraction: float) -> None:
+@pytest.mark.parametrize(("backbone", "read"), [(LSTM, {}), (XL, {"context": 12, "mem_length": 30})])
+def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(
+    store: Store, fraction: float, backbone: dict[str, Any], read: dict[str, int]
+) -> None:
     tokens = small_tokens(store, lengths={"train": TRAIN, "valid": 250})
-    lstm = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
-    model = small_model(store, tokens, model=lstm)
+    model = small_model(store, tokens, model=backbone)
     references = {"source": model.reference}
-    config = DatastoreConfig(fraction=fraction, dtype="float32")
+    config = DatastoreConfig(fraction=fraction, dtype="float32", **read)
     stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
     artifact = precompute(store, build_index(store, stored, index="flat"), k=3)
     keys = keys_of(stored)
     for split, total in (("train", TRAIN), ("valid", 250)):
-        config = DatastoreConfig(split=split, dtype="float32")
+        config = DatastoreConfig(split=split, dtype="float32", **read)
         queries = keys_of(make(BuildDatastore(), config, references, store, Execution("cpu")).artifact)
         rows = np.arange(total)
         own = np.stack([rows, rows + 1], axis=1) if split == "train" else None

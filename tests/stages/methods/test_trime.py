@@ -7,7 +7,7 @@ from stages.methods import METHODS
 from stages.methods.config import MEMORY_CONFIGS, TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.methods.method import Given, Turn
 from stages.methods.segments import Segments
-from stages.models.config import LSTMConfig, TransformerConfig
+from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
@@ -20,11 +20,12 @@ DOCUMENTS = np.array([0, 7, 18, 40])
 
 def model(backbone="transformer", **settings):
     torch.manual_seed(0)
-    config = (
-        TransformerConfig(vocab_size=V, width=8, heads=2, ffn_width=8, layers=2, max_positions=L, **settings)
-        if backbone == "transformer"
-        else LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings)
-    )
+    blocks = {"vocab_size": V, "width": 8, "heads": 2, "ffn_width": 8, "layers": 2} | settings
+    config = {
+        "transformer": TransformerConfig(**blocks, max_positions=L),
+        "transformer-xl": TransformerXLConfig(**blocks, segment_length=L, memory_length=L + 2),
+        "lstm": LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings),
+    }[backbone]
     made = LanguageModel(config).double().eval()
     if isinstance(made.vocabulary, AdaptiveVocabulary):
         made.vocabulary.sort_by(torch.arange(V) * 5 % V)
@@ -200,43 +201,43 @@ def test_validation_reads_local_memory(lm):
 class TestStreams:
     """A backbone that carries state."""
 
-    @pytest.fixture
-    def lstm(self):
-        return model("lstm")
+    @pytest.fixture(params=["lstm", "transformer-xl"])
+    def recurrent(self, request):
+        return model(request.param)
 
     @pytest.mark.parametrize("name", ["trime", "trime-ext"])
-    def test_begin_anew_at_each_segment(self, lstm, name):
+    def test_begin_anew_at_each_segment(self, recurrent, name):
         method = METHODS.load(name)(MEMORY_CONFIGS[name](key="hidden"))
-        assert not method.carries_state(lstm.config)
+        assert not method.carries_state(recurrent.config)
         batch = method.batch(split(), np.array([1, 4]), LATE)
         cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, batch.local)
-        agree(method, lstm, batch, cells, key="hidden")
+        agree(method, recurrent, batch, cells, key="hidden")
 
-    def test_remember_the_segments_before_as_they_were(self, lstm):
+    def test_remember_the_segments_before_as_they_were(self, recurrent):
         settings = TrimeLongConfig(consecutive=3, scope="stream", key="hidden")
         method = METHODS.load("trime-long")(settings)
-        assert method.carries_state(lstm.config)
+        assert method.carries_state(recurrent.config)
         state, constants, values = None, [], []
         for turn in range(4):
             batch = method.batch(split(), np.array([turn, 4 + turn]), LATE)
-            encoding = lstm.encode(batch.inputs, state and state[:-2])
-            loss, state = method.loss(lstm, batch, state)
-            got = torch.autograd.grad(loss, list(lstm.parameters()))
-            expected = self.with_past(lstm, encoding, batch, constants[-2:], values[-2:])
+            encoding = recurrent.encode(batch.inputs, state and state[:-2])
+            loss, state = method.loss(recurrent, batch, state)
+            got = torch.autograd.grad(loss, list(recurrent.parameters()))
+            expected = self.with_past(recurrent, encoding, batch, constants[-2:], values[-2:])
             torch.testing.assert_close(loss, expected)
-            torch.testing.assert_close(got, torch.autograd.grad(expected, list(lstm.parameters())))
+            torch.testing.assert_close(got, torch.autograd.grad(expected, list(recurrent.parameters())))
             state = tuple(part.detach() for part in state)
             constants.append(encoding.hidden.detach())
             values.append(batch.targets)
 
-    def with_past(self, lstm, encoding, batch, constants, values):
+    def with_past(self, recurrent, encoding, batch, constants, values):
         """The oracle's loss, of rows that begin with the constant segments before; those have no loss of their own."""
         before = sum(part.shape[1] for part in constants)
         keys = torch.cat((*constants, encoding.hidden), 1)
         targets = torch.cat((*values, batch.targets), 1)
         hidden = encoding.hidden.flatten(0, 1)
-        log_p = _dense(lstm, hidden).gather(1, batch.targets.flatten()[:, None]).view_as(batch.targets)
-        log_z = _head_log_z(lstm, hidden).view_as(batch.targets)
+        log_p = _dense(recurrent, hidden).gather(1, batch.targets.flatten()[:, None]).view_as(batch.targets)
+        log_z = _head_log_z(recurrent, hidden).view_as(batch.targets)
         pad = torch.zeros(2, before, dtype=log_p.dtype)
         cells = {at: read for at, read in oracle.local(2, before + L).items() if at[1] >= before}
         return oracle.joint_loss(torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells)
