@@ -47,19 +47,11 @@ def accuracy_figures(sources: Sequence[Source]) -> list[Figure]:
 def _groups(sources: Sequence[Source]) -> Iterator[tuple[str, str, list[Curve]]]:
     groups: dict[tuple[str, str], list[Curve]] = {}
     for source in sources:
-        for curve in _curves(source.metrics):
+        for curve in source.metrics.get("curves") or ():
             if len(curve["points"]) > 1:
                 groups.setdefault((curve["over"], source.scored), []).append((source, curve))
     for (over, scored), curves in groups.items():
         yield over, scored, curves
-
-
-def _curves(metrics: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from metrics.get("curves") or ()
-    gate = metrics.get("gate") or {}
-    if gate.get("by_neighbors"):
-        points = [{"neighbors": point["k"], "perplexity": point["perplexity"]} for point in gate["by_neighbors"]]
-        yield {"row": metrics["rows"][0]["row"], "over": "neighbors", "points": points}
 
 
 def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Figure | None:

@@ -26,9 +26,9 @@ def _histogram(source: Source) -> Figure | None:
         f"gate-{slug(source.label)}",
         f"Gate: {source.label}, {source.scored}",
         f"How open the gate is with {gate['neighbors']} neighbours; its mean is {number(gate['mean'])}.",
-        [f"{low:g}–{high:g}" for low, high in pairwise(edges)],
+        [f"{edge:g}" for edge in edges[:-1]],
         [Bars(KINDS[kind], [count / sum(values) for count in values]) for kind, values in counts.items()],
-        ("value of the gate", "share"),
+        ("gate, from", "share"),
         lambda share: f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}",
         (
             ["from", "to", *counts],

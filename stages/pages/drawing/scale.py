@@ -61,7 +61,7 @@ def _even_ticks(low: float, high: float, most: int) -> list[float]:
     for step in (power * factor for factor in STEPS):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
-            return [round(number * step, 12) for number in range(first, last + 1)]
+            return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
     return [low, high]
 
 

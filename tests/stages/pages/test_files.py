@@ -1,0 +1,48 @@
+"""Pages and figures are written; what others wrote stays."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.store import Store
+from stages.errors import UsageError
+from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page
+from stages.pages.lineage import find_reports
+from stages.pages.page import Page, build_page
+from tests.stages.pages import made
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    store = Store(tmp_path / "store")
+    return build_page(find_reports([made.chain(store).reference], store), lambda members: "")
+
+
+def test_a_page_replaces_a_page_and_nothing_else(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    for _ in range(2):
+        check_page_file(path)
+        write_page(page, path)
+    assert path.read_text("utf-8") == page.html
+    (tmp_path / "notes.html").write_text("<p>mine</p>")
+    with pytest.raises(UsageError, match=r"notes\.html is there and was not written by memlm report"):
+        check_page_file(tmp_path / "notes.html")
+    with pytest.raises(UsageError, match="there is no folder"):
+        check_page_file(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(UsageError, match="was not written by memlm"):
+        check_page_file(tmp_path)
+
+
+def test_figures_replace_figures_and_nothing_else(page: Page, tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    for _ in range(2):
+        check_figures_folder(folder)
+        files = write_figures(page, folder)
+    assert sorted(files) == sorted(folder.iterdir())
+    assert {figure.name for figure in page.figures} == {path.stem for path in folder.glob("*.svg")}
+    assert (folder / "results.csv").read_text("utf-8") == page.tables["results"]
+    (folder / "logo.svg").write_text("<svg/>")
+    with pytest.raises(UsageError, match=r"holds logo\.svg, which memlm did not draw"):
+        check_figures_folder(folder)
+    with pytest.raises(UsageError, match="no folder"):
+        check_figures_folder(folder / "logo.svg")

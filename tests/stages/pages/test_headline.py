@@ -1,0 +1,40 @@
+"""Rows of several reports in one table."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.store import Store
+from stages.pages.headline import Row, headline, measures_shown
+from stages.pages.lineage import find_reports, lineage_of
+from stages.pages.source import read_sources
+from tests.stages.pages import made
+
+
+def rows_of(tmp_path: Path, changes: dict[str, object]) -> list[Row]:
+    reports = find_reports([made.chain(Store(tmp_path / "store"), changes).reference], Store(tmp_path / "store"))
+    return headline(read_sources(reports, lineage_of(reports)))
+
+
+def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) -> None:
+    told = [made.row("plain", 200.0), made.row("a", 150.0), made.row("b", 250.0), made.row("c", None)]
+    rows = rows_of(tmp_path, {"rows": told})
+    assert [row.change for row in rows] == [None, pytest.approx(-0.25), pytest.approx(0.25), None]
+    assert [row.best for row in rows] == [False, True, False, False]
+
+
+def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_path: Path) -> None:
+    (reading,) = rows_of(tmp_path, {})[1].readings
+    assert reading.sources == "long"
+    assert reading.settings.replace("\N{NO-BREAK SPACE}", " ") == (
+        "interpolate, dot, hidden, cache size 500, θ 0.3, λ 0.125"
+    )
+    assert reading.tuned == "θ, λ tuned on valid"
+
+
+def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
+    assert measures_shown(rows_of(tmp_path, {"outside_repeated_paragraphs": None})) == [
+        *("perplexity", "bits_per_character", "word_perplexity", "tokens_per_second"),
+    ]
+    last = {"rows": [made.row("plain", 9.0) | {"accuracy": 0.25, "bits_per_character": None}]}
+    assert "accuracy" in measures_shown(rows_of(tmp_path / "last", last))

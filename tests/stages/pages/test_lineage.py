@@ -1,0 +1,45 @@
+"""From what a user names to reports, and from reports to all they were made from."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError
+from stages.pages.lineage import find_reports, lineage_of
+from tests.stages.pages import made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", ["report/first", "tokens/corpus", "model/lm"])
+def test_reports_are_found_by_themselves_or_by_what_they_were_made_from(store: Store, name: str) -> None:
+    report = made.chain(store)
+    assert [found.reference for found in find_reports([name, name, report.reference], store)] == [report.reference]
+
+
+def test_what_no_report_was_made_from_is_an_error(store: Store) -> None:
+    tokens = made.made(store, "tokens", "alone", metrics={"splits": {}})
+    with pytest.raises(ArtifactError, match=rf"No report in .* was made from {tokens.reference}; .*memlm evaluate"):
+        find_reports(["tokens/alone"], store)
+
+
+def test_a_damaged_report_is_an_error(store: Store) -> None:
+    report = made.chain(store)
+    (report.path / "metrics.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="damaged"):
+        find_reports([report.reference], store)
+
+
+def test_members_come_after_what_they_were_made_from(store: Store) -> None:
+    report = made.chain(store)
+    members = lineage_of([report])
+    assert [member.kind for member in members.values()] == ["tokens", "model", "datastore", "index", "report"]
+    order = list(members)
+    for place, member in enumerate(members.values()):
+        assert all(order.index(source) < place for source in member.inputs.values())
+    assert members[report.reference].label == "first"
+    assert members[report.input("index").reference].label == report.input("index").id

@@ -1,0 +1,163 @@
+"""The page of a report: whole, safe, and true to its numbers."""
+
+import base64
+import csv
+import io
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from stages.artifacts.store import Store
+from stages.pages.lineage import find_reports
+from stages.pages.page import Page, build_page
+from tests.stages.pages import made
+
+EVIL = '<script>alert("x")</script>'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """That of one report with something for every part."""
+    store = Store(tmp_path_factory.mktemp("page"))
+    return page_of(store, made.chain(store).reference)
+
+
+def page_of(store: Store, *references: str) -> Page:
+    return build_page(find_reports(references, store), lambda members: "\n".join(members))
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_page_is_whole_and_every_link_leads_somewhere(page: Page) -> None:
+    outline = made.Outline(page.html)
+    identifiers = outline.values("id")
+    assert len(identifiers) == len(set(identifiers))
+    for target in outline.values("href"):
+        assert target.startswith("data:") or target[1:] in identifiers
+    headings = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
+    assert headings[0] == 1 and headings.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(headings))
+    assert len(list(outline.all("caption"))) == len(list(outline.all("table"))) == 3
+    for drawing in outline.all("svg"):
+        assert drawing["role"] == "img"
+        assert set((drawing["aria-labelledby"] or "").split()) <= set(identifiers)
+
+
+def test_nothing_is_fetched_and_nothing_runs(page: Page) -> None:
+    outline = made.Outline(page.html)
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in outline.elements}
+    assert not re.search(r"@import|url\(", page.html)
+    assert not outline.values("src")
+    assert not any(re.match("(https?:)?//", target) for target in outline.values("href"))
+
+
+def test_every_part_has_its_section(page: Page) -> None:
+    sections = [attributes.get("id") for attributes in made.Outline(page.html).all("section")]
+    assert sections == ["results", "memory", "tuning", "frequency", "gate", "training", "artifacts", "commands"]
+    assert [figure.name for figure in page.figures] == [
+        *("perplexity-by-size-corpus-test", "retrieval-accuracy", "tuning-first", "frequency-first", "gate-first"),
+        *("training-loss", "learning-rate", "lineage"),
+    ]
+
+
+def test_numbers_are_those_of_the_report(page: Page) -> None:
+    told = {float(data["value"] or "nan") for data in made.Outline(page.html).all("data")}
+    expected = made.metrics({}, {})
+    for row in expected["rows"]:
+        assert {row["perplexity"], row["bits_per_character"], row["tokens_per_second"]} <= told
+    assert {174.25, 120.5, 20.0, 400.0, 19.0, 100.0} <= told
+    results = table(page.tables["results"])
+    assert [float(line["perplexity"]) for line in results] == [row["perplexity"] for row in expected["rows"]]
+    assert float(results[1]["change"]) == 113.5703 / 167.9187154621268 - 1
+    assert "θ\N{NO-BREAK SPACE}0.3" in page.html and "θ, λ tuned on valid" in page.html
+
+
+def test_every_figure_comes_as_a_drawing_and_with_its_numbers(page: Page) -> None:
+    files = {a["download"]: a["href"] or "" for a in made.Outline(page.html).all("a") if "download" in a}
+    for figure in page.figures:
+        drawing = base64.b64decode(files[f"{figure.name}.svg"].partition(",")[2]).decode()
+        assert drawing == figure.svg
+        assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
+        assert base64.b64decode(files[f"{figure.name}.csv"].partition(",")[2]).decode() == figure.csv
+    by_name = {figure.name: table(figure.csv) for figure in page.figures}
+    assert [float(line["loss"]) for line in by_name["training-loss"]] == [5 / step for step in range(1, 61)]
+    assert [line["perplexity"] for line in by_name["perplexity-by-size-corpus-test"]] == ["140.5", "113.5703"]
+    assert {line["accuracy"] for line in by_name["retrieval-accuracy"]} == {"0.125", "0.5"}
+    assert by_name["tuning-first"][-1] == {"theta": "0.3", "lambda": "0.9", "perplexity": ""}
+    assert by_name["gate-first"][0] == {"from": "0.0", "to": "0.5", "tokens": "3", "values": "70"}
+
+
+def test_what_comes_from_data_is_escaped(store: Store) -> None:
+    memory = made.CACHE | {"tune_split": EVIL, "reader": EVIL}
+    curve = {"row": EVIL, "over": EVIL, "points": [{EVIL: 1, "perplexity": 3.0}, {EVIL: 2, "perplexity": 2.0}]}
+    changes = {
+        **{"split": EVIL, "method": EVIL, "curves": [curve]},
+        "rows": [made.row("plain", 10.0), made.row(EVIL, 5.0, [memory])],
+    }
+    page = page_of(store, made.chain(store, changes).reference)
+    assert "<script" not in page.html
+    assert "&lt;script&gt;" in page.html
+    assert "script" not in {tag for tag, _ in made.Outline(page.html).elements}
+    assert "<script" not in "".join(figure.svg for figure in page.figures)
+    assert all(re.fullmatch("[a-z0-9-]+", figure.name) for figure in page.figures)
+
+
+def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
+    report = made.chain(store)
+    model = report.input("model")
+    store.remove(model.path)
+    page = page_of(store, report.reference)
+    assert f"{model.reference}</a> is no longer in the store" in page.html
+    assert "training-loss" not in {figure.name for figure in page.figures}
+    assert "167.9187154621268" in page.html
+    lineage = next(figure for figure in page.figures if figure.name == "lineage")
+    assert f"{model.id}, gone" in lineage.svg
+
+
+def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
+    report = made.chain(store)
+    file = report.input("model").path / "manifest.json"
+    manifest = json.loads(file.read_text("utf-8"))
+    manifest["files"]["config.json"]["blake2b"] = "0" * 128
+    file.write_text(json.dumps(manifest), "utf-8")
+    assert "made again since, with other bytes" in page_of(store, report.reference).html
+
+
+def test_a_report_of_one_row_has_no_comparison(store: Store) -> None:
+    nothing = dict.fromkeys(("curves", "grid", "retrieval_accuracy", "gate", "outside_repeated_paragraphs"))
+    alone = {"rows": [made.row("plain", None)], "frequency_buckets": None, **nothing, "curves": []}
+    page = page_of(store, made.chain(store, alone).reference)
+    assert [figure.name for figure in page.figures] == ["training-loss", "learning-rate", "lineage"]
+    assert table(page.tables["results"])[0]["perplexity"] == ""
+    made.Outline(page.html)
+
+
+def test_the_same_store_gives_the_same_page(store: Store) -> None:
+    report = made.chain(store)
+    assert page_of(store, report.reference).html == page_of(store, report.reference).html
+
+
+def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None:
+    report = made.chain(store)
+    store.name(report, "a.b")
+    (store.root / "names" / "report" / "first").unlink()
+    tokens, model, index = (report.input(role) for role in ("tokens", "model", "index"))
+    told = made.metrics({"tokens": 41}, {"tokens": tokens.reference})
+    files = {"metrics.json": json.dumps(told)}
+    other = made.made(store, "report", "a-b", files=files, tokens=tokens, model=model, index=index)
+    page = page_of(store, report.reference, other.reference)
+    names = [figure.name for figure in page.figures]
+    assert {"tuning-a-b", "tuning-a-b--2"} <= set(names)
+    assert len(names) == len(set(names))
+    assert "a.b: neural-cache" in page.html
