@@ -18,6 +18,7 @@ from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from stages.generation.generate import Written
+    from stages.inspection.decoding import TextStream
     from stages.inspection.reading import MemoryReader
 
 
@@ -89,7 +90,7 @@ def generate(
             say(f"generate: {line}")
         _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
     except KeyboardInterrupt:
-        say("\nmemlm generate: interrupted.")
+        say("memlm generate: interrupted.")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -97,19 +98,29 @@ def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_
     """The text as it comes, then what carried it; or all of it as one object."""
     from stages.inspection.decoding import TextStream
 
-    text, pieces, told = TextStream(reader.text), [], []
-    for token in tokens:
-        pieces.append(text.add(token.id))
-        told.append(token)
-        if not as_json and not _stream(pieces[-1]):
-            return
-    pieces.append(text.end())
+    text = TextStream(reader.text)
+    told: list[Written] = []
     if as_json:
-        answer(json.dumps(_object(reader, prompt, "".join(pieces), told)))
-    elif _stream(pieces[-1] + "\n"):
+        told = list(tokens)
+        pieces = [text.add(token.id) for token in told]
+        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), told)))
+    elif _stream_tokens(text, tokens, told):
         for token in told:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
+
+
+def _stream_tokens(text: "TextStream", tokens: Iterator["Written"], told: list["Written"]) -> bool:
+    """The text of tokens as they come, noted in `told`, and the end of its last line; whether it was read to the end."""
+    try:
+        for token in tokens:
+            told.append(token)
+            if not _stream(text.add(token.id)):
+                return False
+    except KeyboardInterrupt:
+        _stream("\n")
+        raise
+    return _stream(text.end() + "\n")
 
 
 def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Written"]) -> dict[str, Any]:

@@ -98,23 +98,28 @@ def forced(reader: MemoryReader, ids: np.ndarray, prompt: int) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("prompt", [0, 13])
-@pytest.mark.parametrize("backbone", BACKBONES)
+CACHE = "long:size=20,theta=0.5,lambda=0.3"
+KNN = "external:k=6,temperature=2,lambda=0.4"
+JOINT_THEN_KNN = "long:size=9,theta=0.3,reader=joint,alpha=-1", "external:k=6,similarity=dot,temperature=2,lambda=0.4"
+
+
 @pytest.mark.parametrize(
-    "memory",
+    ("backbone", "memory"),
     [
-        ("long:size=20,theta=0.5,lambda=0.3",),
-        ("external:k=6,temperature=2,lambda=0.4",),
-        ("external:k=6,temperature=2,lambda=0.4", "long:size=11,theta=0.5,lambda=0.2"),
-        ("long:size=9,theta=0.3,reader=joint,alpha=-1", "external:k=6,similarity=dot,temperature=2,lambda=0.4"),
+        ("transformer", (CACHE,)),
+        ("transformer", (KNN,)),
+        ("transformer", JOINT_THEN_KNN),
+        ("lstm", (KNN, CACHE)),
+        ("transformer-xl", (KNN, CACHE)),
     ],
 )
-def test_a_text_is_as_likely_as_an_evaluation_says(store, indexes, backbone, memory, prompt):
+def test_a_text_is_as_likely_as_an_evaluation_says(store, indexes, backbone, memory):
     stride = None if backbone != "transformer" else 1
-    scores = evaluated(store, indexes[backbone], *memory, stride=stride)
+    want = array(evaluated(store, indexes[backbone], *memory, stride=stride), "scores.zarr", "logp")
     ids = array(indexes[backbone].find("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
-    found = forced(writer(store, indexes[backbone], *memory), ids, prompt)
-    np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[prompt:], atol=2e-5)
+    reader = writer(store, indexes[backbone], *memory)
+    for prompt in (0, 13):
+        np.testing.assert_allclose(forced(reader, ids, prompt), want[prompt:], atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +146,7 @@ def test_neighbours_may_come_from_another_encoder_that_carries_state(store, mode
     np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
 
 
-@pytest.mark.parametrize("encoder", ["transformer", "lstm"])
-@pytest.mark.parametrize("memory", [(), ("long:size=9,theta=0.3,lambda=0.2",)])
+@pytest.mark.parametrize(("encoder", "memory"), [("transformer", ()), ("lstm", ("long:size=9,theta=0.3,lambda=0.2",))])
 def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, encoder, memory):
     index = built_index(store, models[encoder], {"key": "hidden"}, metric="ip")
     model = text_model(

@@ -1,0 +1,130 @@
+"""`memlm generate`: what it writes where, and how it ends."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
+from tests.stages.small_text import built_index, text_model, text_tokens
+
+PROMPT = "the cat sees"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("text")
+    store = Store(folder / "store")
+    return built_index(store, text_model(store, text_tokens(store, folder)))
+
+
+@pytest.fixture
+def generate(memlm: Memlm, index: Artifact):
+    """Runs `memlm generate REF …` in the store of the index."""
+    return lambda reference, *options, **more: memlm(
+        "generate", reference, "--store", index.store.root, "--device", "cpu", *options, **more
+    )
+
+
+def test_the_text_alone_goes_to_stdout(generate, index):
+    model = index.find("encoder").reference
+    ended = generate(model, "--prompt", PROMPT, "--max-tokens", 9)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended == generate("-", "--prompt", PROMPT, "--max-tokens", 9, stdin=f"{model}\n")
+    told = json.loads(generate(model, "--prompt", PROMPT, "--max-tokens", 9, "--json").out)
+    assert (told["model"], told["prompt"], told["memories"]) == (model, PROMPT, [])
+    assert told["text"] + "\n" == ended.out
+    assert len(told["tokens"]) == 9
+    assert all(0 < token["probability"] <= 1 and token["attributed"] is None for token in told["tokens"])
+
+
+def test_memories_are_named_on_stderr_and_none_is_the_model_alone(generate, index):
+    options = ("--prompt", PROMPT, "--max-tokens", 9, "--seed", 4)
+    memory = ("--memory", "external:k=5,temperature=2,lambda=0.9", "--memory", "long:size=7,theta=0.5,lambda=0.1")
+    read = generate(index.reference, *options, *memory)
+    assert read.err.splitlines() == [
+        "generate: memory 1: external, interpolate, k 5, temperature 2, lambda 0.9",
+        "generate: memory 2: long, interpolate, size 7, theta 0.5, lambda 0.1",
+    ]
+    alone = generate(index.reference, *options, "--memory", "none")
+    assert alone == generate(index.find("encoder").reference, *options)
+    assert read.out != alone.out
+    assert "numbers that nobody tuned" in generate(index.reference, *options).err
+
+
+def test_attribution_stands_behind_the_text(generate, index):
+    options = ("--max-tokens", 4, "--attribute", "--memory", "external:k=9,temperature=5,lambda=0.9")
+    ended = generate(index.reference, *options)
+    told = json.loads(generate(index.reference, *options, "--json").out)
+    assert ended.out.startswith(told["text"] + "\n\n")
+    heads = [line for line in ended.out.splitlines() if " = model " in line]
+    assert [head.split()[0] for head in heads] == [token["text"] for token in told["tokens"]]
+    assert all(" + memory 1 " in head for head in heads)
+    context = next(one for token in told["tokens"] for one in token["attributed"]["contexts"])
+    assert f"train, document {context['source']['document']}, token {context['source']['offset']}: " in ended.out
+    assert f"[{context['source']['token'].strip()}]" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--memory", "knn-lm"], 2, "one number is needed for temperature, lambda"),
+        (["--memory", "extern:lambda=0.3"], 2, "did you mean 'external'?"),
+        (["--memory", "none", "--index", "index/000000000000"], 2, "--index names a memory that no --memory reads"),
+        (["--temperature", "-1"], 2, "--temperature must be 0 or more"),
+        (["--temperature", "0", "--top-k", "3"], 2, "leave --top-k and --top-p out"),
+        (["--max-tokens", "0"], 2, "--max-tokens"),
+        (["--report", "report/000000000000"], 4, "report/000000000000 is not in"),
+        (["--report", "report/000000000000", "--memory", "none"], 2, "give one of them"),
+        (["--stride", "9"], 2, "--stride 9 is larger than the context, 8"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(generate, index, options, code, message):
+    ended = generate(index.reference, *options)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_external_memory_of_a_model_needs_an_index(generate, index):
+    ended = generate(index.find("encoder").reference, "--memory", "external:lambda=0.3")
+    assert (ended.code, ended.out) == (2, "")
+    assert "reads a datastore" in ended.err
+    named = ("--memory", "external:lambda=0.3", "--index", index.reference, "--max-tokens", 2)
+    assert generate(index.find("encoder").reference, *named).code == 0
+
+
+def memlm_process(index: Artifact, *options: str) -> subprocess.Popen[str]:
+    """A long text, written by a process of its own."""
+    arguments = ["generate", index.find("encoder").reference, "--max-tokens", "1000000", "--store", index.store.root]
+    command = [sys.executable, "-m", "memlm_cli", *map(str, arguments), *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **pipes, cwd=Path(__file__).parents[2], env=os.environ)
+
+
+def test_ctrl_c_ends_with_130_behind_what_was_written(index):
+    with memlm_process(index) as process:
+        assert isinstance(process.stdout, io.TextIOBase)
+        assert isinstance(process.stderr, io.TextIOBase)
+        assert process.stdout.read(20)
+        process.send_signal(signal.SIGINT)
+        rest, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip() == "memlm generate: interrupted."
+    assert rest.endswith("\n")
+
+
+def test_a_reader_that_goes_away_ends_it(index):
+    with memlm_process(index) as process:
+        assert isinstance(process.stdout, io.TextIOBase)
+        assert isinstance(process.stderr, io.TextIOBase)
+        assert process.stdout.read(20)
+        process.stdout.close()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, "")

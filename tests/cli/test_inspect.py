@@ -1,0 +1,96 @@
+"""`memlm inspect`: what it shows where."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from memlm_cli.inspections import inspected_text
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.inspection.inspect import Inspected, TokenView
+from tests.cli.conftest import Memlm
+from tests.stages.small_text import built_index, text_model, text_tokens
+
+TEXT = "the cat sees\nthe dog"
+MEMORY = ("--memory", "external:k=5,temperature=2,lambda=0.4", "--memory", "long:size=7,theta=0.5,lambda=0.1")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("text")
+    store = Store(folder / "store")
+    return built_index(store, text_model(store, text_tokens(store, folder)))
+
+
+@pytest.fixture
+def inspect(memlm: Memlm, index: Artifact):
+    """Runs `memlm inspect INDEX …` in its store."""
+    return lambda *options: memlm("inspect", index.reference, "--store", index.store.root, "--device", "cpu", *options)
+
+
+def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):
+    ended = inspect("--text", TEXT, *MEMORY, "--contexts", 2)
+    assert (ended.code, ended.err) == (0, "")
+    told = json.loads(inspect("--text", TEXT, *MEMORY, "--contexts", 2, "--json").out)
+    columns = ["position", "token", "model", "memory 1", "λ 1", "memory 2", "λ 2", "final", "gain"]
+    lines = ended.out.splitlines()
+    assert lines[0] == f"{index.find('encoder').reference}, passage, tokens 0 to 5"
+    assert lines[1] == "memory 1: external, interpolate, k 5, temperature 2, lambda 0.4"
+    assert re.split(" {2,}", lines[3]) == columns
+    rows = [line.split() for line in lines[4:10]]
+    assert (
+        [row[1] for row in rows]
+        == [token["label"] for token in told["tokens"]]
+        == [*TEXT.split()[:3], "<eos>", "the", "dog"]
+    )
+    assert [float(row[-2]) for row in rows] == pytest.approx([token["final"] for token in told["tokens"]], rel=1e-3)
+    context = told["tokens"][2]["contexts"][0]
+    where = (
+        f"{context['source']['split']}, document {context['source']['document']}, token {context['source']['offset']}"
+    )
+    assert (where if context["back"] is None else f"{context['back']} back") in ended.out
+    assert f"[{context['source']['token'].strip()}]" in ended.out
+
+
+def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
+    page = tmp_path / "passage.html"
+    ended = inspect("--position", 5, "--length", 3, "--html", page, *MEMORY)
+    assert ended.code == 0
+    assert "test, tokens 5 to 7" in ended.out
+    assert ended.err == f"inspect: wrote {page}\n"
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert "valid, tokens 5 to 36" in inspect("--position", 5, "--split", "valid").out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ([], 2, "Name one passage"),
+        (["--text", "the", "--position", "3"], 2, "Name one passage"),
+        (["--text", "the", "--split", "test"], 2, "--split goes with --position"),
+        (["--text", " "], 2, "no token"),
+        (["--position", "3", "--memory", "knn-lm"], 2, "one number is needed for temperature, lambda"),
+        (["--position", "999999"], 2, "is not in test, which has tokens 0 to"),
+        (["--position", "3", "--split", "tset"], 4, "did you mean 'test'?"),
+        (["--position", "3", "--report", "report/000000000000"], 4, "report/000000000000 is not in"),
+        (
+            ["--text", "the", "--html", "/nowhere/at/all.html"],
+            2,
+            "--html /nowhere/at/all.html: No such file or directory",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(inspect, options, code, message):
+    ended = inspect(*options)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+
+
+def test_tokens_that_look_like_markup_are_shown_as_they_are():
+    token = TokenView(0, 7, "[/red]", "[/red]", 0.1, 0.9, [], None, [], [], 2.2)
+    for terminal in (True, False):
+        shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=terminal)
+        assert "[/red]" in shown
+        assert ("\x1b[32m" in shown) is terminal

@@ -1,0 +1,74 @@
+"""The page of a passage: complete in itself, and safe whatever the corpus holds."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from stages.inspection.contexts import Context
+from stages.inspection.gate import GateContext
+from stages.inspection.inspect import Inspected, MemoryView, TokenView
+from stages.inspection.page import page, strength
+from stages.inspection.sources import Source
+
+EVIL = "<script>alert('x')</script>"
+
+
+def token(label: str, model: float, final: float, gain: float, gate: float | None = None) -> TokenView:
+    source = Source("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
+    contexts = [Context(0, 0.75, 0.3, True, None, source), Context(0, 0.25, 0.1, False, 4, source)]
+    gates = [] if gate is None else [GateContext(True, source)]
+    return TokenView(5, 1, label, f" {label}", model, final, [MemoryView(0.5, 0.4)], gate, contexts, gates, gain)
+
+
+def inspected(*tokens: TokenView) -> Inspected:
+    memory = {"sources": ["external"], "reader": "interpolate", "k": 8, "lambda": 0.4, "numbers": "default"}
+    return Inspected("model/0123456789ab", "test", 5, [memory], list(tokens))
+
+
+class Tags(HTMLParser):
+    """Which elements there are, and that each is closed."""
+
+    VOID = ("meta", "br", "link", "img")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("gate", [None, 0.25])
+def test_it_is_complete_and_nothing_of_the_corpus_is_markup(gate):
+    made = page(inspected(token(EVIL, 0.2, 0.4, 0.69, gate), token("b", 0.4, 0.2, -0.69, gate)))
+    tags = Tags()
+    tags.feed(made)
+    assert tags.open == []
+    assert not {"script", "link", "img", "iframe"} & set(tags.seen)
+    assert not re.search(r"https?:|url\(|@import", made)
+    assert "prefers-color-scheme: dark" in made
+    assert made.count("&lt;script&gt;") > 5
+    assert ("The gate" in made) is (gate is not None)
+
+
+def test_it_tells_who_won_and_where_contexts_stand():
+    made = page(inspected(token("fox", 0.2, 0.4, 0.69)))
+    assert 'class="win"' in made
+    assert "0.4000" in made
+    assert "0.2000" in made
+    assert "+0.69" in made
+    assert "train, document 3, token 7" in made
+    assert "4 back" in made
+    assert "<mark>fox</mark> after &amp; beyond" in made
+    assert "numbers that nobody tuned" in made
+
+
+def test_colour_is_full_from_a_factor_of_ten_on():
+    assert [strength(token("a", 0.1, 0.1, gain)) for gain in (0.0, 1.1513, -2.3026, 7.0)] == [0, 50, 100, 100]
