@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from stages.evaluation.encode import encode_range
 from stages.evaluation.windows import windows
+from stages.models.config import TransformerXLConfig
+from stages.models.language_model import LanguageModel
 from tests.stages.evaluation.fake_model import FakeModel
 
 EOS = 9
@@ -101,3 +103,32 @@ def test_documents_are_read_from_the_token_before_them():
     blocks = encode(ids, 0, 5, documents=np.array([0, 2, 5]))
     rows = [tuple(r) for b in blocks for r in b.hidden.tolist()]
     assert rows == [(EOS, 1, EOS), (1, 2, EOS + 1), (2, 1, 2), (3, 2, 5), (4, 3, 9)]
+
+
+def segmented():
+    """A Transformer-XL, whose segments and cached positions a range takes over from the one before."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "ffn_width": 8, "segment_length": 4, "memory_length": 5}
+    return LanguageModel(TransformerXLConfig(**sizes)).double().eval()
+
+
+@given(cut=st.integers(1, 29), batch_tokens=st.integers(1, 40))
+@hypothesis_settings(max_examples=15, deadline=None)
+def test_ranges_that_hand_on_their_state_are_one_pass(cut, batch_tokens):
+    model, ids, state, hidden = segmented(), np.arange(30) * 7 % 9, None, []
+    for start, stop in ((0, cut), (cut, 30)):
+        for block in encode(ids, start, stop, model, batch_tokens=batch_tokens, state=state):
+            hidden.append(block.hidden)
+            state = block.state
+    with torch.no_grad():
+        whole = model.encode(torch.tensor([[EOS, *ids[:-1]]])).hidden[0]
+    torch.testing.assert_close(torch.cat(hidden), whole)
+
+
+def test_segments_are_counted_from_the_start_of_a_document():
+    model, ids, documents = segmented(), np.arange(30) * 7 % 9, np.array([0, 6, 13, 30])
+    hidden = torch.cat([block.hidden for block in encode(ids, 0, 30, model, documents=documents)])
+    for start, stop in ((6, 13), (13, 30)):
+        with torch.no_grad():
+            alone = model.encode(torch.from_numpy(ids[None, start - 1 : stop - 1])).hidden[0]
+        torch.testing.assert_close(hidden[start:stop], alone)

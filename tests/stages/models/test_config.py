@@ -5,7 +5,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipelines.settings import validated
 from stages.errors import UsageError
-from stages.models.config import LSTMConfig, ModelConfig, TransformerConfig, parse_model
+from stages.models.config import LSTMConfig, ModelConfig, TransformerConfig, TransformerXLConfig, parse_model
 from stages.training.config import TrainConfig
 
 
@@ -20,6 +20,7 @@ class Holder(BaseModel):
         ({"heads": 2}, TransformerConfig(heads=2)),
         ({"backbone": "transformer"}, TransformerConfig()),
         ({"backbone": "lstm", "layers": 2, "cutoffs": [5, 9]}, LSTMConfig(layers=2, cutoffs=(5, 9))),
+        ({"backbone": "transformer-xl", "memory_length": 3}, TransformerXLConfig(memory_length=3)),
     ],
 )
 def test_the_backbone_says_which_configuration_a_table_is(table, config):
@@ -62,6 +63,17 @@ def test_sizes_that_follow_from_tokens_and_segments():
 def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
     assert (TransformerConfig.keys, TransformerConfig.carries_state) == (("ffn-input", "hidden"), False)
     assert (LSTMConfig.keys, LSTMConfig.carries_state) == (("hidden",), True)
+    assert (TransformerXLConfig.keys, TransformerXLConfig.carries_state) == (("ffn-input", "hidden"), True)
+
+
+def test_only_segments_with_a_memory_of_a_length_change_at_test():
+    xl = TransformerXLConfig(segment_length=8, memory_length=6)
+    assert xl.at_test(5, None) == TransformerXLConfig(segment_length=5, memory_length=6)
+    assert xl.at_test(5, 0) == TransformerXLConfig(segment_length=5, memory_length=0)
+    assert xl.carried_positions == 6
+    for other in (TransformerConfig(), LSTMConfig()):
+        assert other.at_test(5, None) == other
+        assert other.carried_positions is None
 
 
 def test_cutoffs_are_checked_whatever_the_backbone():
