@@ -6,7 +6,6 @@ import typer
 
 from memlm_cli.options import Common
 from memlm_cli.work import make_artifact
-from stages.errors import UsageError
 
 
 def evaluate(
@@ -18,7 +17,7 @@ def evaluate(
     tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Score another corpus than the model's.")] = None,
     index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
     neighbors: Annotated[
-        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored.")
+        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored; what a gate reads.")
     ] = None,
     memory: Annotated[
         list[str] | None,
@@ -32,12 +31,24 @@ def evaluate(
     tune_split: Annotated[str | None, typer.Option(help="Split that numbers are tuned on (default: valid).")] = None,
     context: Annotated[
         int | None,
-        typer.Option(help="Tokens a window reads (default: the model's segment length)."),
+        typer.Option(help="Tokens a window or segment reads (default: the model's segment length)."),
     ] = None,
     stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
     mem_length: Annotated[
         int | None,
-        typer.Option(help="Positions that the backbone carries (default: the model's)."),
+        typer.Option(help="Positions that a transformer-xl carries (default: the model's)."),
+    ] = None,
+    gate_k: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K[,K…]",
+            help="Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is told "
+            "(default: as in training).",
+        ),
+    ] = None,
+    passage: Annotated[
+        str | None,
+        typer.Option(metavar="START:STOP", help="Tokens whose gates and neighbours are shown (default: the first 64)."),
     ] = None,
     score: Annotated[
         Literal["all", "last-word"] | None,
@@ -66,8 +77,6 @@ def evaluate(
     """Model, index or neighbors -> report: perplexity, with and without memory."""
     from memlm_cli.reports import show_result
 
-    if index and neighbors:
-        raise UsageError("--index and --neighbors both name the memory; give one of them.")
     report = make_artifact(
         "evaluate",
         common,
@@ -79,6 +88,8 @@ def evaluate(
             "context": context,
             "stride": stride,
             "mem_length": mem_length,
+            "gate_k": None if gate_k is None else gate_k.split(","),
+            "passage": passage,
             "score": score,
             "reset": reset,
             "frequency": frequency,

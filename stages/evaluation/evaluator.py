@@ -1,6 +1,5 @@
 """Reads ranges of a split with a model, and every row of memory readings on top of it."""
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.evaluation.clock import now
 from stages.evaluation.consulted import Consulted
 from stages.evaluation.descent import Part
 from stages.evaluation.external import Datastore, ExternalPlan
@@ -97,10 +97,8 @@ class Evaluator:
         counted = self._counted(split, start, stop)
         stamps = [self._now()]
         with ThreadPoolExecutor(1) as background:
-            gating = None
-            if self.gate is not None:
-                analysis = self.gate.analysis(counted) if analysed else None
-                gating = self.gate.begin(background, split, start, stop, analysis)
+            analysis = self.gate.analysis(counted) if self.gate is not None and analysed else None
+            gating = None if self.gate is None else self.gate.begin(background, split, start, stop, analysis)
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
             scored = self._score_alone(split, start, stop, history, counted, gating)
@@ -111,7 +109,9 @@ class Evaluator:
         after = history.after(scored, self.reach, self._recent_keys, encoder_state)
         stamps.append(self._now())
         consulted = Consulted(scored, history, self.reader.places(split, start, stop), counted, found, queries)
-        return Consultation(consulted, after, Seconds(*np.diff(stamps).tolist()))
+        model, search, past = np.diff(stamps).tolist()
+        told = 0.0 if scored.gate is None else scored.gate.seconds
+        return Consultation(consulted, after, Seconds(model - told, search, past))
 
     def past(self, split: str, start: int, stop: int, history: History) -> History:
         """The history behind tokens [start, stop) that were consulted before, but for another model's state."""
@@ -133,10 +133,7 @@ class Evaluator:
         return torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
 
     def _now(self) -> float:
-        """The clock, once all work given to the device is done."""
-        if self.reader.device.type == "cuda":
-            torch.cuda.synchronize(self.reader.device)
-        return time.perf_counter()
+        return now(self.reader.device)
 
     def _score_alone(
         self,

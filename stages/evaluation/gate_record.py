@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.evaluation.gating import GateScores, Shown, histogram
+from stages.evaluation.gate_analysis import GateScores, Shown, histogram
 from stages.evaluation.metrics import finite
 from stages.evaluation.readings import doubling_cutoffs
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.gating import GateScores
+from stages.evaluation.gate_analysis import GateScores
 from stages.evaluation.grids import Point, ReadingGrid
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.encode import EncodedBlock
-from stages.evaluation.gating import GateScores, Gating
+from stages.evaluation.gate_analysis import GateScores
+from stages.evaluation.gating import Gating
 from stages.models.language_model import LanguageModel, State
 
 

@@ -174,6 +174,30 @@ def test_last_words_are_counted_in_passages(capsys: pytest.CaptureFixture[str]) 
     assert "report/0123456789ab, test, 4,321 tokens, the last words of 500 passages" in lines
 
 
+GATED = {
+    **{**REPORT, "memories": [], "rows": [row("plain", 80.0)], "retrieval_accuracy": None},
+    "gate": {"neighbors": 4, "mean": 0.7125, "neighbors_right": {"1": 0.312, "2": 0.4, "4": 0.45}},
+    "curves": [
+        {
+            "row": "plain",
+            "over": "neighbors",
+            "points": [{"neighbors": 0, "perplexity": 90.0}, {"neighbors": 4, "perplexity": 80.0}],
+        }
+    ],
+}
+
+
+def test_a_gate_is_told_in_a_line_and_by_its_neighbours(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(GATED, capsys)
+    told = "gate: 4 neighbours, mean 0.7125; the best is right for 31.2% of the tokens, one of 4 for 45.0%"
+    assert told in lines
+    assert "By neighbours let in" in lines and "By neighbours read" not in lines
+    assert curves_table(GATED, "neighbors") == (["neighbors", "perplexity plain"], [["0", "90"], ["4", "80"]])
+    lone = {**GATED["gate"], "neighbors": 1, "neighbors_right": {"1": 0.312}}
+    assert told.split(",")[0].replace("4", "1") in "\n".join(shown({**GATED, "gate": lone}, capsys))
+    assert not any(line.startswith("gate") for line in shown({**REPORT, "gate": None}, capsys))
+
+
 @pytest.mark.parametrize("files", [(), ("figures/heat-map.svg", "figures/heat-map.png")])
 def test_the_folder_of_the_figures_is_named(
     files: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

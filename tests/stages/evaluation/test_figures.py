@@ -48,17 +48,18 @@ def report(**other: Any) -> dict[str, Any]:
             curve("unigram-cache", "size", {100: 90.0, 2000: 85.5}),
         ],
         "grid": grid(),
+        "gate": None,
         **other,
     }
 
 
-def draw(made: dict[str, Any], folder: Path) -> list[str]:
+def draw(made: dict[str, Any], folder: Path, passage: dict[str, Any] | None = None) -> list[str]:
     def add(file: str) -> Path:
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    return draw_figures(made, add)
+    return draw_figures(made, add, passage)
 
 
 def names(files: list[str]) -> set[str]:
