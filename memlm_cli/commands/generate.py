@@ -111,7 +111,7 @@ def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["Written"], told: list["Written"]) -> bool:
-    """The text of tokens as they come, noted in `told`, and the end of its last line; whether it was read to the end."""
+    """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
     try:
         for token in tokens:
             told.append(token)

@@ -76,7 +76,6 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["pack-batches", "--segment-length", "-8"], "segment_length: "),
         (["pack-batches", "--seed", "-1"], "seed: "),
         (["pack-batches", "--bm25", "bm25l"], "'lucene', 'okapi'"),
-        (["evaluate", "--index", "a/b", "--neighbors", "c/d"], "give one of them"),
         (["evaluate", "--memory", "extrenal:k=3"], "external"),
         (["evaluate", "--score", "last"], "Invalid value for '--score': 'last' is not one of 'all', 'last-word'"),
         (["evaluate", "--score", ""], "'' is not one of 'all', 'last-word'"),
