@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.methods.config import MEMORY_CONFIGS, TrimeConfig
+from stages.methods.config import MEMORY_CONFIGS
 from stages.models.config import TransformerConfig
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
