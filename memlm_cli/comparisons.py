@@ -56,19 +56,25 @@ def _headline(found: Facts) -> Iterator[str]:
 
 def _nats(facts: Facts) -> str:
     """`-0.1234 nats [-0.1311, -0.1150]`."""
-    return f"{facts['difference']:+.4f} nats{_edges(facts['interval'], '+.4f')}"
+    return f"{facts['difference']:+.4f} nats {_interval(facts['interval'])}".rstrip()
 
 
 def _ratio(facts: Facts) -> str:
-    if facts["perplexity_ratio"] is None:
-        return "beyond all numbers"
-    return f"x {facts['perplexity_ratio']:.4g}{_edges(facts['perplexity_ratio_interval'], '.4g')}"
+    """`x 0.8981 [0.8584, 0.9447]`."""
+    edges = [value for value in facts["perplexity_ratio_interval"] or () if value is not None]
+    told = f"x {_factor(facts['perplexity_ratio'])}"
+    return f"{told} [{', '.join(map(_factor, edges))}]" if len(edges) == 2 else told
 
 
-def _edges(interval: Sequence[float | None] | None, style: str) -> str:
-    if interval is None or None in interval:
-        return ""
-    return f" [{', '.join(format(edge, style) for edge in interval)}]"
+def _factor(value: float | None) -> str:
+    if value is None:
+        return "more than can be told"
+    return f"{value:.4f}" if 0.01 <= value < 100 else f"{value:.4g}"
+
+
+def _interval(edges: Sequence[float] | None) -> str:
+    """`[-0.1311, -0.1150]`; empty where there is none."""
+    return "" if edges is None else f"[{edges[0]:+.4f}, {edges[1]:+.4f}]"
 
 
 def _unknown(found: Facts) -> Iterator[str]:
@@ -113,7 +119,7 @@ def _group(facts: Facts) -> list[str]:
         f"{facts['nll_a']:.4f}",
         f"{facts['nll_b']:.4f}",
         f"{facts['difference']:+.4f}",
-        _edges(facts["interval"], "+.4f").strip(),
+        _interval(facts["interval"]),
         f"{facts['won'] / facts['tokens']:.1%}",
     ]
 

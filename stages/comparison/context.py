@@ -1,5 +1,6 @@
 """Tokens as people read them, with the text around them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,10 @@ class Span:
     place: int
     stop: int
 
+    @property
+    def length(self) -> int:
+        return self.stop - self.start
+
 
 class Contexts:
     """Texts around tokens of a split, none from other documents."""
@@ -42,31 +47,30 @@ class Contexts:
         self._around = AROUND.get(tokens.metrics["tokenizer"], AROUND_OTHERS) if around is None else around
 
     def read(self, places: np.ndarray) -> list[InContext]:
-        """The tokens at some places [n]; text that lies close together is read once."""
+        """The tokens at some places [n]; those that lie close together are read as one text."""
         spans = self._spans(places)
         if not spans:
             return []
         first, stop = min(span.start for span in spans), max(span.stop for span in spans)
-        if stop - first > sum(span.stop - span.start for span in spans):
-            return [self._in_context(span, *self._read(span.start, span.stop)) for span in spans]
-        ids, pieces = self._read(first, stop)
-        return [
-            self._in_context(
-                span, ids[span.start - first : span.stop - first], pieces[span.start - first : span.stop - first]
-            )
-            for span in spans
-        ]
+        if stop - first > sum(span.length for span in spans):
+            return self._apart(spans)
+        ids = np.asarray(self.places.split.ids[first:stop]).tolist()
+        pieces = self._text.pieces(ids)
+        parts = [slice(span.start - first, span.stop - first) for span in spans]
+        return [self._in_context(s, ids[part], pieces[part]) for s, part in zip(spans, parts, strict=True)]
+
+    def _apart(self, spans: Sequence[Span]) -> list[InContext]:
+        wanted = np.concatenate([np.arange(span.start, span.stop) for span in spans])
+        ids = np.asarray(self.places.split.ids.vindex[wanted])
+        ends = np.cumsum([span.length for span in spans])
+        each = [part.tolist() for part in np.split(ids, ends[:-1])]
+        return [self._in_context(s, own, self._text.pieces(own)) for s, own in zip(spans, each, strict=True)]
 
     def _spans(self, places: np.ndarray) -> list[Span]:
         documents = self.places.documents(places)
         starts = np.maximum(places - self._around, self.places.doc_offsets[documents])
         stops = np.minimum(places + self._around + 1, self.places.doc_offsets[documents + 1])
         return [Span(*row) for row in np.stack([starts, places, stops], axis=1).tolist()]
-
-    def _read(self, start: int, stop: int) -> tuple[list[int], list[str]]:
-        """Tokens [start, stop) of the split, and what each brings to their text."""
-        ids = np.asarray(self.places.split.ids[start:stop]).tolist()
-        return ids, self._text.pieces(ids)
 
     def _in_context(self, span: Span, ids: list[int], pieces: list[str]) -> InContext:
         at = span.place - span.start

@@ -1,5 +1,6 @@
 """Where scored tokens stand: in the split, in a document, in a block of consecutive tokens."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.text.tokens import TokenSplit, open_split
 
+TOKENS_AT_ONCE = 1 << 19
 LONGEST_BLOCK = 512
 FEWEST_BLOCKS = 20
 
@@ -33,9 +35,18 @@ class Places:
         """Places in the split of scored tokens [start, stop), int64."""
         return np.arange(start, stop) if self.chosen is None else self.chosen[start:stop]
 
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Scored tokens [start, stop) that are in memory at a time, in order."""
+        for start in range(0, len(self), TOKENS_AT_ONCE):
+            yield start, min(start + TOKENS_AT_ONCE, len(self))
+
     def documents(self, places: np.ndarray) -> np.ndarray:
         """The document of each place, int64 [n]."""
         return np.searchsorted(self.doc_offsets, places, side="right") - 1
+
+    def positions(self, places: np.ndarray) -> np.ndarray:
+        """Tokens of its document before each place, int64 [n]."""
+        return places - self.doc_offsets[self.documents(places)]
 
     def documents_with_tokens(self) -> int:
         """How many documents have a scored token."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from stages.comparison.bootstrap import Bootstrap
 from stages.errors import UsageError
 
 Reading = Literal["final", "model"]
@@ -34,3 +35,8 @@ class ComparisonSettings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+
+    @property
+    def bootstrap(self) -> Bootstrap:
+        """How intervals are made."""
+        return Bootstrap(self.samples, self.confidence, self.seed)

@@ -2,18 +2,19 @@
 
 import csv
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.comparison.by_token import told_tokens
 from stages.comparison.context import Contexts
 from stages.comparison.likeness import same_tokens
 from stages.comparison.places import scored_places
 from stages.comparison.scores import open_scores
 from stages.comparison.settings import ComparisonSettings
+from stages.comparison.told import told_tokens
 from stages.errors import UsageError
 
 TOKENS_AT_ONCE = 1 << 14
@@ -44,6 +45,5 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
         first = next(written)
         writer = csv.DictWriter(file, list(first))
         writer.writeheader()
-        writer.writerow(first)
-        writer.writerows(written)
+        writer.writerows(chain([first], written))
     return len(places)

@@ -7,7 +7,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.comparison import by_token, token_table
+from stages.comparison import places, token_table
 from stages.comparison.compare import compare
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_table import write_token_table
@@ -38,7 +38,7 @@ def compared(a: Artifact, b: Artifact, **settings: object) -> dict:
 
 @pytest.mark.parametrize("block", [1, 2, 4, 100])
 def test_three_documents_by_hand(store, tokens, monkeypatch, block):
-    monkeypatch.setattr(by_token, "TOKENS_AT_ONCE", block)
+    monkeypatch.setattr(places, "TOKENS_AT_ONCE", block)
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B), most=2, around=2)
     assert found["paired_on"] == "tokens" and found["tokens"] == 9
     assert (found["nll_a"], found["nll_b"]) == pytest.approx((14.5 / 9, 10.5 / 9))
