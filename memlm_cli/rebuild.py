@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ Members = Mapping[str, "Member"]
 
 RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
 """Settings whose option has another name."""
+DEFAULT_BACKBONE = "transformer"
+"""That of a training without --model and --backbone."""
 REPEATED = {"memory"}
 """Options that are given once for each value."""
 
@@ -79,14 +81,14 @@ def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     assert member.artifact is not None
     prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
     prefix = prefix if prefix[:1].isalpha() else f"TEXT_{prefix}"
-    if member.artifact.config["split"] is not None:
+    if member.artifact.config.get("split") is not None:
         yield [_variable(prefix, "file or folder of text")]
     else:
         for split in in_order(member.artifact.metrics["splits"]):
             yield [f"--{split}", _variable(f"{prefix}_{split.upper()}", f"file or folder of the {split} split")]
     if "tokenizer" in member.inputs:
         yield ["--tokenizer", member.inputs["tokenizer"]]
-    elif member.artifact.config["tokenizer"] == "given":
+    elif member.artifact.config.get("tokenizer") == "given":
         yield ["--tokenizer", _variable(f"{prefix}_TOKENIZER", "tokenizer.json")]
 
 
@@ -116,19 +118,31 @@ def _looked_up(member: "Member", members: Members) -> Iterator[list[str]]:
 
 
 def _read(member: "Member", members: Members) -> Iterator[list[str]]:
-    """The memory where its encoder is the model that is scored; else the model, and the memory as an option."""
+    """Where the memory's encoder is the model that is scored, the memory; else the model, and the memory by option."""
     inputs = member.inputs
-    memory = next((role for role in ("neighbors", "index") if role in inputs), None)
-    gate = inputs.get("gate_neighbors")
-    if memory and gate is None and inputs.get("encoder") == inputs["model"]:
-        yield [inputs[memory]]
+    if "gate_neighbors" in inputs:
+        yield from _read_through_gate(inputs, members)
+    else:
+        memory = next((role for role in ("neighbors", "index") if role in inputs), None)
+        if memory and inputs["encoder"] == inputs["model"]:
+            yield [inputs[memory]]
+        else:
+            yield [inputs["model"]]
+            yield from ([[f"--{memory}", inputs[memory]]] if memory else [])
+    yield from _other_tokens(inputs["tokens"], inputs["model"], members)
+
+
+def _read_through_gate(inputs: Mapping[str, str], members: Members) -> Iterator[list[str]]:
+    """`--neighbors` names what the gate reads, and the memory where there is no `--index`."""
+    gate = inputs["gate_neighbors"]
+    if inputs.get("neighbors", gate) != gate:
+        yield [inputs["neighbors"]]
     else:
         yield [inputs["model"]]
-        if memory:
-            yield [f"--{memory}", inputs[memory]]
-        elif gate and gate != members[inputs["model"]].inputs.get("neighbors"):
-            yield ["--neighbors", gate]
-    yield from _other_tokens(inputs["tokens"], inputs["model"], members)
+        if "neighbors" not in inputs and "index" in inputs:
+            yield ["--index", inputs["index"]]
+    if inputs["model"] not in members or members[inputs["model"]].inputs.get("neighbors") != gate:
+        yield ["--neighbors", gate]
 
 
 def _other_tokens(tokens: str, model: str, members: Members) -> Iterator[list[str]]:
@@ -143,23 +157,19 @@ def _other_tokens(tokens: str, model: str, members: Members) -> Iterator[list[st
 def _options(command: str, member: "Member") -> Iterator[list[str]]:
     """Settings that differ from what the command does by itself, as options, else as --set."""
     assert member.artifact is not None
-    config = {
-        name: value for name, value in member.artifact.config.items() if not _told_by_references(command, name, value)
-    }
-    base: Settings = stage_of(command).Config().model_dump(mode="json")
+    config = dict(member.artifact.config)
     if command == "train":
-        if "init" in member.inputs:
-            config.pop("model")
-        preset, base = _nearest_preset(config)
-        yield from ([["--model", preset]] if preset else [])
+        yield from _training_options(config, "init" in member.inputs)
+        return
+    if command == "tokenize" and config.get("tokenizer") == "given":
+        del config["tokenizer"]
+    yield from _all_spelled(command, differences(config, stage_of(command).Config().model_dump(mode="json")))
+
+
+def _all_spelled(command: str, settings: Iterable[tuple[str, Any]]) -> Iterator[list[str]]:
     options = _option_names(command)
-    for path, value in differences(config, base):
+    for path, value in settings:
         yield from _spelled(path, value, options)
-
-
-def _told_by_references(command: str, name: str, value: Any) -> bool:
-    """Whether a setting follows from what the command reads."""
-    return command == "tokenize" and name == "tokenizer" and value == "given"
 
 
 def differences(config: Settings, base: Settings, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -172,33 +182,43 @@ def differences(config: Settings, base: Settings, above: str = "") -> Iterator[t
             yield path, value
 
 
-def _nearest_preset(config: Settings) -> tuple[str | None, Settings]:
-    """The shipped preset that leaves least to say, and its settings; None for the one that needs no --model."""
-    from stages.training.presets import choose_preset, preset_names
+def _training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
+    """The shipped preset that leaves least to say, and that.
 
-    own = config.get("model", {}).get("backbone")
-    chosen: list[tuple[int, str | None, Settings]] = []
-    for name in (None, *preset_names()):
-        raw = choose_preset(name, own if name is None else None)
-        if raw.get("model", {}).get("backbone") in (None, own) and (base := _preset_base(raw, config)) is not None:
-            chosen.append((len(list(differences(config, base))) + (name is not None), name, base))
-    if not chosen:
-        return None, {}
-    _, name, base = min(chosen, key=lambda one: one[0])
-    return name, base
+    Args:
+        config: of a model.
+        continued: whether it began with the weights of another, whose architecture it took over.
+    """
+    from stages.training.presets import preset_names
+
+    said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}
+    said = said or {None: dict(differences(config, {}))}
+    name = min(said, key=lambda name: len(said[name]) + (name is not None))
+    settings = {path: value for path, value in said[name].items() if not (continued and path.startswith("model."))}
+    yield from ([["--model", name]] if name else [])
+    yield from _all_spelled("train", settings.items())
 
 
-def _preset_base(raw: Settings, config: Settings) -> Settings | None:
-    """A preset with all defaults; None where what it says cannot be turned into `config`."""
+def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
+    """What to say on top of a preset, by dotted names; None where saying it does not give `config`.
+
+    Args:
+        preset: its name; None: the one that the backbone has by itself.
+    """
     from stages.training.config import TrainConfig
+    from stages.training.presets import choose_preset
 
+    backbone = config["model"]["backbone"]
     try:
-        base = TrainConfig.model_validate(raw).model_dump(mode="json")
-        said = nested(dict(differences(config, base)))
-        made = TrainConfig.model_validate(merged(raw, said)).model_dump(mode="json")
+        raw = choose_preset(preset, backbone)
+        method = {} if raw.get("method") == config["method"] else {"method": config["method"]}
+        base = TrainConfig.model_validate(merged(raw, method)).model_dump(mode="json")
+        own = {} if preset or backbone == DEFAULT_BACKBONE else {"model.backbone": backbone}
+        said = {**own, **method, **dict(differences(config, base))}
+        made = TrainConfig.model_validate(merged(raw, nested(said))).model_dump(mode="json")
     except ValueError:
         return None
-    return base if not any(True for _ in differences(config, made)) and not _left_over(raw, config) else None
+    return said if not dict(differences(config, made)) and not _left_over(raw, config) else None
 
 
 def _left_over(raw: Settings, config: Settings) -> bool:

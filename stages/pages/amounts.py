@@ -34,7 +34,7 @@ def accuracy_figures(sources: Sequence[Source]) -> list[Figure]:
     told = [(source, shares) for source in sources if (shares := _accuracy(source.metrics))]
     figures = []
     for suffix, part in in_figures(told):
-        lines = [Line(f"{source.label}, {source.scored}", sorted(shares.items())) for source, shares in part]
+        lines = [Line(source.series(source.scored), sorted(shares.items())) for source, shares in part]
         rows = [[s.member.reference, k, share] for s, shares in part for k, share in sorted(shares.items())]
         ks = sorted({k for _, shares in part for k in shares})
         caption = "Share of tokens that stand among the values of their best K neighbours."
@@ -60,8 +60,9 @@ def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Figure
         Line(source.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
         for source, curve in curves
     ]
-    plain = {source.metrics["rows"][0]["perplexity"] for source, _ in curves}
-    level = plain.pop() if len(plain) == 1 else None
+    first = {source.metrics["rows"][0]["perplexity"] for source, _ in curves}
+    itself = any(curve["row"] == source.metrics["rows"][0]["row"] for source, curve in curves)
+    level = first.pop() if len(first) == 1 and not itself else None
     axes = Axes(
         across,
         "perplexity",

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from stages.pages.drawing.bar_chart import Bars, bar_chart
 from stages.pages.drawing.figure import Figure, slug
-from stages.pages.drawing.numbers import number
+from stages.pages.drawing.numbers import number, percent
 from stages.pages.source import Source
 
 KINDS = {"tokens": "mean of a token", "values": "single dimensions"}
@@ -29,7 +29,7 @@ def _histogram(source: Source) -> Figure | None:
         [f"{edge:g}" for edge in edges[:-1]],
         [Bars(KINDS[kind], [count / sum(values) for count in values]) for kind, values in counts.items()],
         ("gate, from", "share"),
-        lambda share: f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}",
+        percent,
         (
             ["from", "to", *counts],
             [[*ends, *held] for ends, *held in zip(pairwise(edges), *counts.values(), strict=True)],

@@ -7,7 +7,7 @@ from typing import Any
 
 from stages.pages.drawing import axes, shapes
 from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.numbers import number
+from stages.pages.drawing.numbers import number, percent
 from stages.pages.drawing.scale import Scale, scale_over, wide
 
 MOST_POINTS = 400
@@ -68,7 +68,7 @@ def line_chart(
     area = axes.plot_area(labels)
     across, up = _scales(drawn, described, area)
     places = described.x_values if described.x_values is not None else across.ticks(7)
-    told = _percent if described.percent else number
+    told = percent if described.percent else number
     elements = [
         *axes.upward_axis(area, up, described.up, told),
         *axes.across_axis(area, [(across(x), number(x)) for x in places], described.across),
@@ -112,7 +112,7 @@ def _line(line: Line, place: int, across: Scale, up: Scale, described: Axes) -> 
     drawn = [shapes.polyline([(across(x), up(y)) for x, y in shown], style)]
     if len(shown) > MOST_MARKED:
         return drawn
-    told = _percent if described.percent else number
+    told = percent if described.percent else number
     return drawn + [
         shapes.mark(
             (across(x), up(y)),
@@ -135,7 +135,3 @@ def _sign(lines: Sequence[Line], place: int, x: float, y: float) -> list[str]:
     if len(line.finite) <= MOST_MARKED:
         drawn.append(shapes.mark((x + 11, y), axes.marker_of(look), f"mark {axes.series_look(look)}"))
     return drawn
-
-
-def _percent(value: float) -> str:
-    return f"{value:.0%}" if value >= 0.1 or value == 0 else f"{value:.1%}"

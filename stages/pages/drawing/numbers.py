@@ -6,6 +6,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
+def percent(share: float) -> str:
+    """`12%`, `0.5%`."""
+    return f"{100 * share:.3g}%"
+
+
 def measured(value: float, name: str) -> str:
     """A figure of merit with as many decimals as others of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
     if name == "accuracy":
