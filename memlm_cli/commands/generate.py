@@ -12,7 +12,7 @@ import typer
 from memlm_cli.console import answer, say
 from memlm_cli.exits import INTERRUPTED
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.retrieved import memory_lines, source_line
+from memlm_cli.retrieved import memory_lines, place_of, source_line, text_around
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
 
@@ -141,7 +141,11 @@ def _attributed(reader: "MemoryReader", token: "Written") -> str:
     parts = [f"model {max(0.0, token.probability - sum(given)):.4f}"]
     parts += [f"memory {number} {value:.4f}" for number, value in enumerate(given, start=1)]
     head = f"\n{label.strip() or repr(label)}  {token.probability:.4f} = {' + '.join(parts)}"
-    return "\n".join([head, *(f"  {c.carried:.4f}  {source_line(c)}" for c in token.attributed.contexts)])
+    contexts = [f"  {one.carried:.4f}  {source_line(one)}" for one in token.attributed.contexts]
+    contexts += [
+        f"  gate    {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
+    ]
+    return "\n".join([head, *contexts])
 
 
 def _stream(text: str) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from stages.evaluation.consulted import Consulted
 from stages.inspection.contexts import Context, Contexts
+from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.inspection.sources import SplitText
@@ -15,31 +16,37 @@ MOST_CONTEXTS = 3
 
 @dataclass(frozen=True)
 class Attributed:
-    """Where the probability of a token comes from: the sum of what each memory gave, and its heaviest contexts.
+    """Where the probability of a token comes from.
 
-    `memories`: of each reading what all of its cells with this token added; the rest of the probability is the
-    model's.
+    `memories`: of each reading what all of its cells with this token added; the rest is the model's. `contexts`: the
+    cells that added most, the heaviest first. `gate_contexts`: the neighbours with this token that a gate let in.
     """
 
     memories: list[float]
     contexts: list[Context]
+    gate_contexts: list[GateContext]
 
 
 class Attribution:
     """Finds what carried each token of a text under way."""
 
     def __init__(self, reader: MemoryReader, passage: Passage) -> None:
-        self._reader = reader
-        self._contexts, self._passage = Contexts(reader), passage
+        self._reader, self._passage = reader, passage
+        self._contexts, self._gate_contexts = Contexts(reader), GateContexts(reader)
 
     def of(self, consulted: Consulted, token: int) -> Attributed:
         """What carried the token at the one position that was consulted."""
+        place = consulted.scored.start
+        (near,) = self._gate_contexts.read(PASSAGE, place, [token])
+        return Attributed(*self._memory(consulted, token, place), [one for one in near if one.right])
+
+    def _memory(self, consulted: Consulted, token: int, place: int) -> tuple[list[float], list[Context]]:
+        """What each memory added, and the contexts that added most."""
         if self._reader.row is None or self._reader.settings is None:
-            return Attributed([], [])
+            return [], []
         ((_, cells),) = read_cells(self._reader.row, self._reader.settings, consulted)
         memories = [0.0] * len(self._reader.row.plans)
         for one in cells:
             memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
         here = SplitText.of(self._passage, PASSAGE, self._reader.text)
-        place = consulted.scored.start
-        return Attributed(memories, self._contexts.best(cells, 0, token, place, here, MOST_CONTEXTS, right=True))
+        return memories, self._contexts.best(cells, 0, token, place, here, MOST_CONTEXTS, right=True)

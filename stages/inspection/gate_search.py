@@ -48,7 +48,7 @@ class SearchedIds:
         if self._last is None or self._last[0] != asked:
             if self._encoder.config.carries_state and start != self._place:
                 self._keys(split, 0 if start < self._place else self._place, start)
-            self._last = asked, self._searcher.search(self._keys(split, start, stop), k)[0]
+            self._last = asked, self._searcher.search(self._keys(split, start, stop), max(1, k))[0][:, :k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from torch import Tensor
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.consulted import Consulted
+from stages.evaluation.passage import Passage as Scores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
@@ -30,9 +31,9 @@ class MemoryView:
 class TokenView:
     """One token of a passage and where its probability comes from.
 
-    `model`: probability by the model alone, of a model with a gate by what its gate lets in; `final`: with all
-    memories; `gate`: mean over dimensions, None without one; `contexts`: what carried most of the final distribution,
-    the heaviest first; `gate_contexts`: what its gate read, the nearest first.
+    `model`: probability by the model alone, of a model with a gate behind the gate; `final`: with all memories;
+    `gain`: log(final / model), in nats; `gate`: mean over dimensions, None without one; `contexts`: what carried most
+    of the final distribution, the heaviest first; `gate_contexts`: what the gate read, the nearest first.
     """
 
     position: int
@@ -41,12 +42,11 @@ class TokenView:
     text: str
     model: float
     final: float
+    gain: float
     memories: list[MemoryView]
     gate: float | None
     contexts: list[Context]
     gate_contexts: list[GateContext]
-    gain: float
-    """log final - log model, in nats: what the memories change."""
 
 
 @dataclass(frozen=True)
@@ -91,36 +91,41 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
     """What stands in tokens [start, stop) of a split whose arrays are `own`."""
-    history = reader.history(split, start)
-    consultation = reader.evaluator.consult(split, start, stop, history, analysed=True)
+    consultation = reader.evaluator.consult(split, start, stop, reader.history(split, start), analysed=True)
     scores = reader.evaluator.score(consultation, [] if reader.settings is None else [reader.settings])
     ids = scores.targets.tolist()
-    found = _contexts(reader, consultation.consulted, SplitText.of(own, split, reader.text), most)
-    gated = GateContexts(reader).read(split, start, ids)
-    final = scores.rows[0].log_p if scores.rows else scores.log_p
+    read = _read_memory(reader, consultation.consulted, SplitText.of(own, split, reader.text), most)
+    near = GateContexts(reader).read(split, start, ids)
     views = [
         TokenView(
-            position=start + number,
+            position=start + row,
             id=id,
             label=reader.text.label(id),
             text=text,
-            model=_probability(scores.log_p[number]),
-            final=_probability(final[number]),
-            memories=[
-                MemoryView(_probability(log_p), share)
-                for log_p, share in zip(scores.rows[0].log_p_mem[number] if shares else (), shares, strict=True)
-            ],
-            gate=None if scores.gate is None else float(scores.gate.mean[number]),
             contexts=contexts,
-            gate_contexts=gated[number][:most],
-            gain=float(final[number] - scores.log_p[number]),
+            gate_contexts=near[row][:most],
+            **_figures(scores, row, shares),
         )
-        for number, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), found, strict=True))
+        for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True))
     ]
     return Inspected(reader.read["model"].reference, split, start, reader.memories, views)
 
 
-def _contexts(
+def _figures(scores: Scores, row: int, shares: list[float]) -> dict[str, Any]:
+    """Probabilities of one token, with each memory's share of the final distribution."""
+    model = scores.log_p[row]
+    final = scores.rows[0].log_p[row] if scores.rows else model
+    log_p_mem = scores.rows[0].log_p_mem[row] if scores.rows else ()
+    return {
+        "model": _probability(model),
+        "final": _probability(final),
+        "memories": [MemoryView(_probability(one), share) for one, share in zip(log_p_mem, shares, strict=True)],
+        "gate": None if scores.gate is None else float(scores.gate.mean[row]),
+        "gain": float(final - model),
+    }
+
+
+def _read_memory(
     reader: MemoryReader, consulted: Consulted, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
     """Of each token every memory's share of the final distribution, and the contexts that carried most of it."""

@@ -102,12 +102,10 @@ def _reported_memory(report: Artifact | None) -> Artifact | None:
 def _windows(
     request: Request, report: Artifact | None, model: Artifact, readings: tuple[Reading, ...], stride: int | None
 ) -> WindowSettings:
-    reported = {} if report is None else report.config
-    carries_state = parse_model(model.config["model"]).carries_state
-    if request.context is not None:
-        reported = {name: value for name, value in reported.items() if name != "stride"}
-    given = {name: getattr(request, name) or reported.get(name) for name in ("context", "stride", "mem_length")}
-    if stride is not None and not carries_state:
+    given = {name: getattr(request, name) for name in ("context", "stride", "mem_length")}
+    if report is not None and request.context is None:
+        given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
+    if stride is not None and not parse_model(model.config["model"]).carries_state:
         given["stride"] = request.stride or stride
     local = any("local" in reading.sources for reading in readings)
     return resolve_windows(model, **given, segmented=local)
@@ -115,7 +113,8 @@ def _windows(
 
 def _gate(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> GateSettings:
     """What a gate reads: as many neighbours as in the report, else as in training; of a split those that are stored."""
-    asked = GateSettings(None if report is None else report.config.get("gate_k"))
+    numbers = None if report is None else report.config.get("gate_k")
+    asked = GateSettings(None if numbers is None else (numbers[0],))
     return asked if split is None else resolve_gate(asked, read, (split,))
 
 
