@@ -151,11 +151,15 @@ def test_the_gate_alone_is_the_default(store, model, neighbors):
 KNN_LM = "external:k=4,lambda=0.3,temperature=2"
 
 
-@pytest.mark.parametrize("by", ["own neighbours", "named neighbours", "index"])
-def test_knn_lm_reads_on_top_of_the_gate(store, index, model, encoder, neighbors, by):
-    references = {"own neighbours": {}, "named neighbours": {"neighbors": neighbors}, "index": {"index": index}}[by]
-    report = evaluated(store, model, KNN_LM, references=references)
+@pytest.mark.parametrize("named", [(), ("neighbors",), ("index",), ("index", "neighbors")])
+def test_knn_lm_reads_on_top_of_the_gate(store, index, model, encoder, neighbors, named):
+    """Neighbours that are named beside an index are the gate's alone."""
+    others = found(store, index, k=3, queries=("test",)) if len(named) == 2 else neighbors
+    given = {"index": index, "neighbors": others}
+    report = evaluated(store, model, KNN_LM, references={role: given[role] for role in named})
 
+    assert metrics(report)["read"]["gate_neighbors"] == others.reference
+    assert ("neighbors" in metrics(report)["read"]) == ("index" not in named)
     gated = plain_log_p(Slow(model, "test", neighbors=tokens_of(neighbors, "test", 3)))
     searching = Slow(encoder, "test")
     datastore = index.input("datastore")
