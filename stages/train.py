@@ -102,7 +102,7 @@ class Train(Stage[TrainConfig]):
 
 def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
     """The model that is trained: the one to start from or the one described, with what the method adds to it."""
-    model = config.model if "init" not in inputs else parse_model(inputs["init"].config["model"])
+    model = config.model if "init" not in inputs else _taken_over(config, inputs["init"])
     model = _sized_model(config, model, inputs["tokens"])
     if config.memory is not None:
         model = config.memory.fitted(model)
@@ -110,6 +110,14 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
         able = [name for name, settings in MEMORY_CONFIGS.items() if settings.reads_neighbors]
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {', '.join(able)}.")
     return model
+
+
+def _taken_over(config: TrainConfig, init: Artifact) -> ModelConfig:
+    """The architecture of a model to start from, with the gate that is asked for if it has none."""
+    model, gate = parse_model(init.config["model"]), config.model.gate
+    if gate and model.gate not in (None, gate):
+        raise UsageError(f"{init.reference} has a {model.gate} gate: leave model.gate out.")
+    return model.model_copy(update={"gate": gate or model.gate})
 
 
 def _sized_model(config: TrainConfig, model: ModelConfig, tokens: Artifact) -> ModelConfig:

@@ -346,6 +346,16 @@ class TestNeighbors:
         assert all((after[name] == tensor).all() for name, tensor in before.items())
         assert after["gate.weight"].abs().sum() > 0
 
+    def test_a_gate_that_is_asked_for_is_added_to_a_trained_model(self, store, tokens, index):
+        plain, neighbors = train(store, tokens), self.neighbors(store, index)
+        scalar = {"model": SMALL["model"] | {"gate": "scalar"}}
+        model = self.spalm(store, neighbors, {"init_from": plain.reference}, **scalar)
+        assert model.config["model"]["gate"] == "scalar"
+        assert self.spalm(store, neighbors, {"init_from": model.reference}).config["model"]["gate"] == "scalar"
+        with pytest.raises(UsageError, match=r"has a scalar gate: leave model\.gate out"):
+            vector = {"model": SMALL["model"] | {"gate": "vector"}}
+            self.spalm(store, neighbors, {"init_from": model.reference}, **vector)
+
     def test_the_gate_alone_needs_a_model_to_begin_from(self, store, index):
         with pytest.raises(UsageError, match="name that with --init-from"):
             self.spalm(store, self.neighbors(store, index), memory={"k": 2, "only_gate": True})
