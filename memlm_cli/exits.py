@@ -55,8 +55,11 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _reader_has_gone(error: BaseException) -> bool:
-    """Whether rich, which writes help, ended the process because nobody reads stdout (`memlm --help | head`)."""
-    return isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
+    """Whether nobody reads stdout any more (`memlm --help | head`); rich ends the process where it writes help."""
+    gone = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(gone, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return isinstance(gone, BrokenPipeError)
 
 
 def _usage_message(error: BaseException) -> str:

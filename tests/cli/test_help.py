@@ -81,3 +81,16 @@ def test_help_whose_reader_has_gone_away_is_no_error() -> None:
         process.stdout.close()
         process.stdin.close()
         assert (process.wait(), process.stderr.read()) == (0, b"")
+
+
+def test_any_answer_whose_reader_has_gone_away_is_no_error() -> None:
+    program = (
+        "import sys; from memlm_cli.exits import guarded; sys.stdin.read();"
+        "sys.exit(guarded(lambda: [print('x' * 9999, flush=True) for _ in range(99)], 'memlm'))"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.wait(), process.stderr.read()) == (0, b"")
