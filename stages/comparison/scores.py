@@ -12,8 +12,8 @@ from stages.errors import ArtifactError
 
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
-WINDOWS = ("context", "stride", "mem_length", "score", "reset")
-"""Settings of an evaluation that say what is read and what counts."""
+NAMED = ("tune_split", "context", "stride", "mem_length", "gate_k", "score", "reset")
+"""Settings of an evaluation that say what is read and what counts, and stand in options of their names."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,12 @@ def evaluation_command(report: Artifact) -> str:
     own = memory is not None and inputs["encoder"] == inputs["model"]
     if memory is not None and not own:
         named[memory] = read[memory]
-    named |= {name: str(config[name]) for name in WINDOWS if config.get(name) is not None}
+    named |= {name: _option(config[name]) for name in NAMED if config.get(name) is not None}
     words = ["memlm", "evaluate", read[memory] if memory is not None and own else read["model"]]
     words += [word for name, value in named.items() for word in (f"--{name.replace('_', '-')}", value)]
     words += [word for reading in config["memory"] or ("none",) for word in ("--memory", reading)]
     return shlex.join([*words, "--save-token-scores"])
+
+
+def _option(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
