@@ -5,14 +5,16 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.models.config import LSTMConfig
+from stages.models.config import LSTMConfig, TransformerXLConfig
 from stages.training import loop
 from stages.training.config import OptimizerConfig
 from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
-STILL = {"model": LSTM.model_copy(update={"dropout": 0.0}), "optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
+XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, memory_length=12)
+STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
+BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
 
 
 def seen_states(run, monkeypatch):
@@ -46,8 +48,10 @@ def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(a
     assert len(seen) == 20
 
 
-def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(tmp_path):
-    run = trainer(tmp_path, steps=9, log_every=9, valid_every=0, **STILL)
+@BACKBONES
+def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tmp_path):
+    still = model.model_copy(update={"dropout": 0.0})
+    run = trainer(tmp_path, model=still, steps=9, log_every=9, valid_every=0, **STILL)
     got = run.run().train_loss
     length = 9 * 8
     stream = torch.from_numpy(np.concatenate(([0], splits().train)).astype(np.int64))
@@ -60,10 +64,11 @@ def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(tmp_path)
 
 @pytest.mark.parametrize("step", [3, 10, 12, 19])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(step, accumulate, tmp_path):
+@BACKBONES
+def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, tmp_path):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    changes = {"model": LSTM, "accumulate": accumulate}
+    changes = {"model": model, "accumulate": accumulate}
     whole = trainer(tmp_path / "whole", **changes)
     whole.run()
     with pytest.raises(Crash):
