@@ -6,6 +6,7 @@ from math import exp
 from typing import Any
 
 from memlm_cli.console import figure
+from memlm_cli.reports import frequency_range
 from memlm_cli.tables import table
 
 Facts = Mapping[str, Any]
@@ -103,7 +104,7 @@ def _resampled(bootstrap: Facts) -> str:
 def _token_tables(found: Facts) -> Iterator[Shown]:
     frequency = found["by_frequency"]
     if frequency is not None:
-        rows = [[_bucket(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
+        rows = [[frequency_range(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
         yield f"By how often a token stands in train ({frequency['corpus']})", ("times", *GROUP), rows
     rows = [[f"{r['from']:,}-{r['to']:,}", *_group(r)] for r in found["by_position"]]
     yield "By position in the document", ("tokens before", *GROUP), rows
@@ -122,13 +123,6 @@ def _group(facts: Facts) -> list[str]:
         _interval(facts["interval"]),
         f"{facts['won'] / facts['tokens']:.1%}",
     ]
-
-
-def _bucket(more_than: int | None, at_most: int | None) -> str:
-    """`> 10,000`, `11-100`, `0`."""
-    if at_most is None:
-        return f"> {more_than:,}"
-    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"
 
 
 def _token(token: Facts, gates: Sequence[str]) -> list[str]:

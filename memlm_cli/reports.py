@@ -86,13 +86,13 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
 
 def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
-    columns = [_bucket(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
+    columns = [frequency_range(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
     cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
     cells += [[row["row"], *map(_value, row["perplexity"])] for row in buckets["rows"]]
     return ["", *columns], cells
 
 
-def _bucket(more_than: int | None, at_most: int | None) -> str:
+def frequency_range(more_than: int | None, at_most: int | None) -> str:
     """`> 10,000`, `11-100`, `0`."""
     if at_most is None:
         return f"> {more_than:,}"

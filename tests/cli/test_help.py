@@ -15,10 +15,15 @@ COMMANDS = [
     "precompute-neighbors",
     "pack-batches",
     "evaluate",
+    "report",
+    "compare",
+    "inspect",
+    "generate",
     "run",
     "artifacts",
     "presets",
 ]
+STAGES = [*COMMANDS[:7], "run"]
 EVERYWHERE = [
     "--store",
     "--name",
@@ -36,7 +41,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:8]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:12]]
     assert places == sorted(places)
 
 
@@ -45,7 +50,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     ended = memlm(command, "--help")
     assert ended.code == 0
     assert command in ended.out
-    if command not in ("artifacts", "presets"):
+    if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 
 
@@ -54,7 +59,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys\n"
         "from memlm_cli.app import main\n"
         f"for command in {COMMANDS}: main([command, '--help'])\n"
-        "heavy = {'torch', 'faiss', 'zarr', 'numpy', 'tokenizers', 'tqdm'} & set(sys.modules)\n"
+        "heavy = {'torch', 'faiss', 'zarr', 'numpy', 'tokenizers', 'tqdm', 'jinja2'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
