@@ -102,9 +102,8 @@ def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 def _box(member: Member) -> Box:
     if member.artifact is None:
-        return Box(member.reference, member.kind, f"{member.id}, gone", (), "missing", member.remark)
-    manifest = member.artifact.manifest
-    head = f"{member.kind} {member.names[0]}" if member.names else member.kind
-    foot = f"{member.id} · {size(manifest.bytes)}"
+        return Box(member.reference, f"{member.kind}, gone", member.reference, (), "missing", member.remark)
+    told = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
     look = "report" if member.kind == "report" else ""
-    return Box(member.reference, head, foot, tuple(member.inputs.values()), look, f"{member.reference}, {head}")
+    head = member.names[0] if member.names else member.kind
+    return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, told)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from stages.pages.drawing.figure import csv_text
@@ -60,6 +61,34 @@ def headline(sources: Sequence[Source]) -> list[Row]:
                 tokens = _tokens(source)
                 lowest[tokens] = min(lowest.get(tokens, row["perplexity"]), row["perplexity"])
     return [_row(source, row, lowest.get(_tokens(source))) for source in sources for row in source.metrics["rows"]]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The lowest row of each report on one text, the lowest first."""
+
+    scored: str
+    rows: Sequence[Row]
+
+
+def rankings(rows: Sequence[Row]) -> list[Ranking]:
+    """One for each text that several reports scored; a report without a finite perplexity has no place in it."""
+    texts: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        lowest = texts.setdefault(_tokens(row.source), {})
+        if row.values["perplexity"] is not None:
+            report = row.source.member.reference
+            lowest[report] = min(lowest.get(report, row), row, key=_perplexity)
+    return [
+        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=_perplexity))
+        for held in texts.values()
+        if len(held) > 1
+    ]
+
+
+def _perplexity(row: Row) -> float:
+    value = row.values["perplexity"]
+    return inf if value is None else value
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:

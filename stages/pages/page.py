@@ -10,7 +10,7 @@ from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_graph
 from stages.pages.drawing.figure import Figure, csv_text
 from stages.pages.frequency import BucketTable, frequency_items
 from stages.pages.gate import gate_figures
-from stages.pages.headline import headline, headline_csv, measures_shown
+from stages.pages.headline import headline, headline_csv, measures_shown, rankings
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.source import Source, read_sources
@@ -63,6 +63,7 @@ def build_page(reports: Sequence[Artifact], script: Script) -> Page:
         sources=sources,
         rows=rows,
         measures=measures_shown(rows),
+        rankings=rankings(rows),
         sections=sections,
         artifacts=artifacts,
         lineage=lineage,

@@ -58,14 +58,24 @@ def _learning_rate(chosen: Sequence[tuple[Member, Records]], suffix: str) -> Fig
     lines = [Line(member.label, _points(records, "learning_rate")) for member, records in chosen]
     caption = "Learning rate at each update that was logged."
     axes = Axes("step", "learning rate", even=True)
-    return line_chart(f"learning-rate{suffix}", "Training: learning rate", caption, lines, axes, _table(chosen))
+    return line_chart(
+        f"learning-rate{suffix}",
+        "Training: learning rate",
+        caption,
+        lines,
+        axes,
+        _table(chosen, ("step", "learning_rate")),
+    )
 
 
 def _points(records: Records, name: str) -> list[tuple[float, float | None]]:
     return [(record["step"], record.get(name)) for record in records if "step" in record]
 
 
-def _table(chosen: Sequence[tuple[Member, Records]]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-    names = list(dict.fromkeys(name for _, records in chosen for record in records for name in record))
+def _table(
+    chosen: Sequence[tuple[Member, Records]], names: Sequence[str] = ()
+) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    """Columns and rows of all that was logged, or of some of it."""
+    names = names or list(dict.fromkeys(name for _, records in chosen for record in records for name in record))
     rows = [[member.reference, *(r.get(name) for name in names)] for member, records in chosen for r in records]
     return ["model", *names], rows

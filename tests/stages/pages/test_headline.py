@@ -1,11 +1,12 @@
 """Rows of several reports in one table."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from stages.artifacts.store import Store
-from stages.pages.headline import Row, headline, measures_shown
+from stages.pages.headline import Row, headline, measures_shown, rankings
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources
 from tests.stages.pages import made
@@ -21,6 +22,28 @@ def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) 
     rows = rows_of(tmp_path, {"rows": told})
     assert [row.change for row in rows] == [None, pytest.approx(-0.25), pytest.approx(0.25), None]
     assert [row.best for row in rows] == [False, True, False, False]
+
+
+def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    first = made.chain(store, {"rows": [made.row("plain", 200.0), made.row("a", 150.0)]})
+    tokens, model = first.input("tokens"), first.input("model")
+
+    def other(name: str, **changes: object) -> str:
+        told = made.metrics(changes, {"tokens": tokens.reference})
+        files = {"metrics.json": json.dumps(told)}
+        return made.made(store, "report", name, files=files, tokens=tokens, model=model).reference
+
+    references = [
+        first.reference,
+        other("low", rows=[made.row("plain", 100.0), made.row("b", 140.0)]),
+        other("none", rows=[made.row("plain", None)]),
+        other("elsewhere", split="valid"),
+    ]
+    reports = find_reports(references, store)
+    (ranking,) = rankings(headline(read_sources(reports, lineage_of(reports))))
+    assert ranking.scored == "corpus test"
+    assert [(row.source.label, row.name) for row in ranking.rows] == [("low", "plain"), ("first", "a")]
 
 
 def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_path: Path) -> None:
