@@ -18,7 +18,7 @@ from stages.config import StageConfig
 from stages.errors import ArtifactError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
 from stages.evaluation.defaults import default_memory, lacking_memory
-from stages.evaluation.gate_settings import PASSAGE, GateSettings, resolve_gate
+from stages.evaluation.gate_settings import GateSettings, resolve_gate, spelled_passage
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings import complete_reading
 from stages.evaluation.split_pass import SAMPLE, SCORE, TUNE, Part, SplitPass
@@ -59,7 +59,7 @@ class EvaluateConfig(StageConfig):
     gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
     """Numbers of neighbours: the first is what the gate of a model reads, of each its perplexity is told; None: as
     many as in training."""
-    passage: Annotated[str, Field(pattern=PASSAGE)] | None = None
+    passage: str | None = None
     """START:STOP, tokens of the split of which gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
     """Tokens that count, in tuning too: all, or those of the last word of every document."""
@@ -76,6 +76,11 @@ class EvaluateConfig(StageConfig):
     @classmethod
     def _listed(cls, memory: Any) -> Any:
         return (memory,) if isinstance(memory, str) else memory
+
+    @field_validator("passage")
+    @classmethod
+    def _range(cls, passage: str | None) -> str | None:
+        return None if passage is None else spelled_passage(passage)
 
     @field_validator("memory")
     @classmethod

@@ -1,5 +1,6 @@
 """What the gate of a model reads and what is told of it, settled before any work. Free of torch."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -7,8 +8,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.evaluation.lineage import require_neighbors
 
-PASSAGE = r"^[0-9]{1,15}:[0-9]{1,15}$"
-"""START:STOP."""
+PASSAGE = re.compile(r"([0-9]{1,15}):([0-9]{1,15})")
 PASSAGE_TOKENS = 64
 LONGEST_PASSAGE = 256
 """Tokens that a heat map has room for."""
@@ -25,6 +25,14 @@ class GateSettings(NamedTuple):
         """Tokens of the scored split that are shown."""
         start, stop = map(int, (self.passage or "0:0").split(":"))
         return range(start, stop)
+
+
+def spelled_passage(passage: str) -> str:
+    """START:STOP as it is kept. Raises: ValueError if it is not of this form."""
+    found = PASSAGE.fullmatch(passage)
+    if found is None:
+        raise ValueError(f"{passage!r} is no START:STOP, such as 0:64")
+    return f"{int(found[1])}:{int(found[2])}"
 
 
 def resolve_gate(asked: GateSettings, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> GateSettings:

@@ -14,7 +14,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate
+from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluation import gate_settings
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
@@ -339,11 +340,30 @@ def test_settings_of_a_gate_need_a_gate(store, encoder, settings):
         evaluated(store, encoder, **settings)
 
 
-@pytest.mark.parametrize(("passage", "match"), [("35:40", "holds no token"), ("7:7", "holds no token")])
-def test_a_passage_lies_in_the_split(store, model, passage, match):
-    with pytest.raises(UsageError, match=match):
+@pytest.mark.parametrize("passage", ["35:40", "7:7", "9:3"])
+def test_a_passage_lies_in_the_split(store, model, passage):
+    with pytest.raises(UsageError, match="holds no token: test has 35 tokens"):
         evaluated(store, model, passage=passage)
+    assert evaluated(store, model, passage="007:0012").config["passage"] == "7:12"
     assert evaluated(store, model, passage="30:99").config["passage"] == "30:35"
+
+
+def test_a_passage_has_room_in_a_heat_map(store, model, monkeypatch):
+    monkeypatch.setattr(gate_settings, "LONGEST_PASSAGE", 6)
+    with pytest.raises(UsageError, match="--passage 3:10 is longer than 6 tokens"):
+        evaluated(store, model, passage="3:10")
+
+
+@pytest.mark.parametrize("passage", ["5", "a:b", "-1:4", "3:4:5"])
+def test_a_passage_is_spelled_from_start_to_stop(passage):
+    with pytest.raises(ValueError, match="is no START:STOP, such as 0:64"):
+        EvaluateConfig(passage=passage)
+
+
+def test_an_index_gives_knn_lm_on_top_of_the_gate(store, index, model):
+    report = metrics(evaluated(store, model, references={"index": index}, tune_split="valid"))
+    assert [row["row"] for row in report["rows"]] == ["plain", "knn-lm"]
+    assert set(report["memories"][0]["tuned"]) == {"lambda", "temperature"}
 
 
 def test_an_index_that_nothing_reads_is_refused(store, index, model):

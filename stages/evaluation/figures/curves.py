@@ -36,7 +36,8 @@ def draw_curves(report: Mapping[str, Any], over: str, add: Add) -> list[str]:
     ]
     figure = Figure()
     axes = figure.subplots()
-    _plot(axes, lines, _value(report["rows"][0]["perplexity"]))
+    plain = report["rows"][0]
+    _plot(axes, lines, _value(plain["perplexity"]), drawn=any(line.label == plain["row"] for line in lines))
     axes.set_title(f"{measure(report)} on {report['split']}")
     axes.set_xlabel(SYMBOLS[over])
     sizes = sorted({x for line in lines for x in line.x})
@@ -64,12 +65,12 @@ def draw_weights(tuning: Tuning, add: Add) -> list[str]:
     return write_figure(figure, f"perplexity-by-{name}", (name, "perplexity"), rows, add)
 
 
-def _plot(axes: Axes, lines: Sequence[Line], plain: float) -> None:
-    """Lines, and the plain model as a dashed one; what is far above it is left out at the top."""
+def _plot(axes: Axes, lines: Sequence[Line], plain: float, *, drawn: bool = False) -> None:
+    """Lines, and the plain model as a dashed one unless it is among them; what is far above is left out at the top."""
     for line, (colour, marker) in zip(lines, cycle(LOOKS), strict=False):
         height = np.minimum(np.ma.masked_invalid(line.y), 10 * plain)
         axes.plot(line.x, height, color=colour, marker=marker, markersize=4.5, label=line.label)
-    if np.isfinite(plain):
+    if np.isfinite(plain) and not drawn:
         axes.axhline(plain, color="black", linestyle="--", linewidth=1, label="plain")
     _scale_up(axes, np.array([plain, *(y for line in lines for y in line.y)]))
     axes.set_ylabel("perplexity")

@@ -58,7 +58,7 @@ def draw_gate_passage(passage: Mapping[str, Any], add: Add) -> list[str]:
     axes = figure.subplots()
     cells = axes.pcolormesh(gates.T, cmap="coolwarm_r", vmin=0, vmax=1)
     figure.colorbar(cells, ax=axes, label="gate (0: memory, 1: context)", pad=0.01)
-    axes.set_title(f"Gate at tokens {passage['start']:,} to {passage['stop']:,} of {passage['split']}")
+    axes.set_title(f"Gate at tokens {passage['start']}:{passage['stop']} of {passage['split']}")
     axes.set_ylabel("dimensions, in groups" if gates.shape[1] > 1 else "")
     _label(axes, [token["text"] for token in tokens])
     groups = tuple(f"gate {group}" for group in range(gates.shape[1]))
