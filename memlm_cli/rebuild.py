@@ -26,6 +26,10 @@ REPEATED = {"memory"}
 """Options that are given once for each value."""
 
 
+class Variable(str):
+    """A word of a command that the shell is to expand; all others are quoted."""
+
+
 def script(members: Members) -> str:
     """A shell script that makes every member of a lineage, each after what it is made from."""
     lines = [
@@ -51,7 +55,7 @@ def command_line(member: "Member", members: Members) -> str:
     words += [["--name", name] for name in member.names[:1]]
     lines = [""]
     for group in words:
-        text = " ".join(word if word.startswith('"${') else shlex.quote(word) for word in group)
+        text = " ".join(word if isinstance(word, Variable) else shlex.quote(word) for word in group)
         if len(lines[-1]) + len(text) > 110:
             lines.append("   ")
         lines[-1] += f" {text}"
@@ -76,7 +80,7 @@ def _references(member: "Member", members: Members) -> Iterator[list[str]]:
 
 def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
-    from stages.pages.lineage import in_order
+    from stages.pages.lineage import SPLITS
 
     assert member.artifact is not None
     prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
@@ -84,7 +88,7 @@ def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     if member.artifact.config.get("split") is not None:
         yield [_variable(prefix, "file or folder of text")]
     else:
-        for split in in_order(member.artifact.metrics["splits"]):
+        for split in (split for split in SPLITS if split in member.artifact.metrics["splits"]):
             yield [f"--{split}", _variable(f"{prefix}_{split.upper()}", f"file or folder of the {split} split")]
     if "tokenizer" in member.inputs:
         yield ["--tokenizer", member.inputs["tokenizer"]]
@@ -92,9 +96,9 @@ def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
         yield ["--tokenizer", _variable(f"{prefix}_TOKENIZER", "tokenizer.json")]
 
 
-def _variable(name: str, what: str) -> str:
+def _variable(name: str, what: str) -> Variable:
     """A shell variable that the user has to set."""
-    return f'"${{{name}:?{what}}}"'
+    return Variable(f'"${{{name}:?{what}}}"')
 
 
 def _learnt_from(member: "Member", _: Members) -> Iterator[list[str]]:

@@ -98,6 +98,11 @@ def test_a_corpus_is_a_variable_of_its_own() -> None:
     )
 
 
+def test_what_a_shell_would_expand_is_quoted() -> None:
+    line = spelled("report/1", {"model": "model/lm", "tokens": "tokens/1"}, memory=['"${HOME:?}"', "$(date)"])
+    assert line == """memlm evaluate model/lm --memory '"${HOME:?}"' --memory '$(date)'"""
+
+
 @pytest.mark.parametrize("preset", preset_names())
 def test_training_names_its_preset_and_what_differs(preset: str) -> None:
     config = trained(preset, seed=7)
