@@ -67,6 +67,8 @@ def inspect(
     _check(text, position, split, length)
     if report and memory:
         raise UsageError("--report and --memory both say what is read; give one of them.")
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        raise UsageError(f"--html {html} cannot be written: name a file in a folder that is there.")
     request = Request(
         source=read_reference(source),
         memory=None if memory is None else tuple(memory),
@@ -111,5 +113,5 @@ def _write_page(path: Path, found: "Inspected") -> None:
     try:
         path.write_text(page(found), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--html {path}: {error.strerror}; name a file in a folder that can be written.") from error
+        raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
     say(f"inspect: wrote {path}")

@@ -52,11 +52,14 @@ class MemoryReader:
         return replace(self, evaluator=evaluator)
 
     def history(self, split: str, start: int) -> History:
-        """The past of a token that readings and states need, by reading as much of the split before it."""
-        evaluator, external = self.evaluator, self.evaluator.external
-        other = external is not None and external.encoder is not evaluator.model
-        stateful_encoder = other and external is not None and external.encoder.config.carries_state
-        whole = evaluator.model.config.carries_state or stateful_encoder
+        """The past of a token that readings and states need, by reading as much of the split before it.
+
+        No gate takes part: what memory keeps of a position is from before it.
+        """
+        evaluator = replace(self.evaluator, gate=None)
+        encoder = evaluator.model if evaluator.external is None else evaluator.external.encoder
+        stateful_encoder = encoder is not evaluator.model and encoder.config.carries_state
+        whole = stateful_encoder or evaluator.model.config.carries_state
         past = History(0 if whole else max(0, start - evaluator.reach))
         while past.start < start:
             part = split, past.start, min(past.start + BLOCK_TOKENS, start), past
@@ -118,7 +121,7 @@ def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryR
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
-    sample = [evaluator.consult(split, start, stop, History(start)).consulted]
+    sample = [replace(evaluator, gate=None).consult(split, start, stop, History(start)).consulted]
     return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
 
 

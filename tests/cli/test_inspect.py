@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,7 +80,7 @@ def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
         (
             ["--text", "the", "--html", "/nowhere/at/all.html"],
             2,
-            "--html /nowhere/at/all.html: No such file or directory",
+            "--html /nowhere/at/all.html cannot be written",
         ),
     ],
 )
@@ -89,8 +91,25 @@ def test_what_is_wrong_is_said(inspect, options, code, message):
 
 
 def test_tokens_that_look_like_markup_are_shown_as_they_are():
-    token = TokenView(0, 7, "[/red]", "[/red]", 0.1, 0.9, [], None, [], [], 2.2)
+    token = TokenView(
+        **{"position": 0, "id": 7, "label": "[/red]", "text": "[/red]", "model": 0.1, "final": 0.9, "gain": 2.2},
+        **{"memories": [], "gate": None, "contexts": [], "gate_contexts": []},
+    )
     for terminal in (True, False):
         shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=terminal)
         assert "[/red]" in shown
         assert ("\x1b[32m" in shown) is terminal
+
+
+@pytest.mark.parametrize("command", ["inspect", "generate"])
+def test_help_imports_nothing_heavy(command):
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        f"main([{command!r}, '--help'])\n"
+        "heavy = {'torch', 'faiss', 'zarr', 'numpy', 'tokenizers', 'jinja2'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--memory" in done.stdout

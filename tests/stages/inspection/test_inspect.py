@@ -143,6 +143,14 @@ def test_a_report_gives_its_readings_and_windows(store, indexes):
         assert {name: told[name] for name in told if name != "numbers"}.items() <= wanted.items()
 
 
+def test_windows_that_are_asked_for_stand_in_for_those_of_a_report(store, indexes):
+    memory = "long:size=11,theta=0.5,lambda=0.2"
+    report = evaluated(store, indexes["transformer"], memory, context=8, stride=3)
+    wanted = array(evaluated(store, indexes["transformer"], memory, context=4), "scores.zarr", "logp")[9:15]
+    found = inspect_split(request(indexes["transformer"], report=report.reference, context=4), store, "test", 9, 6, 1)
+    np.testing.assert_allclose([token.final for token in found.tokens], np.exp(wanted), rtol=1e-4)
+
+
 def test_a_report_brings_the_memory_that_it_read(store, indexes):
     memory = "external:k=6,temperature=2,lambda=0.4"
     model = indexes["transformer"].find("encoder")

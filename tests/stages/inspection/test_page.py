@@ -18,7 +18,10 @@ def token(label: str, model: float, final: float, gain: float, gate: float | Non
     source = Source("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
     contexts = [Context(0, 0.75, 0.3, True, None, source), Context(0, 0.25, 0.1, False, 4, source)]
     gates = [] if gate is None else [GateContext(True, source)]
-    return TokenView(5, 1, label, f" {label}", model, final, [MemoryView(0.5, 0.4)], gate, contexts, gates, gain)
+    return TokenView(
+        **{"position": 5, "id": 1, "label": label, "text": f" {label}", "model": model, "final": final, "gain": gain},
+        **{"memories": [MemoryView(0.5, 0.4)], "gate": gate, "contexts": contexts, "gate_contexts": gates},
+    )
 
 
 def inspected(*tokens: TokenView) -> Inspected:
