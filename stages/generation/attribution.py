@@ -8,7 +8,6 @@ from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.inspection.sources import SplitText
-from stages.inspection.weights import read_cells
 
 MOST_CONTEXTS = 3
 """Passages that are named a token."""
@@ -42,10 +41,8 @@ class Attribution:
 
     def _memory(self, consulted: Consulted, token: int, place: int) -> tuple[list[float], list[Context]]:
         """What each memory added, and the contexts that added most."""
-        if self._reader.row is None or self._reader.settings is None:
-            return [], []
-        ((_, cells),) = read_cells(self._reader.row, self._reader.settings, consulted)
-        memories = [0.0] * len(self._reader.row.plans)
+        memories = [0.0] * len(self._reader.memories)
+        cells = [one for _, some in self._reader.read_cells(consulted) for one in some]
         for one in cells:
             memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
         here = SplitText.of(self._passage, PASSAGE, self._reader.text)

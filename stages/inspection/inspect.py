@@ -16,7 +16,6 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, open_reader
 from stages.inspection.request import Request
 from stages.inspection.sources import SplitText
-from stages.inspection.weights import read_cells
 
 
 @dataclass(frozen=True)
@@ -129,15 +128,12 @@ def _read_memory(
     reader: MemoryReader, consulted: Consulted, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
     """Of each token every memory's share of the final distribution, and the contexts that carried most of it."""
-    scored = consulted.scored
-    if reader.row is None or reader.settings is None:
-        yield from (([], []) for _ in range(len(scored)))
-        return
-    contexts, place = Contexts(reader), 0
-    for shares, cells in read_cells(reader.row, reader.settings, consulted):
+    scored, contexts, place = consulted.scored, Contexts(reader), 0
+    for shares, cells in reader.read_cells(consulted):
         for row, parts in enumerate(shares.memories.tolist()):
             yield parts, contexts.best(cells, row, int(scored.targets[place]), scored.start + place, here, most)
             place += 1
+    yield from (([], []) for _ in range(len(scored) - place))
 
 
 def _probability(log_p: Tensor) -> float:

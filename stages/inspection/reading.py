@@ -1,6 +1,6 @@
 """A model with its memories at settled numbers, ready to be asked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.evaluation.consulted import Consulted
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.external import ExternalPlan
 from stages.evaluation.history import History
@@ -20,6 +21,7 @@ from stages.inspection.decoding import TokenText
 from stages.inspection.gate_search import SearchedIds
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Found, Request, find
+from stages.inspection.weights import ReadCells, Shares, read_cells
 from stages.models.devices import resolve_device, resolve_precision
 
 MEASURED_TOKENS = 64
@@ -32,18 +34,19 @@ BLOCK_TOKENS = 4096
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """A model, the row of its readings, and the numbers that they are read with.
-
-    `row` and `settings` None: the plain model.
-    """
+    """A model with at most one row of readings, and the numbers that they are read with, None of the plain model."""
 
     read: Mapping[str, Artifact]
     evaluator: Evaluator
-    row: MemoryRow | None
     settings: Settings | None
     memories: list[dict[str, Any]]
     """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText
+
+    def read_cells(self, consulted: Consulted) -> Iterator[tuple[Shares, list[ReadCells]]]:
+        """What is read at each token of a range, for a few at a time; of the plain model nothing comes."""
+        if self.settings is not None:
+            yield from read_cells(self.evaluator.rows[0], self.settings, consulted)
 
     def of_passage(self, passage: Passage) -> "MemoryReader":
         """The same, which reads a passage in place of splits, and keeps hidden states."""
@@ -70,17 +73,14 @@ class MemoryReader:
 def open_reader(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> MemoryReader:
     """Find and load what a request names; see `find`."""
     found = find(request, store, split, stride=stride)
-    evaluator = _open(found, request)
-    rows = evaluator.rows[:1]
-    if rows:
-        rows = (_measured(rows[0], evaluator, found.read["tokens"]),)
-    evaluator = replace(evaluator, rows=rows)
-    text = TokenText(found.read["tokens"])
-    if not rows:
-        return MemoryReader(found.read, evaluator, None, None, [], text)
-    settled = settle(rows[0], rows[0].grids([1.0] * len(rows[0].plans)), [])
-    told = [_told(memory, found.numbers) for memory in describe_row(rows[0], settled, None)]
-    return MemoryReader(found.read, evaluator, rows[0], replace(settled.settings, by_cutoff=[]), told, text)
+    evaluator, text = _open(found, request), TokenText(found.read["tokens"])
+    if not evaluator.rows:
+        return MemoryReader(found.read, evaluator, None, [], text)
+    row = _measured(evaluator.rows[0], evaluator, found.read["tokens"])
+    settled = settle(row, row.grids([1.0] * len(row.plans)), [])
+    told = [_told(memory, found.numbers) for memory in describe_row(row, settled, None)]
+    settings = replace(settled.settings, by_cutoff=[])
+    return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, told, text)
 
 
 def _told(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryR
     return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
 
 
-def _with_temperature(plan: Plan, sample: list[Any]) -> Plan:
+def _with_temperature(plan: Plan, sample: list[Consulted]) -> Plan:
     if plan.reading.temperature != "tune" or not isinstance(plan, ExternalPlan):
         return plan
     temperature = float(f"{TEMPERATURE_FRACTION * plan.spread(sample):.4g}")

@@ -13,7 +13,6 @@ from stages.inspection.inspect import inspect_split, inspect_text
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
 from stages.inspection.request import Request
-from stages.inspection.weights import read_cells
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import LSTM, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens
@@ -119,7 +118,7 @@ def test_cells_and_shares_make_up_the_whole_distribution(store, indexes, memory)
     want = dense_log_probs(reader.evaluator, consulted, reader.settings).exp()
     alone = dense_log_probs(reader.evaluator, consulted, None).exp()
     row = 0
-    for shares, cells in read_cells(reader.row, reader.settings, consulted):
+    for shares, cells in reader.read_cells(consulted):
         for place in range(len(shares.model)):
             made = shares.model[place] * alone[row]
             for one in cells:
