@@ -1,6 +1,5 @@
 """What a training run looks up at random, kept on disk: its memory does not grow with the corpus."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,33 @@ from stages.artifacts.durable import fsync
 
 ROWS = 1 << 18
 """Rows that are written at a time."""
+Rows = Callable[[int, int], np.ndarray]
+"""Rows start … stop - 1 of an array, for (start, stop)."""
 
 
-def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: Callable[[int, int], np.ndarray]) -> np.ndarray:
+def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: Rows) -> np.ndarray:
     """An array in a file, memory-mapped for reading; the file is made if it is not there.
 
     Args:
         path: an `.npy` file; it appears when all of it is written.
-        rows: rows start … stop - 1 of the array, for (start, stop).
+    Raises: OSError if it cannot be written, and then leaves nothing behind.
     """
     if not path.exists():
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        unfinished = path.with_name(f".{path.name}.tmp")
         try:
-            array = np.lib.format.open_memmap(unfinished, "w+", dtype, shape)
-            for start in range(0, shape[0], ROWS):
-                array[start : start + ROWS] = rows(start, min(start + ROWS, shape[0]))
-            array.flush()
-            del array
+            _write(unfinished, shape, np.dtype(dtype), rows)
             fsync(unfinished)
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r")
+
+
+def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Rows) -> None:
+    """Write an array, not through a map: on a full disk that is no error but ends the process."""
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, shape[0], ROWS):
+            block = rows(start, min(start + ROWS, shape[0]))
+            file.write(np.ascontiguousarray(block, dtype).data)

@@ -40,3 +40,31 @@ def test_a_file_that_was_not_finished_is_never_seen(tmp_path):
         mapped(tmp_path / "a.npy", (7,), np.int32, rows)
     assert not list(tmp_path.iterdir())
     assert mapped(tmp_path / "a.npy", (7,), np.int32, lambda a, b: np.ones(b - a)).sum() == 7
+
+
+def test_the_file_grows_as_it_is_written(tmp_path):
+    """Room that is promised, not taken, ends the process where the disk turns out to be full."""
+    sizes = []
+
+    def rows(start, stop):
+        sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
+        return np.ones((stop - start, 2**16))
+
+    assert mapped(tmp_path / "a.npy", (7, 2**16), np.int32, rows).sum() == 7 * 2**16
+    assert max(sizes) < 7 * 2**16 * 4
+
+
+def test_what_a_killed_process_left_is_written_again(tmp_path):
+    def killed(start, stop):
+        if start:
+            left.extend((file.name, file.read_bytes()) for file in tmp_path.iterdir())
+            raise KeyboardInterrupt
+        return np.zeros(stop - start)
+
+    left = []
+    with pytest.raises(KeyboardInterrupt):
+        mapped(tmp_path / "a.npy", (7,), np.int32, killed)
+    for name, content in left:
+        (tmp_path / name).write_bytes(content)
+    assert mapped(tmp_path / "a.npy", (7,), np.int32, lambda a, b: np.ones(b - a)).sum() == 7
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npy"]
