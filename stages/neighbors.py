@@ -97,7 +97,7 @@ class Encoder:
         from stages.models.language_model import load_model
 
         device = resolve_device(self.device)
-        read = {name: self.datastore[name] for name in ("context", "mem_length")}
+        read = {name: self.datastore.get(name) for name in ("context", "mem_length")}
         return load_model(self.model.path, device, **read), device
 
     def history(self, ids: Any, start: int) -> "History":
