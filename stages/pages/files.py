@@ -8,6 +8,8 @@ from stages.pages.drawing import figure as drawing
 from stages.pages.page import Page
 from stages.pages.rendering import MARK
 
+ALWAYS_DRAWN = "lineage.svg"
+"""A drawing that every page has; where it is memlm's own, so are the tables beside it, which bear no mark."""
 HEAD = 2000
 """Characters of a file in which its mark stands."""
 
@@ -24,9 +26,10 @@ def check_figures_folder(folder: Path) -> None:
     """Raises UsageError if it is no folder, or holds tables or drawings that memlm did not write."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--figures {folder} is no folder; name another.")
-    for path in (*folder.glob("*.svg"), *folder.glob("*.csv")):
-        if path.suffix == ".svg" and not _marked(path, drawing.MARK):
-            raise UsageError(f"--figures {folder} holds {path.name}, which memlm did not draw; name another folder.")
+    tables = [] if _marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
+    drawings = (path for path in folder.glob("*.svg") if not _marked(path, drawing.MARK))
+    for path in (*drawings, *tables):
+        raise UsageError(f"--figures {folder} holds {path.name}, which memlm did not write; name another folder.")
 
 
 def write_page(page: Page, path: Path) -> None:

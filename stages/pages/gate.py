@@ -1,4 +1,4 @@
-"""How far a model's gate opens for its neighbours."""
+"""How far a model with a gate relies on its context, and how far on its neighbours."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,7 +25,8 @@ def _histogram(source: Source) -> Figure | None:
     return bar_chart(
         f"gate-{slug(source.label)}",
         f"Gate: {source.label}, {source.scored}",
-        f"How open the gate is with {gate['neighbors']} neighbours; its mean is {number(gate['mean'])}.",
+        f"Gates with {gate['neighbors']} neighbours, from 0 (memory alone) to 1 (context alone); their mean is "
+        f"{number(gate['mean'])}.",
         [f"{edge:g}" for edge in edges[:-1]],
         [Bars(KINDS[kind], [count / sum(values) for count in values]) for kind, values in counts.items()],
         ("gate, from", "share"),

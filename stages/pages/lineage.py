@@ -1,7 +1,7 @@
 """The reports that a reference leads to, and all that they were made from, as far as the store still tells."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
@@ -100,6 +100,7 @@ class _Known:
     def place(self, reference: str, store: Store, digest: str) -> None:
         """Add an artifact and what it was made from; `digest` is what those made from it recorded."""
         if reference in self.members:
+            self._placed_again(reference, digest)
             return
         artifact = self._opened(reference, store)
         if artifact is None:
@@ -116,6 +117,12 @@ class _Known:
             {role: f"{inputs[role].kind}/{inputs[role].id}" for role in order},
             "" if artifact.digest == digest else OTHER_BYTES,
         )
+
+    def _placed_again(self, reference: str, digest: str) -> None:
+        """Look whether another of those made from a member recorded other bytes."""
+        member = self.members[reference]
+        if member.artifact is not None and member.artifact.digest != digest:
+            self.members[reference] = replace(member, remark=OTHER_BYTES)
 
     def _opened(self, reference: str, store: Store) -> Artifact | None:
         try:

@@ -42,7 +42,13 @@ def test_figures_replace_figures_and_nothing_else(page: Page, tmp_path: Path) ->
     assert {figure.name for figure in page.figures} == {path.stem for path in folder.glob("*.svg")}
     assert (folder / "results.csv").read_text("utf-8") == page.tables["results"]
     (folder / "logo.svg").write_text("<svg/>")
-    with pytest.raises(UsageError, match=r"holds logo\.svg, which memlm did not draw"):
+    with pytest.raises(UsageError, match=r"holds logo\.svg, which memlm did not write"):
         check_figures_folder(folder)
     with pytest.raises(UsageError, match="no folder"):
         check_figures_folder(folder / "logo.svg")
+
+
+def test_tables_of_others_are_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds results\.csv, which memlm did not write"):
+        check_figures_folder(tmp_path)

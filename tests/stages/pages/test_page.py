@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports
 from stages.pages.page import Page, build_page
@@ -125,13 +126,30 @@ def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
     assert "model, gone" in lineage.svg and model.reference in lineage.svg
 
 
-def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
-    report = made.chain(store)
-    file = report.input("model").path / "manifest.json"
+def make_again(artifact: Artifact) -> None:
+    """As if it had been made again, with other bytes."""
+    file = artifact.path / "manifest.json"
     manifest = json.loads(file.read_text("utf-8"))
     manifest["files"]["config.json"]["blake2b"] = "0" * 128
     file.write_text(json.dumps(manifest), "utf-8")
+
+
+def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
+    report = made.chain(store)
+    make_again(report.input("model"))
     assert "made again since, with other bytes" in page_of(store, report.reference).html
+
+
+def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -> None:
+    old = made.chain(store)
+    tokens, model = (old.input(role) for role in ("tokens", "model"))
+    make_again(model)
+    told = made.metrics({"tokens": 41}, {"tokens": tokens.reference})
+    read = {"tokens": tokens, "model": store.open(model.reference)}
+    new = made.made(store, "report", files={"metrics.json": json.dumps(told)}, **read)
+    assert "made again" not in page_of(store, new.reference).html
+    for order in ((new, old), (old, new)):
+        assert "made again since, with other bytes" in page_of(store, *(report.reference for report in order)).html
 
 
 def test_a_report_of_one_row_has_no_comparison(store: Store) -> None:
