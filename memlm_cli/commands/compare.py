@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from stages.errors import UsageError
+from memlm_cli.outputs import check_output_file
 
 
 def compare(
@@ -44,8 +44,8 @@ def compare(
     from stages.comparison.token_table import write_token_table
 
     settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
-    if csv is not None and not csv.parent.is_dir():
-        raise UsageError(f"--csv {csv}: there is no folder {csv.parent}.")
+    if csv is not None:
+        check_output_file("--csv", csv)
     opened = Store(store)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
     found = compare_reports(report_a, report_b, settings)

@@ -19,7 +19,7 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
 
     Raises: ArtifactError, naming both reports, if splits, scored tokens or texts are not the same.
     """
-    for name, of_a, of_b in (("split", a.split, b.split), ("scored tokens", a.counted, b.counted)):
+    for name, of_a, of_b in (("splits", a.split, b.split), ("scored tokens", a.counted, b.counted)):
         if of_a != of_b:
             raise ArtifactError(
                 f"{a.report.reference} and {b.report.reference} cannot be compared: their {name} are {of_a!r} and "

@@ -96,8 +96,9 @@ def test_the_table_of_tokens_is_written(memlm: Memlm, root: Path, made: Reports,
     assert ended.code == 0 and "8 tokens" in ended.err
     with (tmp_path / "tokens.csv").open(newline="") as file:
         assert sum(float(line["difference"]) for line in csv.DictReader(file)) == sum(NLL_B) - sum(NLL_A)
-    for other, folder in ((made.characters, tmp_path), (made.b, tmp_path / "missing")):
-        ended = memlm("compare", made.a, other, "--store", root, "--csv", folder / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    for other, file in ((made.characters, "none.csv"), (made.b, "missing/none.csv"), (made.b, "folder.csv")):
+        ended = memlm("compare", made.a, other, "--store", root, "--csv", tmp_path / file)
         assert ended.code == 2 and "csv" in ended.err and ended.out == ""
 
 

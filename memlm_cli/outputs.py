@@ -1,0 +1,11 @@
+"""Files that a command writes where the user says."""
+
+from pathlib import Path
+
+from stages.errors import UsageError
+
+
+def check_output_file(option: str, path: Path) -> None:
+    """Raises UsageError if no file can be at a path that an option names: it is a folder, or in none."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: name a file in a folder that is there.")
