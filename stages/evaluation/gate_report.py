@@ -1,12 +1,13 @@
 """What a report tells of a model's gate, from what the shards left. Free of torch."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.decoding import TokenText
 from stages.evaluation.metrics import perplexity
 
 BINS = 50
@@ -57,7 +58,7 @@ def passage_of(records: Records, tokens: Artifact, split: str, passage: range) -
         tokens: the artifact that the split is of.
         passage: places of the tokens in the split.
     """
-    label = _labels(tokens)
+    label = TokenText(tokens).label
     shown = [token for record in records for token in record["gate"]["passage"]]
     return {
         "split": split,
@@ -73,19 +74,6 @@ def passage_of(records: Records, tokens: Artifact, split: str, passage: range) -
             for token in shown
         ],
     }
-
-
-def _labels(tokens: Artifact) -> Callable[[int], str]:
-    """The text of a token by itself; of one that has none as the vocabulary spells it."""
-    from stages.text.given import open_tokenizer
-
-    tokenizer = open_tokenizer(tokens.file("tokenizer.json")).huggingface()
-
-    def label(token: int) -> str:
-        text = tokenizer.decode([token], skip_special_tokens=False)
-        return text if text and "\ufffd" not in text else str(tokenizer.id_to_token(token))
-
-    return label
 
 
 def _summed(histograms: Iterable[Sequence[int]]) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.inspection.decoding import TokenText
+from stages.evaluation.decoding import TokenText
 
 BLOCK = 1 << 16
 """Ids read at a time."""

@@ -51,7 +51,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--steps", "many"], "--steps"),
         (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: -3)"),
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),
-        (["train", "--method", "spalm"], "There is no method 'spalm'; known: lm"),
+        (["train", "--method", "spalms"], "There is no method 'spalms'; did you mean 'spalm'"),
         (["train", "--model", "tinny"], "did you mean 'tiny'"),
         (["train", "--backbone", "nope"], "There is no backbone 'nope'; known: lstm, transformer"),
         (["train", "--steps", "1", "--epochs", "1"], "give one of them"),

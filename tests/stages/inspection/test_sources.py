@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
+from stages.evaluation.decoding import TokenText
 from stages.inspection import sources
-from stages.inspection.decoding import TokenText
 from stages.inspection.sources import SplitText
 from tests.stages.small_store import array
 from tests.stages.small_text import story, text_tokens

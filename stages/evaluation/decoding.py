@@ -1,12 +1,9 @@
 """Between text and the ids of a tokens artifact."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts.artifact import Artifact
-
-if TYPE_CHECKING:
-    pass
 
 UNFINISHED = "\ufffd"
 """What bytes decode to that are no whole character yet."""

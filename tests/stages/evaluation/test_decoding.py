@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.artifacts.store import Store
-from stages.inspection.decoding import TextStream, TokenText
+from stages.evaluation.decoding import TextStream, TokenText
 from tests.stages.small_text import text_tokens
 
 
