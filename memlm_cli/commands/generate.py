@@ -17,8 +17,8 @@ from memlm_cli.work import read_reference
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
+    from stages.evaluation.decoding import TextStream
     from stages.generation.generate import Written
-    from stages.inspection.decoding import TextStream
     from stages.inspection.reading import MemoryReader
 
 
@@ -96,7 +96,7 @@ def generate(
 
 def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_json: bool) -> None:
     """The text as it comes, then what carried it; or all of it as one object."""
-    from stages.inspection.decoding import TextStream
+    from stages.evaluation.decoding import TextStream
 
     text = TextStream(reader.text)
     told: list[Written] = []
