@@ -19,15 +19,9 @@ GROUP = ("tokens", "nats A", "nats B", "B - A", "interval", "B wins")
 
 def comparison_text(found: Facts) -> str:
     """What `stages.comparison.compare.compare` found: sentences, then tables."""
+    terminal = sys.stdout.isatty()
     shown = _token_tables(found) if found["paired_on"] == "tokens" else [_units_table(found)]
-    return "\n\n".join(["\n".join(_headline(found)), *(_drawn(*one) for one in shown if one[2])])
-
-
-def _drawn(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in which brackets are no markup."""
-    from rich.markup import escape
-
-    return table(title, columns, [list(map(escape, row)) for row in rows], terminal=sys.stdout.isatty())
+    return "\n\n".join(["\n".join(_headline(found)), *(table(*one, terminal=terminal) for one in shown if one[2])])
 
 
 def _headline(found: Facts) -> Iterator[str]:

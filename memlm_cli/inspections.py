@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.console import figure
 from memlm_cli.retrieved import memory_lines, place_of, source_line, text_around
-from memlm_cli.tables import table
+from memlm_cli.tables import Cell, table
 
 if TYPE_CHECKING:
     from stages.inspection.inspect import Inspected, TokenView
 
 GAIN, LOSS = "green", "red"
-"""Colours of tokens that memory makes likelier, or less likely."""
+"""Colours of tokens that memory makes likelier, or less likely, on a terminal."""
+TOLD = 0.05
+"""Nats of gain or loss from which on a token is coloured."""
 
 
 def inspected_text(found: "Inspected", *, terminal: bool) -> str:
@@ -22,7 +24,7 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     """
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
-    parts.append(table("", _columns(found), [_cells(token, terminal) for token in found.tokens], terminal=terminal))
+    parts.append(table("", _columns(found), [_cells(token) for token in found.tokens], terminal=terminal))
     parts += [line for token in found.tokens for line in _context_lines(token)]
     return "\n".join(parts)
 
@@ -34,13 +36,9 @@ def _columns(found: "Inspected") -> list[str]:
     return ["position", "token", "model", *memories, *gate, "final", "gain"]
 
 
-def _cells(token: "TokenView", terminal: bool) -> list[str]:
-    from rich.markup import escape
-
-    label = escape(shown(token.label))
+def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
-    if terminal and abs(gain) >= 0.05:
-        label = f"[{GAIN if gain > 0 else LOSS}]{label}[/]"
+    label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
     memories = [cell for one in token.memories for cell in (figure(one.probability), figure(one.share))]
     gate = [] if token.gate is None else [figure(token.gate)]
     return [str(token.position), label, figure(token.model), *memories, *gate, figure(token.final), f"{gain:+.2f}"]

@@ -2,10 +2,16 @@
 
 import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from memlm_cli.console import first_process, on_terminal, say
 
-Row = Sequence[str]
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Cell = str | tuple[str, str]
+"""A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
+Row = Sequence[Cell]
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
@@ -21,13 +27,13 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     from rich.console import Console
     from rich.table import Table
 
-    rows = list(rows)
+    cells = [[_text(cell) for cell in row] for row in rows]
     style = box.SIMPLE_HEAD if terminal else None
     drawn = Table(box=style, pad_edge=terminal, show_header=any(columns))
     for number, column in enumerate(columns):
-        figures = all(_is_figure(row[number]) for row in rows)
-        drawn.add_column(column, justify="right" if figures else "left", overflow="fold", no_wrap=not terminal)
-    for row in rows:
+        figures = all(_is_figure(row[number].plain) for row in cells)
+        drawn.add_column(_text(column), justify="right" if figures else "left", overflow="fold", no_wrap=not terminal)
+    for row in cells:
         drawn.add_row(*row)
     sink = io.StringIO()
     width = None if terminal else 10_000
@@ -40,6 +46,13 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr, an empty line before it."""
     if first_process():
         say("\n" + table(title, columns, rows, terminal=on_terminal()))
+
+
+def _text(cell: Cell) -> "Text":
+    """A cell in which nothing is markup."""
+    from rich.text import Text
+
+    return Text(cell) if isinstance(cell, str) else Text(*cell)
 
 
 def _is_figure(cell: str) -> bool:

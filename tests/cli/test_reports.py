@@ -232,3 +232,15 @@ def test_sizes_are_readable(count: float, shown: str) -> None:
 
 def test_a_title_is_a_line_of_its_own_and_empty_headers_are_left_out() -> None:
     assert table("model/0123456789ab", ("", ""), [("steps", "2")]) == "model/0123456789ab\nsteps  2"
+
+
+@pytest.mark.parametrize("text", ["[red]x[/]", "[/]", "memory: [long:size=3]", "a :heart:", "a\\", "\\[b]"])
+def test_nothing_in_a_cell_is_markup(text: str) -> None:
+    assert table("", ("", ""), [(text, "1")]) == f"{text}  1"
+
+
+def test_a_cell_may_have_a_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[32mcat" in table("", ("word",), [(("cat", "green"),)], terminal=True)
+    assert table("", ("word",), [(("cat", "green"),)]) == "word\ncat"
