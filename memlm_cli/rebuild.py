@@ -20,6 +20,8 @@ Members = Mapping[str, "Member"]
 
 RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
 """Settings whose option has another name."""
+LEFT_TO_THE_RUN = {"model.backbone", "model.gate", "model.memory_length"}
+"""Settings of a model that one that it begins from does not settle; the backbone chooses the preset."""
 DEFAULT_BACKBONE = "transformer"
 """That of a training without --model and --backbone."""
 REPEATED = {"memory"}
@@ -198,7 +200,8 @@ def _training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
     said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}
     said = said or {None: dict(differences(config, {}))}
     name = min(said, key=lambda name: len(said[name]) + (name is not None))
-    settings = {path: value for path, value in said[name].items() if not (continued and path.startswith("model."))}
+    taken_over = {path for path in said[name] if path.startswith("model.") and path not in LEFT_TO_THE_RUN}
+    settings = {path: value for path, value in said[name].items() if not (continued and path in taken_over)}
     yield from ([["--model", name]] if name else [])
     yield from _all_spelled("train", settings.items())
 

@@ -113,10 +113,11 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
 
 
 def _taken_over(config: TrainConfig, init: Artifact) -> ModelConfig:
-    """The architecture of a model to start from, with the gate that is asked for if it has none."""
+    """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
     model, gate = parse_model(init.config["model"]), config.model.gate
     if gate and model.gate not in (None, gate):
         raise UsageError(f"{init.reference} has a {model.gate} gate: leave model.gate out.")
+    model = model.reading(config.segment_length, config.model.carried_positions)
     return model.model_copy(update={"gate": gate or model.gate})
 
 

@@ -1,5 +1,6 @@
 """`memlm train`."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -7,7 +8,11 @@ import typer
 from memlm_cli.options import Common
 from memlm_cli.settings import given_settings
 from memlm_cli.work import make_artifact
+from pipelines.settings import assignment, merged
 from stages.errors import UsageError, did_you_mean
+
+ADDED = ("backbone", "gate", "memory_length")
+"""Settings of a model that --init-from leaves to the run; the first chooses the preset."""
 
 
 def train(
@@ -28,7 +33,8 @@ def train(
     accumulate: Annotated[int | None, typer.Option(help="Forward batches that make an update.")] = None,
     segment_length: Annotated[int | None, typer.Option(help="Tokens a segment.")] = None,
     mem_length: Annotated[
-        int | None, typer.Option(help="Positions that a Transformer-XL carries (default: --segment-length).")
+        int | None,
+        typer.Option(help="Positions that a Transformer-XL carries (default: the preset's, else --segment-length)."),
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, dropout and order.")] = None,
@@ -63,5 +69,27 @@ def train(
     architecture = asked.get("model")
     backbone = architecture.get("backbone") if isinstance(architecture, dict) else None
     preset = choose_preset(model, backbone, asked.get("method"))
+    if mem_length is not None:
+        _require_carried(backbone or preset.get("model", {}).get("backbone", "transformer"))
+    if init_from is not None:
+        _require_nothing_idle(common.set or ())
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)
+
+
+def _require_carried(backbone: str) -> None:
+    """Raises: UsageError if --mem-length is given for a backbone that carries no positions."""
+    from stages.models.config import parse_model
+
+    if "memory_length" not in type(parse_model({"backbone": backbone})).model_fields:
+        raise UsageError(
+            f"The backbone {backbone!r} carries no positions: leave --mem-length out, or add --backbone transformer-xl."
+        )
+
+
+def _require_nothing_idle(assignments: Iterable[str]) -> None:
+    """Raises: UsageError for a --set that the network of --init-from would win over."""
+    said = merged(*(assignment(text) for text in assignments)).get("model", {})
+    idle = [f"model.{name}" for name in said if name not in ADDED]
+    if idle:
+        raise UsageError(f"--init-from takes over how that model is made: leave {', '.join(idle)} out.")

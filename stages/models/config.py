@@ -66,11 +66,11 @@ class VocabularyConfig(Settings):
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
         return self.model_copy(update={"vocab_size": vocab_size})
 
-    def at_test(self, context: int, mem_length: int | None) -> Self:
+    def reading(self, context: int, mem_length: int | None) -> Self:
         """The same model as it reads windows or segments of `context` inputs, carrying `mem_length` positions.
 
         Args:
-            mem_length: None: as many as in training.
+            mem_length: None: as many as it does.
         """
         return self
 
@@ -156,7 +156,7 @@ class TransformerXLConfig(AttentionConfig):
         sizes = {"vocab_size": vocab_size, "segment_length": segment_length, "memory_length": memory}
         return self.model_copy(update=sizes)
 
-    def at_test(self, context: int, mem_length: int | None) -> Self:
+    def reading(self, context: int, mem_length: int | None) -> Self:
         memory = self.memory_length if mem_length is None else mem_length
         return self.model_copy(update={"segment_length": context, "memory_length": memory})
 

@@ -123,7 +123,7 @@ def load_model(
     """
     config = parse_model(json.loads((path / "config.json").read_text("utf-8"))["model"])
     if context is not None:
-        config = config.at_test(context, mem_length)
+        config = config.reading(context, mem_length)
     with torch.device("meta"):
         model = LanguageModel(config)
     model.to_empty(device=device)

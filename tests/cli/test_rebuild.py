@@ -123,6 +123,14 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     assert spelled("model/1", {"tokens": "tokens/1", "init": "model/lm"}, **config) == (
         "memlm train tokens/1 --init-from model/lm"
     )
+    config = trained("tiny-transformer-xl", method="spalm")
+    config["model"] |= {"gate": "scalar", "memory_length": 7, "segment_length": 128}
+    line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1", "init": "model/xl"}, **config)
+    assert "model.gate=" in line
+    assert "model.memory_length=7" in line
+    assert "segment_length" not in line
+    config = trained("tiny")
+    config["model"]["width"] = 64
     assert "--set model.width=64" in spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)
 
 

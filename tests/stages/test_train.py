@@ -346,6 +346,16 @@ class TestNeighbors:
         assert all((after[name] == tensor).all() for name, tensor in before.items())
         assert after["gate.weight"].abs().sum() > 0
 
+    def test_a_trained_transformer_xl_reads_the_segments_and_the_memory_of_the_run(self, store, tokens, index):
+        xl = SMALL["model"] | {"backbone": "transformer-xl"}
+        start = train(store, tokens, model=xl | {"memory_length": 5})
+        assert (start.config["segment_length"], start.config["model"]["memory_length"]) == (8, 5)
+        neighbors, references = self.neighbors(store, index), {"init_from": start.reference}
+        model = self.spalm(store, neighbors, references, model=xl, segment_length=4)
+        assert (model.config["model"]["segment_length"], model.config["model"]["memory_length"]) == (4, 5)
+        longer = self.spalm(store, neighbors, references, model=xl | {"memory_length": 9})
+        assert (longer.config["model"]["segment_length"], longer.config["model"]["memory_length"]) == (8, 9)
+
     def test_a_gate_that_is_asked_for_is_added_to_a_trained_model(self, store, tokens, index):
         plain, neighbors = train(store, tokens), self.neighbors(store, index)
         scalar = {"model": SMALL["model"] | {"gate": "scalar"}}

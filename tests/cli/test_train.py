@@ -1,0 +1,36 @@
+"""`memlm train`: options that would do nothing are refused before anything is read."""
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--mem-length", "8"], "'transformer' carries no positions: leave --mem-length out, or add --backbone"),
+        (["--backbone", "lstm", "--mem-length", "8"], "'lstm' carries no positions: leave --mem-length out"),
+        (["--model", "wikitext2-8x128", "--mem-length", "0"], "'transformer' carries no positions"),
+        (["--set", "model.backbone=lstm", "--mem-length", "8"], "'lstm' carries no positions"),
+        (["--method", "spalm", "--mem-length", "-1"], "model.memory_length: "),
+        (["--init-from", "model/x", "--set", "model.width=8"], "leave model.width out"),
+        (["--init-from", "model/x", "--set", "model.gate=scalar", "--set", "model.dropout=0"], "leave model.dropout"),
+    ],
+)
+def test_settings_of_a_model_that_it_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:
+    ended = memlm("train", "tokens/none", *arguments)
+    assert ended.code == 2, ended.err
+    assert part in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--backbone", "transformer-xl", "--mem-length", "0"],
+        ["--method", "spalm", "--mem-length", "8"],
+        ["--model", "wikitext2-8x128-xl", "--init-from", "model/x", "--mem-length", "8"],
+        ["--init-from", "model/x", "--set", "model.gate=scalar", "--backbone", "lstm"],
+    ],
+)
+def test_settings_that_it_would_have_are_not(memlm: Memlm, arguments: list[str]) -> None:
+    assert memlm("train", "tokens/none", *arguments).code == 4
