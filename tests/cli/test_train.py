@@ -17,7 +17,7 @@ from tests.cli.conftest import Memlm
         (["--init-from", "model/x", "--set", "model.gate=scalar", "--set", "model.dropout=0"], "leave model.dropout"),
     ],
 )
-def test_settings_of_a_model_that_it_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:
+def test_settings_that_a_model_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:
     ended = memlm("train", "tokens/none", *arguments)
     assert ended.code == 2, ended.err
     assert part in " ".join(ended.err.split())
