@@ -103,18 +103,17 @@ def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
     if split not in stored:
         raise ArtifactError(
             f"{neighbors.reference} has no neighbours of split {split!r} (it has: "
-            f"{', '.join(stored)}); find them: memlm precompute-neighbors {_index_of(neighbors)} "
-            f"--queries {','.join([*stored, split])}"
+            f"{', '.join(stored)}); find them: {_finding(neighbors, queries=','.join([*stored, split]))}"
         )
     if k > stored[split]:
         raise ArtifactError(
             f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
-            f"find more: memlm precompute-neighbors {_index_of(neighbors)} --k {k}"
+            f"find more: {_finding(neighbors, k=k)}"
         )
     if neighbors.config["exclude"] == "none" and _is_stored(neighbors, split):
         raise ArtifactError(
             f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
-            f"find others: memlm precompute-neighbors {_index_of(neighbors)} --exclude self"
+            f"find others: {_finding(neighbors, exclude='self')}"
         )
 
 
@@ -131,10 +130,26 @@ def stored_splits(neighbors: Artifact) -> dict[str, int]:
     return {split: int(group[f"{split}/ids"].shape[1]) for split in sorted(group.group_keys())}
 
 
-def _index_of(neighbors: Artifact) -> str:
-    """The reference of the index that neighbours were found in, as their manifest has it."""
+def _finding(neighbors: Artifact, **changes: Any) -> str:
+    """The command that finds neighbours as these were found, but for some options; None: leave that out."""
     record = neighbors.manifest.inputs["index"]
-    return f"{record.kind}/{record.id}"
+    options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
+    words = (f"--{name} {value}".strip() for name, value in options.items() if value is not None)
+    return " ".join([f"memlm precompute-neighbors {record.kind}/{record.id}", *words])
+
+
+def _asked_for(neighbors: Artifact) -> dict[str, Any]:
+    """Options that neighbours were found with; None where the command does so by itself."""
+    config, tokens = neighbors.config, neighbors.input("queries")
+    every = set(config["queries"]) == set(tokens.metrics["splits"])
+    own = tokens.record == neighbors.find("encoder").manifest.inputs["tokens"]
+    return {
+        "tokens": None if own else tokens.reference,
+        "queries": None if every else ",".join(config["queries"]),
+        "k": config["k"],
+        "exclude": None if config["exclude"] in ("self", "none") else config["exclude"],
+        "exact": None if config["candidates"] is None else "",
+    }
 
 
 def _index(memory: Artifact) -> Artifact:
@@ -146,5 +161,5 @@ def _require_queries(neighbors: Artifact, tokens: Artifact) -> None:
     if record != tokens.record:
         raise ArtifactError(
             f"{neighbors.reference} holds neighbours of {record.kind}/{record.id}, not of {tokens.reference}; "
-            f"find those: memlm precompute-neighbors {_index_of(neighbors)} --tokens {tokens.reference}"
+            f"find those: {_finding(neighbors, tokens=tokens.reference, queries=None)}"
         )
