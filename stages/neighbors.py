@@ -97,8 +97,8 @@ class Encoder:
         from stages.models.language_model import load_model
 
         device = resolve_device(self.device)
-        read = {name: self.datastore.get(name) for name in ("context", "mem_length")}
-        return load_model(self.model.path, device, **read), device
+        made = self.datastore
+        return load_model(self.model.path, device, context=made["context"], mem_length=made.get("mem_length")), device
 
     def history(self, ids: Any, start: int) -> "History":
         """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""
