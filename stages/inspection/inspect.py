@@ -9,12 +9,13 @@ from torch import Tensor
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.consulted import Consulted
+from stages.evaluation.decoding import TokenText
 from stages.evaluation.passage import Passage as Scores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
-from stages.inspection.reading import MemoryReader, open_reader
-from stages.inspection.request import Request
+from stages.inspection.reading import MemoryReader, load_reader
+from stages.inspection.request import Request, find
 from stages.inspection.sources import SplitText
 
 
@@ -66,11 +67,11 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
         contexts: the most that are told of a token.
     Raises: UsageError if the text has no token.
     """
-    reader = open_reader(request, store, None)
-    ids = reader.text.ids(text)
+    found = find(request, store, None)
+    ids = TokenText(found.read["tokens"]).ids(text)
     if not ids:
         raise UsageError("--text has no token that could be read.")
-    passage = Passage(ids)
+    passage, reader = Passage(ids), load_reader(found, request)
     return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
 
 
@@ -79,12 +80,12 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 
     Raises: UsageError if there is no such token.
     """
-    reader = open_reader(request, store, split)
-    tokens = reader.read["tokens"]
+    found = find(request, store, split)
+    tokens = found.read["tokens"]
     total = int(tokens.metrics["splits"][split]["tokens"])
     if not 0 <= position < total:
         raise UsageError(f"--position {position} is not in {split}, which has tokens 0 to {total - 1}.")
-    group = tokens.zarr("tokens.zarr")
+    group, reader = tokens.zarr("tokens.zarr"), load_reader(found, request)
     return _inspected(reader, split, group, position, min(position + length, total), contexts)
 
 

@@ -72,7 +72,11 @@ class MemoryReader:
 
 def open_reader(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> MemoryReader:
     """Find and load what a request names; see `find`."""
-    found = find(request, store, split, stride=stride)
+    return load_reader(find(request, store, split, stride=stride), request)
+
+
+def load_reader(found: Found, request: Request) -> MemoryReader:
+    """Load what a request came to."""
     evaluator, text = _open(found, request), TokenText(found.read["tokens"])
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)

@@ -208,7 +208,8 @@ def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, g
         assert [near.source.row for near in one.gate_contexts] == [near.source.row for near in other.gate_contexts]
 
 
-def test_what_cannot_be_inspected_is_refused(store, indexes):
+def test_what_cannot_be_inspected_is_refused_before_a_model_is_loaded(store, indexes, monkeypatch):
+    monkeypatch.delattr("stages.inspection.inspect.load_reader")
     with pytest.raises(UsageError, match="no token that could be read"):
         inspect_text(request(indexes["transformer"]), store, "  ", 1)
     with pytest.raises(UsageError, match=r"--position 5000 is not in test, which has tokens 0 to"):
