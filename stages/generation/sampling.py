@@ -44,8 +44,8 @@ def probabilities(log_p: np.ndarray, sampling: Sampling) -> np.ndarray:
         certain = np.zeros(len(log_p))
         certain[log_p.argmax()] = 1
         return certain
-    scaled = log_p / sampling.temperature
-    weights = np.exp(scaled - scaled.max())
+    with np.errstate(over="ignore"):
+        weights = np.exp((log_p - log_p.max()) / sampling.temperature)
     if sampling.top_k is None and sampling.top_p is None:
         return weights / weights.sum()
     order = np.argsort(-weights, kind="stable")[: sampling.top_k]

@@ -31,6 +31,12 @@ def test_temperature_zero_takes_the_likeliest_and_of_equals_the_first():
     assert probabilities(np.log([0.2, 0.4, 0.4]), Sampling(temperature=0)).tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("temperature", [1e-320, 1e-9])
+def test_a_temperature_near_zero_takes_the_likeliest(temperature):
+    found = probabilities(np.log([0.2, 0.3, 0.5]), Sampling(temperature, top_k=2))
+    assert found.tolist() == [0, 0, 1]
+
+
 def test_tokens_that_are_impossible_are_never_drawn():
     log_p = np.array([-np.inf, np.log(0.5), -np.inf, np.log(0.5), -np.inf])
     drawn = {draw(probabilities(log_p, Sampling(temperature=3)), np.random.default_rng(seed)) for seed in range(40)}
