@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
-from memlm_cli.console import figure
+from memlm_cli.console import figure, printable
 from memlm_cli.reports import frequency_range
 from memlm_cli.tables import table
 
@@ -135,13 +135,7 @@ def _marked(before: str, text: str, after: str) -> str:
     bare = text.strip() or text
     lead = text[: text.index(bare)]
     trail = text[len(lead) + len(bare) :]
-    return _one_line(f"{before}{lead}[{bare}]{trail}{after}")
-
-
-def _one_line(text: str) -> str:
-    """What would move the cursor is spelled out."""
-    spelled = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return "".join(spelled).strip(" ")
+    return printable(f"{before}{lead}[{bare}]{trail}{after}").strip(" ")
 
 
 def _units_table(found: Facts) -> Shown:

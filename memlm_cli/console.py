@@ -43,6 +43,11 @@ def on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def printable(text: str) -> str:
+    """A text in one line: what would move the cursor is spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def figure(value: float) -> str:
     """A number as a person reads it: 4 digits, thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

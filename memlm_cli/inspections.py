@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memlm_cli.console import figure
-from memlm_cli.retrieved import memory_lines, place_of, source_line, text_around
+from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.tables import Cell, table
 
 if TYPE_CHECKING:
@@ -53,8 +53,3 @@ def _context_lines(token: "TokenView") -> Iterator[str]:
         yield f"  {mark} {context.weight:.4f} of memory {context.reading + 1}: {source_line(context)}"
     for near in token.gate_contexts:
         yield f"  {'=' if near.right else ' '} gate: {place_of(near.source)}: {text_around(near.source)}"
-
-
-def shown(label: str) -> str:
-    """A token by itself, white space spelled out."""
-    return label.strip() or repr(label)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import figure
+from memlm_cli.console import figure, printable
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
@@ -37,4 +37,9 @@ def text_around(source: "Source") -> str:
     """The text around a token in one line, the token in brackets."""
     token = source.token.strip() or source.token
     space = " " if source.token[:1].isspace() else ""
-    return " ".join(f"{source.before}{space}[{token}]{source.after}".split())
+    return printable(" ".join(f"{source.before}{space}[{token}]{source.after}".split()))
+
+
+def shown(label: str) -> str:
+    """A token by itself, white space spelled out."""
+    return printable(label.strip()) or repr(label)

@@ -12,7 +12,7 @@ import typer
 from memlm_cli.console import answer, say
 from memlm_cli.exits import INTERRUPTED
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.retrieved import memory_lines, place_of, source_line, text_around
+from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
 
@@ -48,6 +48,9 @@ def generate(
         str | None, typer.Option(metavar="REPORT", help="Take the readings that this evaluation settled on.")
     ] = None,
     index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder.")] = None,
+    neighbors: Annotated[
+        str | None, typer.Option(metavar="NEIGHBORS", help="The same, or what a gate reads: their index is searched.")
+    ] = None,
     context: Annotated[
         int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
     ] = None,
@@ -77,7 +80,7 @@ def generate(
         source=read_reference(source),
         memory=None if memory is None else tuple(memory),
         report=report,
-        references={"index": index},
+        references={"index": index, "neighbors": neighbors},
         context=context,
         stride=stride,
         mem_length=mem_length,
@@ -140,7 +143,7 @@ def _attributed(reader: "MemoryReader", token: "Written") -> str:
     given, label = token.attributed.memories, reader.text.label(token.id)
     parts = [f"model {max(0.0, token.probability - sum(given)):.4f}"]
     parts += [f"memory {number} {value:.4f}" for number, value in enumerate(given, start=1)]
-    head = f"\n{label.strip() or repr(label)}  {token.probability:.4f} = {' + '.join(parts)}"
+    head = f"\n{shown(label)}  {token.probability:.4f} = {' + '.join(parts)}"
     contexts = [f"  {one.carried:.4f}  {source_line(one)}" for one in token.attributed.contexts]
     contexts += [
         f"  gate    {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts

@@ -10,6 +10,7 @@ import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.outputs import check_output_file
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
 
@@ -67,8 +68,8 @@ def inspect(
     _check(text, position, split, length)
     if report and memory:
         raise UsageError("--report and --memory both say what is read; give one of them.")
-    if html is not None and (html.is_dir() or not html.parent.is_dir()):
-        raise UsageError(f"--html {html} cannot be written: name a file in a folder that is there.")
+    if html is not None:
+        check_output_file("--html", html)
     request = Request(
         source=read_reference(source),
         memory=None if memory is None else tuple(memory),

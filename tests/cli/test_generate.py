@@ -13,7 +13,7 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
-from tests.stages.small_text import built_index, text_model, text_tokens
+from tests.stages.small_text import built_index, found_neighbors, text_model, text_tokens
 
 PROMPT = "the cat sees"
 
@@ -99,6 +99,12 @@ def test_external_memory_of_a_model_needs_an_index(generate, index):
     assert "reads a datastore" in ended.err
     named = ("--memory", "external:lambda=0.3", "--index", index.reference, "--max-tokens", 2)
     assert generate(index.find("encoder").reference, *named).code == 0
+
+
+def test_neighbors_name_the_index_that_is_searched(generate, index):
+    neighbors = found_neighbors(index.store, index, k=2)
+    options = (index.find("encoder").reference, "--memory", "external:k=5,lambda=0.3", "--max-tokens", 6)
+    assert generate(*options, "--neighbors", neighbors.reference) == generate(*options, "--index", index.reference)
 
 
 def memlm_process(index: Artifact, *options: str) -> subprocess.Popen[str]:

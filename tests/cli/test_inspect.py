@@ -11,7 +11,10 @@ import pytest
 from memlm_cli.inspections import inspected_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.inspection.contexts import Context
+from stages.inspection.gate import GateContext
 from stages.inspection.inspect import Inspected, TokenView
+from stages.inspection.sources import Source
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
 
@@ -99,6 +102,18 @@ def test_tokens_that_look_like_markup_are_shown_as_they_are():
         shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=terminal)
         assert "[/red]" in shown
         assert ("\x1b[32m" in shown) is terminal
+
+
+def test_what_would_move_the_cursor_is_spelled_out():
+    source = Source("train", 5, 0, 5, "the \x1b[2J", "\x07", "\n cat")
+    token = TokenView(
+        **{"position": 0, "id": 7, "label": "\x1b[2J", "text": "\x1b[2J", "model": 0.1, "final": 0.9, "gain": 2.2},
+        **{"memories": [], "gate": None, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
+        gate_contexts=[GateContext(True, source)],
+    )
+    shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=False)
+    assert shown.replace("\n", "").isprintable()
+    assert shown.count("the \\x1b[2J[\\x07] cat") == 2
 
 
 @pytest.mark.parametrize("command", ["inspect", "generate"])
