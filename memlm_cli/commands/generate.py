@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, figure, say
 from memlm_cli.exits import INTERRUPTED
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
@@ -141,12 +141,12 @@ def _attributed(reader: "MemoryReader", token: "Written") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)
-    parts = [f"model {max(0.0, token.probability - sum(given)):.4f}"]
-    parts += [f"memory {number} {value:.4f}" for number, value in enumerate(given, start=1)]
-    head = f"\n{shown(label)}  {token.probability:.4f} = {' + '.join(parts)}"
-    contexts = [f"  {one.carried:.4f}  {source_line(one)}" for one in token.attributed.contexts]
+    parts = [f"model {figure(max(0.0, token.probability - sum(given)))}"]
+    parts += [f"memory {number} {figure(value)}" for number, value in enumerate(given, start=1)]
+    head = f"\n{shown(label)}  {figure(token.probability)} = {' + '.join(parts)}"
+    contexts = [f"  {figure(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
     contexts += [
-        f"  gate    {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
+        f"  {'gate':>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
     ]
     return "\n".join([head, *contexts])
 

@@ -8,6 +8,8 @@ from stages.inspection.inspect import Inspected, TokenView
 TEMPLATE = "passage.html"
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
+SMALL = 0.0005
+"""Probabilities below it are told by their size."""
 
 
 def page(found: Inspected) -> str:
@@ -17,8 +19,7 @@ def page(found: Inspected) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["strength"] = strength
-    environment.filters["shown"] = shown
+    environment.filters |= {one.__name__: one for one in (strength, shown, probability, setting)}
     return environment.get_template(TEMPLATE).render(found=found, gated=any(t.gate is not None for t in found.tokens))
 
 
@@ -30,3 +31,17 @@ def strength(token: TokenView) -> int:
 def shown(text: str) -> str:
     """A token by itself, white space spelled out."""
     return text.strip() or repr(text)[1:-1]
+
+
+def probability(value: float) -> str:
+    """`0.7296`, `3.0e-06`, `0`."""
+    if value == 0:
+        return "0"
+    return f"{value:.4f}" if value >= SMALL else f"{value:.1e}"
+
+
+def setting(value: float | str) -> str:
+    """A number of a reading, `2,000` or `6.535`; or a word."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

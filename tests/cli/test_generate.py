@@ -67,6 +67,10 @@ def test_attribution_stands_behind_the_text(generate, index):
     heads = [line for line in ended.out.splitlines() if " = model " in line]
     assert [head.split()[0] for head in heads] == [token["text"] for token in told["tokens"]]
     assert all(" + memory 1 " in head for head in heads)
+    for head, token in zip(heads, told["tokens"], strict=True):
+        total, parts = head.split("  ", 1)[1].split(" = ")
+        assert float(total) == pytest.approx(token["probability"], rel=1e-3)
+        assert float(total) == pytest.approx(sum(float(part.split()[-1]) for part in parts.split(" + ")), rel=2e-3)
     context = next(one for token in told["tokens"] for one in token["attributed"]["contexts"])
     assert f"train, document {context['source']['document']}, token {context['source']['offset']}: " in ended.out
     assert f"[{context['source']['token'].strip()}]" in ended.out

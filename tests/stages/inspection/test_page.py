@@ -8,7 +8,7 @@ import pytest
 from stages.inspection.contexts import Context
 from stages.inspection.gate import GateContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.page import page, strength
+from stages.inspection.page import page, probability, strength
 from stages.inspection.sources import Source
 
 EVIL = "<script>alert('x')</script>"
@@ -75,3 +75,11 @@ def test_it_tells_who_won_and_where_contexts_stand():
 
 def test_colour_is_full_from_a_factor_of_ten_on():
     assert [strength(token("a", 0.1, 0.1, gain)) for gain in (0.0, 1.1513, -2.3026, 7.0)] == [0, 50, 100, 100]
+
+
+def test_what_is_unlikely_is_told_by_its_size():
+    assert [probability(value) for value in (0.72961, 0.0005, 3.002e-06, 0.0)] == ["0.7296", "0.0005", "3.0e-06", "0"]
+    memory = {"sources": ["long"], "reader": "interpolate", "similarity": "dot", "size": 2000, "theta": 0.0639912564}
+    found = Inspected("model/0123456789ab", "test", 5, [memory | {"numbers": "reported"}], [token("fox", 3e-6, 0.4, 1)])
+    assert "similarity dot, size 2,000, theta 0.06399" in page(found)
+    assert "<span>3.0e-06</span>" in page(found)
