@@ -64,6 +64,7 @@ class SmallTokens(Stage[TokensConfig]):
             },
             "vocabulary_size": VOCABULARY,
             "eos_id": EOS,
+            "eos_after": "never",
         }
 
 
