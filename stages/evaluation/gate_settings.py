@@ -50,7 +50,8 @@ def resolve_gate(asked: GateSettings, read: Mapping[str, Artifact], splits: tupl
             if value is not None:
                 raise UsageError(f"{model.reference} has no gate: leave {option} out.")
         return asked
-    numbers = tuple(dict.fromkeys(asked.gate_k or trained_numbers(model)))
+    first, *others = asked.gate_k or trained_numbers(model)
+    numbers = (first, *sorted({*others} - {first}))
     for split in splits:
         require_neighbors(read["gate_neighbors"], split, max(numbers))
     return GateSettings(numbers, _passage(asked, splits[0], read["tokens"]))

@@ -125,6 +125,13 @@ def test_the_gate_reads_what_float64_makes_of_stored_neighbours(store, models, n
     assert {int(k): share for k, share in gate["neighbors_right"].items()} == pytest.approx(right)
 
 
+def test_in_what_order_other_numbers_of_neighbours_are_named_does_not_count(store, model):
+    config = evaluated(store, model, gate_k=(2, 4, 0)).config
+    assert config["gate_k"] == [2, 0, 4]
+    assert evaluated(store, model, gate_k=(2, 0, 4, 2, 4)).config == config
+    assert evaluated(store, model, gate_k=(4, 0, 2)).config["gate_k"] == [4, 0, 2]
+
+
 def test_histograms_count_every_gate_of_the_split(store, models):
     gate = metrics(evaluated(store, models["transformer"]))["gate"]
     scored = array(evaluated(store, models["transformer"]), "scores.zarr", "gate")
