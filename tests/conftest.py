@@ -1,0 +1,7 @@
+"""What holds for every test."""
+
+from hypothesis import settings
+
+settings.register_profile("memlm", deadline=None)
+settings.load_profile("memlm")
+"""No example fails for being slow: machines that run the tests are shared."""
