@@ -1,4 +1,4 @@
-"""The options that every stage's command has, given to it as one value."""
+"""The options that every stage's command has, given to it as one value, and those that several commands share."""
 
 import inspect
 from collections.abc import Callable
@@ -13,6 +13,18 @@ from stages.errors import UsageError
 
 _PANEL = "Everywhere"
 
+ReadArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
+]
+SettledMemoryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCES[:key=value,…]",
+        help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
+        "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
+    ),
+]
 StoreOption = Annotated[
     Path, typer.Option("--store", envvar="MEMLM_STORE", help="Folder of artifacts.", rich_help_panel=_PANEL)
 ]

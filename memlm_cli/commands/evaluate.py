@@ -4,15 +4,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from memlm_cli.options import Common
+from memlm_cli.options import Common, ReadArgument
 from memlm_cli.work import make_artifact
 
 
 def evaluate(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
-    ] = None,
+    source: ReadArgument = None,
     split: Annotated[str | None, typer.Option(help="Split to score (default: test).")] = None,
     tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Score another corpus than the model's.")] = None,
     index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,

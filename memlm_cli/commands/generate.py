@@ -11,7 +11,7 @@ import typer
 
 from memlm_cli.console import answer, figure, say
 from memlm_cli.exits import INTERRUPTED
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def generate(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
-    ] = None,
+    source: ReadArgument = None,
     prompt: Annotated[str, typer.Option(help="Text to go on from (default: none, the start of a text).")] = "",
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 100,
     temperature: Annotated[float, typer.Option(help="Of sampling; 0 takes the likeliest token.")] = 1.0,
@@ -36,14 +33,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same text.")] = 0,
     stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCES[:key=value,…]",
-            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
-            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
-        ),
-    ] = None,
+    memory: SettledMemoryOption = None,
     report: Annotated[
         str | None, typer.Option(metavar="REPORT", help="Take the readings that this evaluation settled on.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.outputs import check_output_file
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
@@ -21,23 +21,13 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
-    ] = None,
+    source: ReadArgument = None,
     text: Annotated[str | None, typer.Option(help="A text to read, from its first token on.")] = None,
     position: Annotated[int | None, typer.Option(min=0, help="First token of a passage of --split.")] = None,
     split: Annotated[str | None, typer.Option(help="Split of the passage (default: test).")] = None,
     length: Annotated[int | None, typer.Option(min=1, max=1024, help="Tokens of the passage (default: 32).")] = None,
     contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts told of each token.")] = 4,
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCES[:key=value,…]",
-            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
-            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
-        ),
-    ] = None,
+    memory: SettledMemoryOption = None,
     report: Annotated[
         str | None,
         typer.Option(metavar="REPORT", help="Take the readings and windows that this evaluation settled on."),
