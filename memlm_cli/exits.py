@@ -6,6 +6,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import typer
@@ -48,10 +49,24 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, _CommandLineError):
         return Failure(USAGE, _usage_message(error))
     if isinstance(error, KeyboardInterrupt):
-        return Failure(INTERRUPTED, "interrupted; the same command goes on from there.")
+        return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
-        return Failure(TERMINATED, "terminated; the same command goes on from there.")
+        return Failure(TERMINATED, _stopped("terminated", error))
     return _shortage(error) or _refusal(error) or Failure(BUG, _bug_message(error))
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Work on an artifact: when it is interrupted, the message says that what is done is not lost."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as error:
+        error.add_note("the same command goes on from there")
+        raise
+
+
+def _stopped(how: str, error: BaseException) -> str:
+    return "; ".join((how, *getattr(error, "__notes__", ()))) + "."
 
 
 def _reader_has_gone(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter, answer, first_process, say
+from memlm_cli.exits import resumable
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
 
@@ -50,7 +51,7 @@ def make_artifact(
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
     store = Store(common.store)
-    with ConsoleReporter(command) as reporter:
+    with resumable(), ConsoleReporter(command) as reporter:
         outcome = make(stage, config, given, store, execution(common, reporter))
     publish_name(common, outcome.artifact)
     print_outcome(command, outcome, common)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli.console import answer, figure, say
-from memlm_cli.exits import INTERRUPTED
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.work import read_reference
@@ -77,14 +76,10 @@ def generate(
         device=device,
         precision=precision,
     )
-    try:
-        reader = open_writer(request, Store(store))
-        for line in memory_lines(reader.memories):
-            say(f"generate: {line}")
-        _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
-    except KeyboardInterrupt:
-        say("memlm generate: interrupted.")
-        raise typer.Exit(INTERRUPTED) from None
+    reader = open_writer(request, Store(store))
+    for line in memory_lines(reader.memories):
+        say(f"generate: {line}")
+    _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
 
 
 def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_json: bool) -> None:

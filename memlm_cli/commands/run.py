@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli.console import ConsoleReporter, answer, duration, say
+from memlm_cli.exits import resumable
 from memlm_cli.options import Common
 from memlm_cli.tables import show_table, table
 from memlm_cli.work import check_artifact_name, execution, publish_name, reference_line
@@ -78,11 +79,12 @@ def _run(recipe: "Recipe", common: Common) -> None:
     results: list[Result] = []
     with ConsoleReporter("run") as reporter:
         how = execution(common, reporter)
-    for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter):
-        results.append(result)
-        say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
-        if result.status != "cached" and len(results) < len(recipe.stages):
-            show_result(result.artifact)
+    with resumable():
+        for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter):
+            results.append(result)
+            say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
+            if result.status != "cached" and len(results) < len(recipe.stages):
+                show_result(result.artifact)
     _show_summary(results)
     last = results[-1]
     show_result(last.artifact)

@@ -73,6 +73,7 @@ def train(
         _require_carried(backbone or preset.get("model", {}).get("backbone", "transformer"))
     if init_from is not None:
         _require_nothing_idle(common.set or ())
+        _require_its_backbone(init_from, backbone, common)
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)
 
@@ -85,6 +86,16 @@ def _require_carried(backbone: str) -> None:
         raise UsageError(
             f"The backbone {backbone!r} carries no positions: leave --mem-length out, or add --backbone transformer-xl."
         )
+
+
+def _require_its_backbone(init_from: str, backbone: str | None, common: Common) -> None:
+    """Raises: UsageError if a backbone was asked for that the model of --init-from does not have."""
+    from stages.artifacts.store import Store
+
+    init = Store(common.store).get(init_from, "model")
+    has = init.config["model"]["backbone"]
+    if backbone not in (None, has):
+        raise UsageError(f"--init-from {init.reference} is a {has}: leave the backbone {backbone!r} out.")
 
 
 def _require_nothing_idle(assignments: Iterable[str]) -> None:

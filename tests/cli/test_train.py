@@ -1,5 +1,7 @@
 """`memlm train`: options that would do nothing are refused before anything is read."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Memlm
@@ -34,3 +36,24 @@ def test_settings_that_a_model_would_not_have_are_bad_usage(memlm: Memlm, argume
 )
 def test_settings_that_it_would_have_are_not(memlm: Memlm, arguments: list[str]) -> None:
     assert memlm("train", "tokens/none", *arguments).code == 4
+
+
+def test_a_backbone_that_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, text: Path) -> None:
+    tokens = memlm("tokenize", "--train", text).reference
+    model = memlm("train", tokens, "--steps", 1).reference
+    ended = memlm("train", tokens, "--init-from", model, "--backbone", "lstm", "--steps", 1)
+    assert (ended.code, "is a transformer: leave the backbone 'lstm' out" in ended.err) == (2, True)
+    assert memlm("train", tokens, "--init-from", model, "--backbone", "transformer", "--steps", 1).code == 0
+
+
+def test_an_interrupted_run_says_that_it_goes_on(memlm: Memlm, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    tokens = memlm("tokenize", "--train", text).reference
+    monkeypatch.setattr("stages.train.Train.run", interrupted)
+    ended = memlm("train", tokens, "--steps", 1)
+    assert (ended.code, ended.err.splitlines()[-1]) == (
+        130,
+        "memlm train: interrupted; the same command goes on from there.",
+    )
