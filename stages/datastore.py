@@ -24,8 +24,8 @@ from stages.evaluation.defaults import stored_key
 if TYPE_CHECKING:
     import torch
 
-    from stages.evaluation.history import History
-    from stages.evaluation.trail import Trail
+    from stages.evaluation.encoding.history import History
+    from stages.evaluation.encoding.trail import Trail
     from stages.models.language_model import LanguageModel
 
 VALUE_DTYPE = np.dtype(np.int32)
@@ -95,7 +95,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         return device_name(execution.device)
 
     def open(self, job: Job[DatastoreConfig]) -> Work:
-        from stages.evaluation.trail import Trail
+        from stages.evaluation.encoding.trail import Trail
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
@@ -163,8 +163,8 @@ def _encode(
     """Keys [n, d] and values [n] of a range of tokens, and the history behind it."""
     import torch
 
-    from stages.evaluation.encode import encode_range
-    from stages.evaluation.history import History
+    from stages.evaluation.encoding.encode import encode_range
+    from stages.evaluation.encoding.history import History
 
     assert config.context is not None and config.stride is not None and config.key is not None
     state = history.state

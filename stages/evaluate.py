@@ -18,20 +18,20 @@ from stages.config import StageConfig
 from stages.errors import ArtifactError
 from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
 from stages.evaluation.defaults import default_memory, lacking_memory
-from stages.evaluation.gate_settings import GateSettings, resolve_gate, spelled_passage
+from stages.evaluation.encoding.split_pass import SAMPLE, SCORE, TUNE, Part, SplitPass
+from stages.evaluation.gate.settings import GateSettings, resolve_gate, spelled_passage
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
-from stages.evaluation.readings import complete_reading
-from stages.evaluation.split_pass import SAMPLE, SCORE, TUNE, Part, SplitPass
+from stages.evaluation.readings.complete import complete_reading
 from stages.memory.spec import parse_readings
 
 if TYPE_CHECKING:
-    from stages.evaluation.breakdown import Breakdown
+    from stages.evaluation.encoding.trail import Trail
     from stages.evaluation.evaluator import Evaluator
-    from stages.evaluation.last_word import LastWords
-    from stages.evaluation.metrics import Counts
-    from stages.evaluation.score_files import ScoreFiles
-    from stages.evaluation.trail import Trail
-    from stages.evaluation.tuning import Tuning
+    from stages.evaluation.results.breakdown import Breakdown
+    from stages.evaluation.results.last_word import LastWords
+    from stages.evaluation.results.metrics import Counts
+    from stages.evaluation.results.score_files import ScoreFiles
+    from stages.evaluation.tuning.tuning import Tuning
 
 CELLS_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
@@ -145,10 +145,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return device_name(execution.device)
 
     def open(self, job: Job[EvaluateConfig]) -> Work:
-        from stages.evaluation.breakdown import find_breakdown
+        from stages.evaluation.encoding.trail import Trail
         from stages.evaluation.opening import open_evaluator
-        from stages.evaluation.trail import Trail
-        from stages.evaluation.tuning import Tuning
+        from stages.evaluation.results.breakdown import find_breakdown
+        from stages.evaluation.tuning.tuning import Tuning
         from stages.models.devices import resolve_device, tune_allocator
 
         config = job.config
@@ -200,7 +200,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
         """Score one range with the model alone and with every row, at the settled settings."""
-        from stages.evaluation.shard_record import shard_record, token_scores
+        from stages.evaluation.results.shard_record import shard_record, token_scores
 
         consultation = work.scoring_pass.consult(shard, work.evaluator, work.trail)
         passage = work.evaluator.score(consultation, [settled.settings for settled in work.tuning.settled])
@@ -215,7 +215,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return record
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
-        from stages.evaluation import report
+        from stages.evaluation.results import report
 
         shards = work.scoring_pass.parts
         if work.scores is not None:
@@ -273,7 +273,7 @@ def _tokens(job: Job[EvaluateConfig], split: str) -> int:
 
 def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     """The tokens that alone count, of every split that is read; None: all."""
-    from stages.evaluation.last_word import find_last_words
+    from stages.evaluation.results.last_word import find_last_words
 
     if job.config.score == "all":
         return None
@@ -290,8 +290,8 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
 
 def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The content of `metrics.json`, from what the shards of the scored split left."""
-    from stages.evaluation import report
-    from stages.evaluation.gate_report import gate_curve, gate_figures
+    from stages.evaluation.gate.report import gate_curve, gate_figures
+    from stages.evaluation.results import report
 
     totals, counts = report.Totals.of(records), _counts(job, work)
     names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
@@ -321,7 +321,7 @@ def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str
 
 def _passage(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The content of `passage.json`; None for a model without a gate."""
-    from stages.evaluation.gate_report import passage_of
+    from stages.evaluation.gate.report import passage_of
 
     if work.evaluator.gate is None:
         return None
@@ -334,7 +334,7 @@ def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> N
 
 def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
     """How long what is scored is: the split, or the last words of its passages."""
-    from stages.evaluation.metrics import Counts
+    from stages.evaluation.results.metrics import Counts
 
     words = work.breakdown.last_words
     if words is None:
@@ -343,7 +343,7 @@ def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
-    from stages.evaluation.score_files import ScoreFiles
+    from stages.evaluation.results.score_files import ScoreFiles
 
     config = job.config
     if not config.save_token_scores:

@@ -25,8 +25,8 @@ from stages.evaluation.corpus import corpus_of, require_split
 if TYPE_CHECKING:
     import torch
 
-    from stages.evaluation.history import History
-    from stages.evaluation.trail import Trail
+    from stages.evaluation.encoding.history import History
+    from stages.evaluation.encoding.trail import Trail
     from stages.models.language_model import LanguageModel
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
@@ -102,7 +102,7 @@ class Encoder:
 
     def history(self, ids: Any, start: int) -> "History":
         """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""
-        from stages.evaluation.history import History
+        from stages.evaluation.encoding.history import History
 
         past = History(0 if self.loaded[0].config.carries_state else start)
         while past.start < start:
@@ -111,8 +111,8 @@ class Encoder:
 
     def encode(self, ids: Any, history: "History", stop: int) -> "tuple[np.ndarray, History]":
         """Keys of tokens history.start .. stop - 1 in the dtype of the datastore, [n, d], and the history behind."""
-        from stages.evaluation.encode import encode_range
-        from stages.evaluation.history import History
+        from stages.evaluation.encoding.encode import encode_range
+        from stages.evaluation.encoding.history import History
 
         model, device = self.loaded
         start, state = history.start, history.state
@@ -187,7 +187,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         return config.model_copy(update=changes)
 
     def open(self, job: Job[NeighborsConfig]) -> Work:
-        from stages.evaluation.trail import Trail
+        from stages.evaluation.encoding.trail import Trail
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.keys import StoredKeys

@@ -12,8 +12,8 @@ from stages.comparison.settings import ComparisonSettings
 from stages.comparison.tally import Group, Tally, range_bounds
 from stages.comparison.token_sums import read_sums
 from stages.comparison.told import told_tokens
-from stages.evaluation.frequency import Frequencies, buckets, find_frequencies
-from stages.evaluation.metrics import perplexity
+from stages.evaluation.results.frequency import Frequencies, buckets, find_frequencies
+from stages.evaluation.results.metrics import perplexity
 
 
 def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -> dict[str, Any]:

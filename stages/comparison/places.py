@@ -61,7 +61,7 @@ def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
     doc_offsets = np.asarray(opened.doc_offsets[:])
     if counted == "all":
         return Places(opened, doc_offsets, None)
-    from stages.evaluation.last_word import find_last_words
+    from stages.evaluation.results.last_word import find_last_words
 
     words = find_last_words(tokens, split)
     return Places(opened, doc_offsets, np.flatnonzero(words.scored(0, int(doc_offsets[-1]))))

@@ -10,7 +10,7 @@ from stages.comparison.places import Units
 from stages.comparison.scores import TokenScores
 from stages.comparison.tally import Group, PairedTokens, Tally, position_range
 from stages.errors import ArtifactError
-from stages.evaluation.frequency import BOUNDS, Frequencies
+from stages.evaluation.results.frequency import BOUNDS, Frequencies
 
 BUCKETS = len(BOUNDS) + 1
 _FIRST_BUCKET, _FIRST_RANGE = 1, 1 + BUCKETS
@@ -21,7 +21,7 @@ class Groups(NamedTuple):
 
     all: Group | None
     buckets: list[Group | None]
-    """By frequency; as numbered in `stages.evaluation.frequency`."""
+    """By frequency; as numbered in `stages.evaluation.results.frequency`."""
     ranges: list[Group | None]
     """By position in the document; as numbered in `stages.comparison.tally`."""
 

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from stages.evaluation.clock import now
-from stages.evaluation.consulted import Consulted
-from stages.evaluation.descent import Part
-from stages.evaluation.external import Datastore, ExternalPlan
-from stages.evaluation.gating import GateMemory, Gating
-from stages.evaluation.grids import ReadingGrid, compose, grid_nll, read_points
-from stages.evaluation.history import History
-from stages.evaluation.last_word import LastWords, is_best
-from stages.evaluation.passage import Passage, RowScores, Settings, summed
-from stages.evaluation.recalled import Recalled
-from stages.evaluation.recent import RecentPlan
-from stages.evaluation.retrieval import Found, Retrieval
-from stages.evaluation.rows import MemoryRow
-from stages.evaluation.scoring import Scored, score_blocks, search_keys
-from stages.evaluation.split_reader import SplitReader
+from stages.evaluation.encoding.history import History
+from stages.evaluation.encoding.scoring import Scored, score_blocks, search_keys
+from stages.evaluation.encoding.split_reader import SplitReader
+from stages.evaluation.gate.gating import GateMemory, Gating
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.readings.external import Datastore, ExternalPlan
+from stages.evaluation.readings.recalled import Recalled
+from stages.evaluation.readings.recent import RecentPlan
+from stages.evaluation.readings.retrieval import Found, Retrieval
+from stages.evaluation.readings.rows import MemoryRow
+from stages.evaluation.results.last_word import LastWords, is_best
+from stages.evaluation.results.passage import Passage, RowScores, Settings, summed
+from stages.evaluation.tuning.descent import Part
+from stages.evaluation.tuning.grids import ReadingGrid, compose, grid_nll, read_points
 from stages.memory.cells import Masses
 from stages.models.language_model import LanguageModel, State
 

@@ -9,18 +9,18 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.defaults import habits, is_own_datastore
+from stages.evaluation.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
-from stages.evaluation.external import Datastore, ExternalPlan
-from stages.evaluation.gate_settings import GateSettings, trained_numbers
-from stages.evaluation.gating import GateMemory
-from stages.evaluation.last_word import LastWords
-from stages.evaluation.neighbor_tokens import NeighborTokens
-from stages.evaluation.readings import is_recomputed
-from stages.evaluation.recent import RecentPlan
-from stages.evaluation.retrieval import IndexSearch, Retrieval, StoredNeighbors
-from stages.evaluation.rows import MemoryRow, Plan
-from stages.evaluation.split_reader import SplitReader
-from stages.evaluation.union import UnionPlan
+from stages.evaluation.gate.gating import GateMemory
+from stages.evaluation.gate.neighbor_tokens import NeighborTokens
+from stages.evaluation.gate.settings import GateSettings, trained_numbers
+from stages.evaluation.readings.complete import is_recomputed
+from stages.evaluation.readings.external import Datastore, ExternalPlan
+from stages.evaluation.readings.recent import RecentPlan
+from stages.evaluation.readings.retrieval import IndexSearch, Retrieval, StoredNeighbors
+from stages.evaluation.readings.rows import MemoryRow, Plan
+from stages.evaluation.readings.union import UnionPlan
+from stages.evaluation.results.last_word import LastWords
 from stages.memory.spec import Reading
 from stages.models.language_model import LanguageModel, load_model
 from stages.search.keys import StoredKeys

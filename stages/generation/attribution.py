@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stages.evaluation.consulted import Consulted
+from stages.evaluation.readings.consulted import Consulted
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import Consulted
+from stages.evaluation.encoding.history import History
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.history import History
-from stages.evaluation.passage import Settings
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.results.passage import Settings
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.scoring import search_keys
-from stages.evaluation.split_reader import SplitReader
+from stages.evaluation.encoding.scoring import search_keys
+from stages.evaluation.encoding.split_reader import SplitReader
 from stages.models.language_model import State, load_model
 from stages.search.searcher import open_searcher
 

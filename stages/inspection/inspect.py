@@ -8,9 +8,9 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.consulted import Consulted
 from stages.evaluation.decoding import TokenText
-from stages.evaluation.passage import Passage as Scores
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.results.passage import Passage as Scores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage

@@ -8,16 +8,16 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.evaluation.consulted import Consulted
 from stages.evaluation.decoding import TokenText
+from stages.evaluation.encoding.history import History
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.external import ExternalPlan
-from stages.evaluation.history import History
-from stages.evaluation.last_word import LastWords
 from stages.evaluation.opening import open_evaluator
-from stages.evaluation.passage import Settings
-from stages.evaluation.rows import MemoryRow, Plan
-from stages.evaluation.settling import describe_row, settle
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.readings.external import ExternalPlan
+from stages.evaluation.readings.rows import MemoryRow, Plan
+from stages.evaluation.results.last_word import LastWords
+from stages.evaluation.results.passage import Settings
+from stages.evaluation.tuning.settling import describe_row, settle
 from stages.inspection.gate_search import SearchedIds
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Found, Request, find

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.evaluation.corpus import WindowSettings, require_split, resolve_windows
-from stages.evaluation.gate_settings import GateSettings, resolve_gate
+from stages.evaluation.gate.settings import GateSettings, resolve_gate
 from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
-from stages.evaluation.readings import complete_reading
+from stages.evaluation.readings.complete import complete_reading
 from stages.inspection.numbers import default_readings, given_readings, reads_datastore, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
 from stages.memory.spec import Reading

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.evaluation.consulted import Consulted
-from stages.evaluation.external import ExternalPlan
-from stages.evaluation.grids import Point, ReadingGrid
-from stages.evaluation.passage import Settings
-from stages.evaluation.recalled import Part, Recalled
-from stages.evaluation.rows import MemoryRow
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.readings.external import ExternalPlan
+from stages.evaluation.readings.recalled import Part, Recalled
+from stages.evaluation.readings.rows import MemoryRow
+from stages.evaluation.results.passage import Settings
+from stages.evaluation.tuning.grids import Point, ReadingGrid
 from stages.memory.cells import Masses
 from stages.memory.external import best_first, scores_from_distances
 

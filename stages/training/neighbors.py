@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.neighbor_tokens import neighbor_tokens
+from stages.evaluation.gate.neighbor_tokens import neighbor_tokens
 from stages.training.mapped import mapped
 
 DTYPE = np.dtype(np.int32)

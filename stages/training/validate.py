@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from stages.evaluation.encode import EncodedBlock, encode_range
+from stages.evaluation.encoding.encode import EncodedBlock, encode_range
 from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
 from stages.training.ranks import mean_over_ranks

@@ -66,8 +66,8 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", SHARD)
-    monkeypatch.setattr("stages.evaluation.recent.CHUNK_CELLS", {"cpu": 40})
-    monkeypatch.setattr("stages.evaluation.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.evaluation.readings.recent.CHUNK_CELLS", {"cpu": 40})
+    monkeypatch.setattr("stages.evaluation.readings.recent.FEWEST_POSITIONS", 3)
 
 
 def _text(passages: list[str]) -> str:
@@ -192,7 +192,7 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, tokens, backbone, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.settling.MOST_POINTS", 1)
+    monkeypatch.setattr("stages.evaluation.tuning.settling.MOST_POINTS", 1)
     model = model_of(store, tokens["word"], backbone)
     report = evaluated(store, model, JOINT, LATER, score="last-word")
     valid, spans = Slow(model, "valid"), last_words(tokens["word"], "valid")

@@ -15,7 +15,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
-from stages.evaluation import gate_settings
+from stages.evaluation.gate import settings as gate_settings
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig

@@ -13,7 +13,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.retrieval import Found, IndexSearch
+from stages.evaluation.readings.retrieval import Found, IndexSearch
 from stages.index import BuildIndex
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
@@ -51,8 +51,8 @@ def index_of(store: Store) -> Callable[..., Artifact]:
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, chunks of a few positions."""
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.evaluation.recent.CHUNK_CELLS", {"cpu": 40})
-    monkeypatch.setattr("stages.evaluation.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.evaluation.readings.recent.CHUNK_CELLS", {"cpu": 40})
+    monkeypatch.setattr("stages.evaluation.readings.recent.FEWEST_POSITIONS", 3)
 
 
 def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
@@ -246,7 +246,7 @@ def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
 
 
 def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.settling.MOST_POINTS", 1)
+    monkeypatch.setattr("stages.evaluation.tuning.settling.MOST_POINTS", 1)
     index = index_of(small_model(store, small_tokens(store), method="trime-ext"))
     told = metrics(evaluated(store, index, "trime-ext", tune_split="test"))
     union, second = told["memories"]

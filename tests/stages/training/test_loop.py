@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from stages.errors import DataError, UsageError
-from stages.evaluation.windows import windows
+from stages.evaluation.encoding.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.models.config import TransformerConfig

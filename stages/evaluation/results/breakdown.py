@@ -1,0 +1,79 @@
+"""What is told of a scored split beside the sums over its tokens, found before any is scored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.evaluation.readings.rows import MemoryRow
+from stages.evaluation.results.frequency import Frequencies, find_frequencies
+from stages.evaluation.results.last_word import LastWords
+from stages.evaluation.results.paragraphs import repeated_tokens
+
+ACCURACY_AT = (1, 8, 64, 1024)
+"""Numbers of neighbours, beside all that are read, for which retrieval accuracy is told."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Retrieval accuracy is that of memory row `row`, at each number of neighbours in `at`; empty: of none."""
+
+    row: int
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Which tokens of a split of T are told of apart.
+
+    `last_words`: those that alone count, and the passages that they belong to; None: all count.
+    `outside`: bool [T], in no paragraph that stands in the training text; None if that is not known.
+    `frequencies`: by how often their type stands in a text; None if that is not known.
+    """
+
+    last_words: LastWords | None
+    outside: np.ndarray | None
+    frequencies: Frequencies | None
+    accuracy: Accuracy
+
+
+def find_breakdown(
+    read: Mapping[str, Artifact],
+    split: str,
+    counted_in: str,
+    rows: Sequence[MemoryRow],
+    last_words: Mapping[str, LastWords] | None,
+) -> Breakdown:
+    """What can be told of the scored split.
+
+    Args:
+        read: artifacts by role, as `stages.evaluation.lineage` finds them.
+        counted_in: where the frequency of tokens is counted: `train` or `split`.
+        rows: those of the evaluator.
+        last_words: of each split, the tokens that alone count.
+    """
+    return Breakdown(
+        None if last_words is None else last_words[split],
+        _outside(read, split),
+        find_frequencies(counted_in, read, split),
+        find_accuracy(rows),
+    )
+
+
+def _outside(read: Mapping[str, Artifact], split: str) -> np.ndarray | None:
+    """Which tokens of a split lie in no paragraph of the model's training text, bool [T]."""
+    known = read["model"].input("tokens")
+    if "train" not in known.metrics["splits"]:
+        return None
+    return ~repeated_tokens(read["tokens"], split, known, "train")
+
+
+def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
+    """The first row whose first reading looks into a datastore, and the numbers of neighbours told of it."""
+    for number, row in enumerate(rows):
+        reading = row.plans[0].reading
+        if "external" in reading.sources and isinstance(reading.k, tuple):
+            k = max(reading.k)
+            return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
+    return Accuracy(0, ())

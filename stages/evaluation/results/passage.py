@@ -1,0 +1,82 @@
+"""The scores of a range of tokens: by the model alone, and by each row of memory readings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.evaluation.gate.analysis import GateScores
+from stages.evaluation.tuning.grids import Point, ReadingGrid
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a row is read with: a point a reading; for a lone one also a point for each cut-off."""
+
+    grids: Sequence[ReadingGrid]
+    points: Sequence[Point]
+    by_cutoff: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """c counted tokens read by a row.
+
+    `log_p` [c] and `log_p_mem` [c, readings] in nats; `nll_by_cutoff`: sums over all of them;
+    `first_hits` [c]: place of the first cell of the first reading that is right;
+    `correct` bool [c]: whether no token is likelier, None if that was not asked for.
+    """
+
+    log_p: Tensor
+    log_p_mem: Tensor
+    nll_by_cutoff: np.ndarray
+    first_hits: Tensor
+    correct: Tensor | None
+
+    @classmethod
+    def of_nothing(cls, readings: int, cutoffs: int, like: Tensor, with_correct: bool) -> "RowScores":
+        """The scores of no token, on the device of `like`."""
+        return cls(
+            log_p=like.new_empty(0),
+            log_p_mem=like.new_empty(0, readings),
+            nll_by_cutoff=np.zeros(cutoffs),
+            first_hits=like.new_empty(0, dtype=torch.int64),
+            correct=like.new_empty(0, dtype=torch.bool) if with_correct else None,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["RowScores"]) -> "RowScores":
+        """The scores of tokens that follow each other."""
+        correct = [part.correct for part in parts if part.correct is not None]
+        return cls(
+            torch.cat([part.log_p for part in parts]),
+            torch.cat([part.log_p_mem for part in parts]),
+            np.sum([part.nll_by_cutoff for part in parts], axis=0),
+            torch.cat([part.first_hits for part in parts]),
+            torch.cat(correct) if correct else None,
+        )
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A range of the scored split: c counted tokens by the model alone, and by each row.
+
+    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone;
+    `gate` of its gate, if it has one.
+    """
+
+    targets: Tensor
+    log_p: Tensor
+    log_z: Tensor
+    correct: Tensor | None
+    rows: list[RowScores]
+    seconds: list[float]
+    """The model alone, then every row with all that it needs."""
+    gate: GateScores | None = None
+
+
+def summed(values: Tensor) -> float:
+    """The sum in float64."""
+    return float(values.sum(dtype=torch.float64))

@@ -1,0 +1,162 @@
+"""What a report shows: rows of figures from the sums that the shards left. Free of torch."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.evaluation.results.frequency import Frequencies, buckets
+from stages.evaluation.results.metrics import Counts, diverged, figures, finite, perplexity
+
+PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the counted tokens of the split; lists are row by row, the plain model first.
+
+    `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
+    tokens that lie in no paragraph of the training text; None where that is not known.
+    `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
+    tokens; None where frequencies are not known. `hits`: tokens whose target is among the best K
+    neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
+    asked for. `seconds`: the model's own included.
+    """
+
+    tokens: int
+    nll: list[float]
+    nll_outside: list[float] | None
+    tokens_outside: int
+    nll_by_cutoff: list[list[float]]
+    bucket_tokens: list[int] | None
+    bucket_nll: list[list[float]] | None
+    hits: dict[str, int]
+    wrong: list[set[int]] | None
+    seconds: list[float]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
+        """Add up the records of all shards."""
+        outside = [r["nll_outside"] for r in records]
+        in_buckets = [r["bucket_tokens"] for r in records]
+        wrong = [r["wrong"] for r in records]
+        return cls(
+            tokens=sum(r["tokens"] for r in records),
+            nll=_columns([r["nll"] for r in records]),
+            nll_outside=None if outside[0] is None else _columns(outside),
+            tokens_outside=sum(r["tokens_outside"] for r in records),
+            nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
+            bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
+            bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
+            hits={k: sum(r["hits"][k] for r in records) for k in records[0]["hits"]},
+            wrong=None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)],
+            seconds=_columns([r["seconds"] for r in records]),
+        )
+
+
+def _columns(table: Sequence[Sequence[float | None]]) -> list[float]:
+    return [sum(math.inf if value is None else value for value in column) for column in zip(*table, strict=True)]
+
+
+def _tables(tables: Sequence[Sequence[Sequence[float | None]]]) -> list[list[float]]:
+    return [_columns(rows) for rows in zip(*tables, strict=True)]
+
+
+def table(
+    names: Sequence[str],
+    memories: Sequence[Sequence[Mapping[str, Any]]],
+    totals: Totals,
+    counts: Counts,
+    read_tokens: int,
+    vocabulary: int,
+) -> list[dict[str, Any]]:
+    """The rows of the report: name, figures of merit, whether they diverged, tokens a second, readings of memory.
+
+    Args:
+        counts: of what is scored: the split, or the last words of its passages.
+        read_tokens: tokens of the split, scored or not.
+        vocabulary: number of types; a row is said to diverge where it is worse than a uniform guess among them.
+    """
+    columns = zip(names, memories, totals.nll, totals.seconds, strict=True)
+    rows = [
+        {
+            "row": name,
+            **figures(nll, counts),
+            "diverged": diverged(perplexity(nll, counts.tokens), vocabulary),
+            "tokens_per_second": round(read_tokens / seconds, 1),
+            "memories": list(readings),
+        }
+        for name, readings, nll, seconds in columns
+    ]
+    if totals.wrong is not None:
+        for row, wrong in zip(rows, totals.wrong, strict=True):
+            row["accuracy"] = 1 - len(wrong) / counts.words
+    return rows
+
+
+def outside_repeated_paragraphs(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again, on the tokens in no paragraph that stands word for word in the training text."""
+    if totals.nll_outside is None:
+        return None
+    left = totals.tokens_outside
+    return {
+        "tokens": left,
+        "repeated_tokens": totals.tokens - left,
+        "repeated_share": 1 - left / totals.tokens,
+        "rows": [
+            {"row": name, "perplexity": perplexity(nll, left)}
+            for name, nll in zip(names, totals.nll_outside, strict=True)
+        ],
+    }
+
+
+def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
+    """The rows again, bucket by bucket of tokens whose types stand equally often in a text; those that hold any."""
+    if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
+        return None
+    held = buckets(totals.bucket_tokens)
+    return {
+        "counted_in": frequencies.counted_in,
+        "corpus": frequencies.corpus,
+        "buckets": [bucket for _, bucket in held],
+        "rows": [
+            {
+                "row": name,
+                "nll": [finite(sums[number] / totals.bucket_tokens[number]) for number, _ in held],
+                "perplexity": [perplexity(sums[number], totals.bucket_tokens[number]) for number, _ in held],
+            }
+            for name, sums in zip(names, totals.bucket_nll, strict=True)
+        ],
+    }
+
+
+def retrieval_accuracy(totals: Totals) -> dict[str, float] | None:
+    """Share of tokens whose target is among the values of the best K neighbours, by K."""
+    return {k: hits / totals.tokens for k, hits in totals.hits.items()} or None
+
+
+def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
+    """Perplexity of reading fewer cells, for every row that reads one memory.
+
+    Args:
+        rows: of each memory row its name, what its cut-offs count (`k`, `size`), and its settings at each.
+    """
+    return [
+        {
+            "row": name,
+            "over": over,
+            "points": [
+                {**point, "perplexity": perplexity(nll, totals.tokens)} for point, nll in zip(points, sums, strict=True)
+            ],
+        }
+        for (name, over, points), sums in zip(rows, totals.nll_by_cutoff, strict=True)
+        if points
+    ]
+
+
+HEADLINE = (
+    *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
+    *("word_perplexity", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
+    *("outside_repeated_paragraphs", "frequency_buckets", "gate", "tokens_per_second"),
+)
+"""What of a report stands in its manifest."""

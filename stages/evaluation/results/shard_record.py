@@ -1,0 +1,75 @@
+"""What a scored range leaves behind: sums for the report, and the scores of its tokens."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from stages.evaluation.gate.record import gate_record
+from stages.evaluation.results.breakdown import Breakdown
+from stages.evaluation.results.frequency import Frequencies
+from stages.evaluation.results.metrics import finite
+from stages.evaluation.results.passage import Passage, RowScores
+
+
+def shard_record(passage: Passage, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
+    """What the report needs of tokens [start, stop), JSON; see `stages.evaluation.results.report.Totals`.
+
+    Sums are in float64; None stands for one that is not a finite number.
+
+    Args:
+        passage: the c tokens of them that count.
+    """
+    scores: list[Passage | RowScores] = [passage, *passage.rows]
+    nll = [-one.log_p.double().cpu().numpy() for one in scores]
+    targets, accuracy = passage.targets.cpu().numpy(), breakdown.accuracy
+    wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
+    if breakdown.last_words is not None:
+        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in scores]
+        outside = None if outside is None else outside[breakdown.last_words.scored(start, stop)]
+    return {
+        "tokens": len(targets),
+        "nll": [finite(float(one.sum())) for one in nll],
+        "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
+        "tokens_outside": 0 if outside is None else int(outside.sum()),
+        "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in passage.rows],
+        **_by_frequency(breakdown.frequencies, targets, nll),
+        "hits": {str(k): int((passage.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
+        "wrong": wrong,
+        "gate": None if passage.gate is None else gate_record(passage.gate),
+        "seconds": passage.seconds,
+    }
+
+
+def _by_frequency(
+    frequencies: Frequencies | None, targets: np.ndarray, nll: Sequence[np.ndarray]
+) -> dict[str, list[Any] | None]:
+    if frequencies is None:
+        return {"bucket_tokens": None, "bucket_nll": None}
+    return {
+        "bucket_tokens": frequencies.tokens(targets),
+        "bucket_nll": [[finite(value) for value in frequencies.sums(targets, one)] for one in nll],
+    }
+
+
+def _numpy(correct: Tensor | None) -> np.ndarray:
+    assert correct is not None, "the likeliest token was not looked at"
+    return correct.cpu().numpy()
+
+
+def token_scores(passage: Passage) -> Mapping[str, np.ndarray]:
+    """The arrays of `scores.zarr` for c tokens; natural logs, float32."""
+    main: RowScores | None = passage.rows[0] if passage.rows else None
+    alone = passage.log_p.cpu().numpy()
+    arrays = {
+        "target": passage.targets.int().cpu().numpy(),
+        "logp": alone if main is None else main.log_p.cpu().numpy(),
+        "logp_lm": alone,
+        "log_z": passage.log_z.cpu().numpy(),
+    }
+    if passage.gate is not None:
+        arrays["gate"] = passage.gate.mean.cpu().numpy()
+    if main is not None:
+        arrays["logp_memory"] = main.log_p_mem.cpu().numpy()
+    return arrays

@@ -1,0 +1,128 @@
+"""How the numbers of readings are chosen: what the tuning split leaves, and the best of it."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.draft import Draft
+from stages.evaluation.encoding.history import History
+from stages.evaluation.encoding.split_pass import SAMPLE, SplitPass
+from stages.evaluation.evaluator import Evaluator
+from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.results.passage import summed
+from stages.evaluation.tuning.descent import part_bytes, save_part
+from stages.evaluation.tuning.grids import ReadingGrid
+from stages.evaluation.tuning.settling import (
+    Settled,
+    at_edge,
+    describe_by_cutoff,
+    describe_grid,
+    describe_row,
+    settle,
+    tries_all,
+)
+
+SAMPLE_RANGES = 8
+SAMPLE_TOKENS = 128
+
+
+class Tuning:
+    """The grids of every row and what is chosen of them, through the files and records of a draft."""
+
+    def __init__(self, draft: Draft, evaluator: Evaluator, over: SplitPass | None) -> None:
+        """Tune in a pass over a split; None: all numbers are given."""
+        self._draft, self._evaluator, self._over = draft, evaluator, over
+        self._split = None if over is None else over.split
+        self._shards = [] if over is None else [part.key for part in over.parts]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of what shards leave of rows whose readings are tuned in turn; sums over a grid are small beside it."""
+        if self._over is None:
+            return 0
+        tokens = self._evaluator.counted_tokens(self._over.split, self._over.tokens)
+        grids = [row.grids([1.0] * len(row.plans)) for row in self._evaluator.rows]
+        return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
+
+    # What shards do
+
+    def sample(self) -> dict[str, Any]:
+        """The record of the first shard: how far scores spread, which default numbers are measured in.
+
+        Looks at a few short ranges of the split; a history they have not.
+        """
+        assert self._over is not None
+        sample = [
+            self._evaluator.consult(self._over.split, start, stop, History(start)).consulted
+            for start, stop in sample_ranges(self._over.tokens)
+        ]
+        return {"spreads": [[plan.spread(sample) for plan in row.plans] for row in self._evaluator.rows]}
+
+    def tune(self, shard: str, consulted: Consulted) -> dict[str, Any]:
+        """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
+        for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True)):
+            path = self._draft.add(_file(shard, number, grids))
+            if tries_all(grids):
+                np.save(path, self._evaluator.tune(consulted, row, grids))
+            else:
+                save_part(path, self._evaluator.masses(consulted, row, grids))
+        scored = consulted.scored.log_p[consulted.counted_rows]
+        return {"plain_nll": -summed(scored), "tokens": len(scored)}
+
+    @cached_property
+    def _grids(self) -> list[list[ReadingGrid]]:
+        """What the readings of each row may be set to."""
+        rows = self._evaluator.rows
+        if self._split is None:
+            return [row.grids([1.0] * len(row.plans)) for row in rows]
+        spreads = self._draft.record(SAMPLE)["spreads"]
+        return [row.grids(spread) for row, spread in zip(rows, spreads, strict=True)]
+
+    # What is chosen
+
+    @cached_property
+    def settled(self) -> list[Settled]:
+        """The settings of every row; asked for when all shards of the split are done."""
+        self._draft.flush()
+        return [
+            settle(row, grids, [self._draft.path / _file(shard, number, grids) for shard in self._shards])
+            for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True))
+        ]
+
+    def memories(self) -> list[list[dict[str, Any]]]:
+        """The readings of every row, the plain model first, with their hyperparameters; JSON."""
+        pairs = zip(self._evaluator.rows, self.settled, strict=True)
+        return [[], *(describe_row(row, settled, self._split) for row, settled in pairs)]
+
+    def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
+        """Of every memory row its name, what its cut-offs count, and its settings at each."""
+        pairs = zip(self._evaluator.rows, self.settled, strict=True)
+        return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, settled)) for row, settled in pairs]
+
+    def grid(self) -> Mapping[str, Any] | None:
+        """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""
+        if self._split is None:
+            return None
+        records = [self._draft.record(shard) for shard in self._shards]
+        tokens = sum(record["tokens"] for record in records)
+        grid = describe_grid(self._evaluator.rows[0], self.settled[0], tokens)
+        if grid is None:
+            return None
+        plain = sum(record["plain_nll"] for record in records)
+        return {"split": self._split, **grid, "plain_nll": plain / tokens}
+
+    def at_edge(self) -> list[tuple[str, float]]:
+        """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
+        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else []
+
+
+def sample_ranges(total: int) -> list[tuple[int, int]]:
+    """A few short ranges spread evenly over `total` tokens."""
+    starts = np.linspace(0, max(0, total - SAMPLE_TOKENS), SAMPLE_RANGES).astype(int)
+    return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
+
+
+def _file(shard: str, row: int, grids: Sequence[ReadingGrid]) -> str:
+    return f"scratch/{shard}-{row}.{'npy' if tries_all(grids) else 'npz'}"

@@ -1,0 +1,41 @@
+"""Whose retrieval accuracy is told, and at which numbers of neighbours."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stages.evaluation.readings.rows import MemoryRow
+from stages.evaluation.results.breakdown import Accuracy, find_accuracy
+
+
+def row(*neighbors: int) -> MemoryRow:
+    """Readings of so many neighbours each, or of the recent past alone where there are none."""
+    external = [SimpleNamespace(sources=("long", "external"), k=(1, n)) for n in neighbors]
+    recent = SimpleNamespace(sources=("long",), k=None)
+    return MemoryRow(
+        tuple(SimpleNamespace(reading=one if n else recent) for one, n in zip(external, neighbors, strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("k", "at"),
+    [
+        (1, (1,)),
+        (6, (1, 6)),
+        (64, (1, 8, 64)),
+        (1000, (1, 8, 64, 1000)),
+        (1024, (1, 8, 64, 1024)),
+        (2048, (1, 8, 64, 1024, 2048)),
+    ],
+)
+def test_accuracy_is_told_at_the_numbers_of_the_paper_and_at_all_that_are_read(k: int, at: tuple[int, ...]) -> None:
+    assert find_accuracy([row(k)]) == Accuracy(0, at)
+
+
+def test_it_is_that_of_the_first_row_whose_first_reading_has_neighbours() -> None:
+    assert find_accuracy([row(0, 8), row(0), row(8)]) == Accuracy(2, (1, 8))
+    assert find_accuracy([row(8, 0), row(4)]) == Accuracy(0, (1, 8))
+
+
+def test_without_neighbours_there_is_none() -> None:
+    assert find_accuracy([row(0)]).at == find_accuracy([]).at == ()

@@ -1,0 +1,97 @@
+"""Figures of a report from the sums that shards left."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.evaluation.results.frequency import Frequencies
+from stages.evaluation.results.metrics import Counts
+from stages.evaluation.results.report import Totals, curves, frequency_buckets, outside_repeated_paragraphs, table
+
+NAMES = ["plain", "cache"]
+
+
+def record(**other: Any) -> dict[str, Any]:
+    return {
+        "tokens": 10,
+        "nll": [20.0, 10.0],
+        "nll_outside": [8.0, 4.0],
+        "tokens_outside": 4,
+        "nll_by_cutoff": [[11.0, 10.0]],
+        "bucket_tokens": [6, 0, 0, 0, 4, 0],
+        "bucket_nll": [[12.0, 0.0, 0.0, 0.0, 8.0, 0.0], [4.0, 0.0, 0.0, 0.0, 6.0, 0.0]],
+        "hits": {"1": 2, "8": 5},
+        "wrong": None,
+        "seconds": [0.5, 1.0],
+        **other,
+    }
+
+
+def rows(totals: Totals, vocabulary: int = 1000) -> list[dict[str, Any]]:
+    return table(NAMES, [[], []], totals, Counts(totals.tokens, 0, 0, totals.tokens), totals.tokens, vocabulary)
+
+
+def test_records_are_added_up() -> None:
+    totals = Totals.of([record(), record()])
+    assert (totals.tokens, totals.nll, totals.nll_by_cutoff) == (20, [40.0, 20.0], [[22.0, 20.0]])
+    assert (totals.hits, totals.tokens_outside, totals.nll_outside) == ({"1": 4, "8": 10}, 8, [16.0, 8.0])
+    assert totals.bucket_tokens == [12, 0, 0, 0, 8, 0]
+    assert [row["nll"] for row in rows(totals)] == [2.0, 1.0]
+
+
+def test_perplexity_by_frequency_has_the_buckets_that_hold_tokens() -> None:
+    made = frequency_buckets(NAMES, Totals.of([record(), record()]), Frequencies(np.zeros(3, int), "train", "tokens/a"))
+    assert made == {
+        "counted_in": "train",
+        "corpus": "tokens/a",
+        "buckets": [
+            {"more_than": 10_000, "at_most": None, "tokens": 12},
+            {"more_than": 0, "at_most": 10, "tokens": 8},
+        ],
+        "rows": [
+            {"row": "plain", "nll": [2.0, 2.0], "perplexity": [math.exp(2), math.exp(2)]},
+            {
+                "row": "cache",
+                "nll": [pytest.approx(2 / 3), 1.5],
+                "perplexity": [pytest.approx(math.exp(2 / 3)), math.exp(1.5)],
+            },
+        ],
+    }
+
+
+def test_frequencies_may_not_be_known() -> None:
+    totals = Totals.of([record(bucket_tokens=None, bucket_nll=None)] * 2)
+    assert frequency_buckets(NAMES, totals, None) is None
+
+
+@pytest.mark.parametrize(
+    ("nll", "vocabulary", "diverged"),
+    [(10.0, 3, False), (10.0, 2, True), (1e5, 10**9, True), (None, 10**9, True)],
+)
+def test_what_is_no_number_or_worse_than_a_uniform_guess_is_said_to_diverge(
+    nll: float | None, vocabulary: int, diverged: bool
+) -> None:
+    _, row = rows(Totals.of([record(nll=[0.5, nll])]), vocabulary)
+    assert row["diverged"] is diverged
+    assert (row["nll"] is None) == (nll is None)
+
+
+def test_a_row_that_is_no_number_in_one_shard_leaves_the_others_whole() -> None:
+    broken = record(
+        nll=[20.0, None],
+        nll_outside=[8.0, None],
+        nll_by_cutoff=[[None, 10.0]],
+        bucket_nll=[[1.0] * 6, [None] + [1.0] * 5],
+    )
+    totals = Totals.of([record(), broken])
+    plain, cache = rows(totals)
+    assert plain["perplexity"] == pytest.approx(math.exp(2))
+    assert {cache[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")} == {None}
+    outside = outside_repeated_paragraphs(NAMES, totals)
+    assert outside and [row["perplexity"] for row in outside["rows"]] == [math.exp(2), None]
+    (curve,) = curves([("cache", "size", [{"size": 1}, {"size": 2}])], totals)
+    assert [point["perplexity"] for point in curve["points"]] == [None, math.e]
+    made = frequency_buckets(NAMES, totals, Frequencies(np.zeros(3, int), "train", "tokens/a"))
+    assert made and made["rows"][1]["perplexity"] == [None, pytest.approx(math.exp(7 / 8))]
