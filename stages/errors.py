@@ -15,7 +15,7 @@ class MemlmError(Exception):
 
 
 class UsageError(MemlmError, ValueError):
-    """Bad usage or configuration; nothing was started."""
+    """Bad usage or configuration: nothing was started, or a setting failed in the midst of work."""
 
     exit_code = 2
 
