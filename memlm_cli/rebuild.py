@@ -13,6 +13,7 @@ from pipelines.settings import merged, nested
 from stages.artifacts.kinds import KINDS
 
 if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
     from stages.pages.lineage import Member
 
 Settings = Mapping[str, Any]
@@ -50,18 +51,32 @@ def script(members: Members) -> str:
     return "\n".join(lines) + "\n"
 
 
+def report_with_scores(report: "Artifact") -> str:
+    """The command that makes a report again, with the scores of its tokens."""
+    from stages.pages.lineage import lineage_of
+
+    members = lineage_of([report])
+    words = [word for group in _command(members[report.reference], members) for word in group]
+    return shlex.join([*words, "--save-token-scores"])
+
+
 def command_line(member: "Member", members: Members) -> str:
     """The command that makes an artifact again, lines joined by backslashes."""
-    command = KINDS[member.kind].command
-    words = [["memlm", command], *_references(member, members), *_options(command, member)]
-    words += [["--name", name] for name in member.names[:1]]
     lines = [""]
-    for group in words:
+    for group in (*_command(member, members), *(["--name", name] for name in member.names[:1])):
         text = " ".join(word if isinstance(word, Variable) else shlex.quote(word) for word in group)
         if len(lines[-1]) + len(text) > 110:
             lines.append("   ")
         lines[-1] += f" {text}"
     return " \\\n".join(line[1:] if number == 0 else line for number, line in enumerate(lines))
+
+
+def _command(member: "Member", members: Members) -> Iterator[list[str]]:
+    """The words of a command, those together that belong together."""
+    command = KINDS[member.kind].command
+    yield ["memlm", command]
+    yield from _references(member, members)
+    yield from _options(command, member)
 
 
 # What is read

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.outputs import check_output_file
+from stages.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 
 def compare(
@@ -48,7 +52,19 @@ def compare(
         check_output_file("--csv", csv)
     opened = Store(store)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
+    for report in (report_a, report_b):
+        _require_scores(report)
     found = compare_reports(report_a, report_b, settings)
     if csv is not None:
         say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found))
+
+
+def _require_scores(report: "Artifact") -> None:
+    """Raises: ArtifactError for a report without token scores, with the command that makes one."""
+    from memlm_cli.rebuild import report_with_scores
+    from stages.comparison.scores import has_scores
+
+    if not has_scores(report):
+        command = report_with_scores(report)
+        raise ArtifactError(f"{report.reference} has no token scores; make a report that has: {command}")

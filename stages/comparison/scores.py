@@ -1,6 +1,5 @@
 """The token scores of a report."""
 
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,6 @@ from stages.errors import ArtifactError
 
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
-NAMED = ("tune_split", "context", "stride", "mem_length", "gate_k", "score", "reset")
-"""Settings of an evaluation that say what is read and what counts, and stand in options of their names."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,19 @@ class TokenScores:
         return nll
 
 
+def has_scores(report: Artifact) -> bool:
+    """Whether a report was made with `--save-token-scores`."""
+    return f"{GROUP}/zarr.json" in report.manifest.files
+
+
 def open_scores(report: Artifact, reading: Reading) -> TokenScores:
     """The scores of a report's first memory row (`final`), or of the model alone.
 
     Raises: ArtifactError if the report was made without them.
     """
-    if f"{GROUP}/zarr.json" not in report.manifest.files:
+    if not has_scores(report):
         raise ArtifactError(
-            f"{report.reference} has no token scores; make a report that has: {evaluation_command(report)}"
+            f"{report.reference} has no token scores; make a report that has, with --save-token-scores."
         )
     group: Any = report.zarr(GROUP)
     rows = [row["row"] for row in report.metrics["rows"]]
@@ -80,25 +82,3 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
         group[ARRAYS[reading]],
         group.get("gate"),
     )
-
-
-def evaluation_command(report: Artifact) -> str:
-    """The command that makes a report again, with token scores."""
-    inputs, config = report.manifest.inputs, report.config
-    read = {role: f"{record.kind}/{record.id}" for role, record in inputs.items()}
-    memory = next((role for role in ("neighbors", "index") if role in read), None)
-    named = {"tokens": read["tokens"], "split": config["split"]}
-    if "gate_neighbors" in read:
-        named["neighbors"] = read["gate_neighbors"]
-    own = memory is not None and inputs["encoder"] == inputs["model"]
-    if memory is not None and not own:
-        named[memory] = read[memory]
-    named |= {name: _option(config[name]) for name in NAMED if config.get(name) is not None}
-    words = ["memlm", "evaluate", read[memory] if memory is not None and own else read["model"]]
-    words += [word for name, value in named.items() for word in (f"--{name.replace('_', '-')}", value)]
-    words += [word for reading in config["memory"] or ("none",) for word in ("--memory", reading)]
-    return shlex.join([*words, "--save-token-scores"])
-
-
-def _option(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -84,6 +84,8 @@ def test_settings_become_options_or_else_set() -> None:
         "memlm evaluate model/lm --memory long:size=5,lambda=0.1 --memory knn-lm --save-token-scores --context 64 "
         "--gate-k 4,8 --name my-name"
     )
+    line = spelled("report/1", inputs, frequency="split", passage="8:16", reset="document", split="test")
+    assert line == "memlm evaluate model/lm --frequency split --passage 8:16 --reset document"
     assert spelled("report/1", inputs, memory=[]) == "memlm evaluate model/lm --memory none"
     line = spelled("index/2", {"datastore": "datastore/1"}, index="IVF8,Flat", probe=4, seed=0)
     assert line == "memlm build-index datastore/1 --index IVF8,Flat --set probe=4"

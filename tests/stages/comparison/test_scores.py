@@ -1,61 +1,28 @@
-"""The command that makes a report again with token scores."""
+"""The token scores of a report, and reports without them."""
 
-import shlex
-from itertools import pairwise
-from types import SimpleNamespace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from stages.artifacts.manifest import InputRecord
-from stages.comparison.scores import evaluation_command
-from tests.test_docs import options_of
+from stages.artifacts.store import Store
+from stages.comparison.scores import has_scores, open_scores
+from stages.errors import ArtifactError
+from tests.stages.comparison.made import corpus, report
 
-SETTINGS = {
-    **{"split": "valid", "memory": [], "tune_split": None, "context": 8, "stride": 8, "mem_length": None},
-    **{"gate_k": None, "score": "all", "reset": "none"},
-}
-WINDOWS = ["--context", "8", "--stride", "8"]
-COUNTED = ["--score", "all", "--reset", "none"]
+NLL, NLL_LM = [1.0, 2.0, 0.5], [1.5, 2.0, 1.0]
 
 
-def command(roles: dict[str, str], **settings: object) -> list[str]:
-    inputs = {
-        role: InputRecord(kind=where.partition("/")[0], id=where[-12:], digest="") for role, where in roles.items()
-    }
-    words = evaluation_command(SimpleNamespace(manifest=SimpleNamespace(inputs=inputs), config=SETTINGS | settings))
-    parts = shlex.split(words)
-    assert {word for word in parts if word.startswith("--")} <= options_of(parts)
-    return parts[2:]
-
-
-def ref(kind: str, digit: int) -> str:
-    return f"{kind}/{str(digit) * 12}"
-
-
-PLAIN = {"model": ref("model", 1), "tokens": ref("tokens", 2)}
-STORED = {"index": ref("index", 3), "neighbors": ref("neighbors", 4)}
-
-
-def test_a_plain_model():
-    assert command(PLAIN) == [
-        *(PLAIN["model"], "--tokens", PLAIN["tokens"], "--split", "valid"),
-        *(*WINDOWS, *COUNTED, "--memory", "none", "--save-token-scores"),
-    ]
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_neighbours_of_the_model_s_own_or_of_another_encoder(own):
-    roles = {**PLAIN, **STORED, "encoder": PLAIN["model"] if own else ref("model", 5)}
-    readings = ["external:lambda=tune", "long:size=5,lambda=0.1"]
-    words = command(roles, memory=readings, tune_split="valid")
-    assert words[0] == (STORED["neighbors"] if own else PLAIN["model"])
-    assert ("--neighbors" in words) == (not own)
-    assert [word for name, word in pairwise(words) if name == "--memory"] == readings
-    assert words[words.index("--tune-split") + 1] == "valid"
-
-
-def test_what_a_gate_reads():
-    words = command({**PLAIN, "gate_neighbors": STORED["neighbors"]}, gate_k=[4, 1], mem_length=0)
-    assert words[0] == PLAIN["model"]
-    assert words[words.index("--neighbors") + 1] == STORED["neighbors"]
-    assert words[words.index("--gate-k") + 1] == "4,1" and words[words.index("--mem-length") + 1] == "0"
+def test_scores_are_those_of_the_reading_and_missing_ones_are_told(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    tokens = corpus(store, tmp_path, {"train": "a b\n", "test": "a b\n"})
+    made = report(store, tokens, NLL, nll_lm=NLL_LM)
+    assert has_scores(made)
+    final, alone = open_scores(made, "final"), open_scores(made, "model")
+    assert (final.row, alone.row) == ("neural-cache", "plain")
+    np.testing.assert_array_equal(final.nll(0, 3), NLL)
+    np.testing.assert_array_equal(alone.nll(1, 3), NLL_LM[1:])
+    bare = report(store, tokens, NLL, save_token_scores=False)
+    assert not has_scores(bare)
+    with pytest.raises(ArtifactError, match=f"{bare.reference} has no token scores.*--save-token-scores"):
+        open_scores(bare, "final")
