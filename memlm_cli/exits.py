@@ -12,6 +12,7 @@ from typing import NamedTuple
 import typer
 
 from memlm_cli.console import say
+from stages.artifacts.durable import MAKE_ROOM, is_disk_full
 from stages.errors import MemlmError
 from stages.interrupts import Terminated
 
@@ -86,13 +87,9 @@ def _usage_message(error: BaseException) -> str:
 
 def _shortage(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if isinstance(link, OSError) and is_disk_full(link):
             where = f" at {link.filename}" if link.filename else ""
-            return Failure(
-                RESOURCES,
-                f"The disk is full{where} ({link.strerror}); what is done is kept. "
-                "Make room, then run the same command.",
-            )
+            return Failure(RESOURCES, f"The disk is full{where} ({link.strerror or link}). {MAKE_ROOM}")
         if _is_out_of_memory(link):
             return Failure(
                 RESOURCES,

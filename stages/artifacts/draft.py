@@ -13,7 +13,7 @@ import numpy as np
 
 from stages.artifacts.arrays import ShardedArray
 from stages.artifacts.checksums import FileEntry, file_entry
-from stages.artifacts.durable import fsync, fsync_folders, write_atomically
+from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atomically
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.progress import ProgressLog, Unit
 from stages.errors import ResourceError
@@ -29,6 +29,7 @@ class _Pending:
 
     files: list[Path] = field(default_factory=list)
     blocks: list[tuple[ShardedArray, int, np.ndarray]] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
 
 
 class Draft:
@@ -76,6 +77,10 @@ class Draft:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
+    def discard(self, relative: str | Path) -> None:
+        """Delete a file of an earlier unit, if it is there, once the unit under way is durable."""
+        self._pending.discarded.append(Path(relative).as_posix())
+
     def array(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> "DraftArray":
         """A sharded Zarr array (`datastore.zarr/keys`), made or, when resuming, opened."""
         sharded = ShardedArray(self.path, name, shape, dtype, rows_per_shard)
@@ -107,7 +112,9 @@ class Draft:
             *pending.files,
             *(array.write(shard, block) for array, shard, block in pending.blocks),
         ]
-        self._log.append(Unit(key, self._settle(files), record, seconds))
+        self._log.append(Unit(key, self._settle(files), record, seconds, pending.discarded))
+        for file in pending.discarded:
+            (self.path / file).unlink(missing_ok=True)
 
     def _settle(self, files: Sequence[Path]) -> dict[str, FileEntry]:
         for file in files:
@@ -144,10 +151,7 @@ class Draft:
         """The message for a disk without room."""
         free = shutil.disk_usage(self.path).free
         needed = f"{self.missing_bytes / 1e6:,.1f} MB more are needed, " if self.missing_bytes else ""
-        return (
-            f"The disk of {self.path.parent.parent} is full: {needed}{free / 1e6:,.1f} MB are free. "
-            "What is done is kept; make room and run the same command again."
-        )
+        return f"The disk of {self.path.parent.parent} is full: {needed}{free / 1e6:,.1f} MB are free. " + MAKE_ROOM
 
     # The end
 

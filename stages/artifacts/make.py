@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import work_id
 from stages.artifacts.draft import Draft, publish
-from stages.artifacts.durable import is_disk_full
+from stages.artifacts.durable import MAKE_ROOM, is_disk_full
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
@@ -118,7 +118,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
             return _make_locked(stage, config, work, inputs, store, execution)
     except OSError as error:
         if is_disk_full(error):
-            raise ResourceError(f"The disk of {store.root} is full: {error}.") from error
+            raise ResourceError(f"The disk of {store.root} is full ({error}). {MAKE_ROOM}") from error
         raise
 
 

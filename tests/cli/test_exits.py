@@ -32,6 +32,7 @@ class OutOfMemoryError(RuntimeError):
         (OSError(errno.ENOSPC, "No space left on device"), 5),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), 5),
         (OSError(errno.EFBIG, "File too large"), 5),
+        (OSError("Not enough free space to write 4096 bytes"), 5),
         (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied"), 1),
@@ -53,6 +54,7 @@ def test_a_full_disk_is_found_behind_another_error() -> None:
         failure = failure_of(error)
     assert failure.code == 5
     assert "/store/x" in failure.message
+    assert "make room and run the same command again" in failure.message
 
 
 def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:

@@ -222,15 +222,27 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
     "full",
     [
         OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
         OSError("Not enough free space to write 27727872 bytes after offset 870976"),
     ],
 )
 def test_a_full_disk_keeps_what_is_done(store: Store, full: OSError) -> None:
-    with pytest.raises(ResourceError, match=r"is full: .* MB more are needed"):
+    with pytest.raises(ResourceError, match=r"is full: .* MB more are needed.* make room and run"):
         make(Squares(2, full), SquaresConfig(), {}, store, Execution())
     rest = Squares()
     make(rest, SquaresConfig(), {}, store, Execution())
     assert rest.computed == ["002", "003"]
+
+
+def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("stages.artifacts.make.Draft", refuse)
+    with pytest.raises(ResourceError, match=r"is full \(.*No space left on device\).* make room and run"):
+        make(Squares(), SquaresConfig(), {}, store, Execution())
 
 
 def test_too_little_room_is_said_before_the_work(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
