@@ -2,15 +2,6 @@
 
 from stages.registry import Registry
 
-SOURCES = Registry(
-    "memory source",
-    {
-        "local": "stages.memory.recent:recent_cells",
-        "long": "stages.memory.recent:recent_cells",
-        "external": "stages.memory.external:external_cells",
-    },
-)
-
 READERS = Registry(
     "memory reader",
     {

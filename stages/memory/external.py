@@ -1,20 +1,34 @@
 """Source `external`: the nearest entries of a datastore, found through an index."""
 
 import math
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from stages.memory.cells import Cells
-from stages.memory.positions import Positions
 
 
-def external_cells(at: Positions) -> Cells:
-    """The neighbours that a search found, as cells."""
-    ids = at.neighbors
+@dataclass(frozen=True)
+class Neighbors:
+    """What a search found for n queries in a datastore of N rows.
+
+    `ids` int64 [n, k]: rows, best first; missing ones last, -1.
+    `scores` float [n, k]: their similarity, larger is nearer; -inf where missing.
+    `values` int [N + 1]: the token of each row of the datastore, then -1.
+    """
+
+    ids: Tensor
+    scores: Tensor
+    values: Tensor
+
+
+def external_cells(found: Neighbors) -> Cells:
+    """Neighbours as cells [n, k]."""
+    ids = found.ids
     if (ids[:, -1] < 0).any():
-        ids = ids.masked_fill(ids < 0, len(at.neighbor_values) - 1)
-    values = at.neighbor_values.index_select(0, ids.flatten())
-    return Cells(at.neighbor_scores, values.view(ids.shape))
+        ids = ids.masked_fill(ids < 0, len(found.values) - 1)
+    values = found.values.index_select(0, ids.flatten())
+    return Cells(found.scores, values.view(ids.shape))
 
 
 def best_first(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stages.errors import UsageError, did_you_mean
-from stages.memory import READERS, SOURCES
+from stages.memory import READERS
+
+SOURCES = ("local", "long", "external")
+"""Where memory comes from, in the order in which a reading is spelled."""
 
 NONE = "none"
 """The plain model."""
@@ -42,7 +45,7 @@ OWNERS = {
 
 
 class Phrase(NamedTuple):
-    """One reading as it was typed: sources in the order of the registry, values still text."""
+    """One reading as it was typed: sources in the order of `SOURCES`, values still text."""
 
     sources: tuple[str, ...]
     settings: dict[str, str]
@@ -69,7 +72,7 @@ def parse_phrase(spec: str) -> Phrase:
         _require_source(spec, source)
     if len(set(sources)) < len(sources):
         raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
-    phrase = Phrase(tuple(source for source in SOURCES.names() if source in sources), settings)
+    phrase = Phrase(tuple(source for source in SOURCES if source in sources), settings)
     if phrase.reader not in READERS:
         raise UsageError(
             f"--memory {spec}: no reader is called {phrase.reader!r}; {did_you_mean(phrase.reader, READERS.names())}"
@@ -136,5 +139,5 @@ def _require_source(spec: str, name: str) -> None:
     if name in NAMED:
         meaning = " --memory ".join(NAMED[name])
         raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it.")
-    others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
+    others = (*SOURCES, *NAMED, NONE) if name != NONE else SOURCES
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")

@@ -10,8 +10,7 @@ from stages.evaluation.readings.complete import doubling_cutoffs
 from stages.evaluation.readings.consulted import CHUNK_CELLS, Consulted, RecallOf, Recomputed
 from stages.evaluation.readings.recalled import Recalled, recall
 from stages.evaluation.tuning.grids import TEMPERATURE_FRACTIONS, ReadingGrid, reading_grid, score_spread
-from stages.memory.external import best_first, external_cells, scaled_dot, scores_from_distances
-from stages.memory.positions import Positions
+from stages.memory.external import Neighbors, best_first, external_cells, scaled_dot, scores_from_distances
 from stages.memory.spec import Reading
 from stages.search.keys import StoredKeys
 
@@ -87,8 +86,8 @@ class ExternalPlan:
         ids, scores = self._scores(consulted)
 
         def of(part: slice) -> Recalled:
-            at = Positions(ids[part].to(targets.device), scores[part].to(targets.device), self.datastore.values)
-            return recall(external_cells(at), targets[part])
+            found = Neighbors(ids[part].to(targets.device), scores[part].to(targets.device), self.datastore.values)
+            return recall(external_cells(found), targets[part])
 
         return of
 

@@ -1,7 +1,7 @@
 import pytest
 
-from stages.memory import READERS, SOURCES
-from stages.memory.grammar import NAMED, OWNERS, SHARED, composition_name, parse_phrase, row_name
+from stages.memory import READERS
+from stages.memory.grammar import NAMED, OWNERS, SHARED, SOURCES, composition_name, parse_phrase, row_name
 from stages.memory.spec import Reading, parse_readings
 
 
@@ -38,9 +38,8 @@ def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources()
 def test_every_key_of_the_grammar_is_a_setting_and_the_other_way_round():
     fields = {field.alias or name for name, field in Reading.model_fields.items()}
     assert {*SHARED, *OWNERS, "sources"} == fields
-    assert set(OWNERS.values()) <= {*SOURCES.names(), *READERS.names()}
+    assert set(OWNERS.values()) <= {*SOURCES, *READERS.names()}
 
 
 def test_what_is_registered_exists():
-    for registry in (SOURCES, READERS):
-        assert all(callable(registry.load(name)) for name in registry.names())
+    assert all(callable(READERS.load(name)) for name in READERS.names())
