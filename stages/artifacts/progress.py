@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ from stages.artifacts.stamps import find_damage
 
 @dataclass(frozen=True)
 class Unit:
-    """A committed piece of work: the files it wrote (relative to the draft) and what its stage noted about it."""
+    """A committed piece of work: the files it wrote (relative to the draft) and what its stage noted about it.
+
+    `discarded`: files of earlier units that nobody needs now that this one is there.
+    """
 
     key: str
     files: Mapping[str, FileEntry]
     record: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    discarded: Sequence[str] = ()
 
 
 class ProgressLog:
@@ -28,12 +32,17 @@ class ProgressLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.units: dict[str, Unit] = {}
+        self._owners: dict[str, str] = {}
 
     def load(self, folder: Path) -> None:
-        """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again."""
+        """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again.
+
+        Discarded files that are still there are deleted.
+        """
         for line in self._complete_lines():
-            unit = Unit(**json.loads(line))
-            self.units[unit.key] = unit
+            self._note(Unit(**json.loads(line)))
+        for file in {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys():
+            (folder / file).unlink(missing_ok=True)
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
         for key in damaged:
             del self.units[key]
@@ -45,7 +54,18 @@ class ProgressLog:
             file.write(json.dumps(asdict(unit), allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        self._note(unit)
+
+    def _note(self, unit: Unit) -> None:
+        """Take a unit in behind all others, and what it discards out of the units that wrote it."""
+        self.units.pop(unit.key, None)
         self.units[unit.key] = unit
+        self._owners |= dict.fromkeys(unit.files, unit.key)
+        for file in unit.discarded:
+            owner = self.units.get(self._owners.pop(file, ""))
+            if owner is not None:
+                kept = {name: entry for name, entry in owner.files.items() if name != file}
+                self.units[owner.key] = replace(owner, files=kept)
 
     def _complete_lines(self) -> list[str]:
         if not self.path.exists():
