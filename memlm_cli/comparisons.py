@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
-from memlm_cli.console import figure, printable
-from memlm_cli.reports import frequency_range
+from memlm_cli.console import printable
 from memlm_cli.tables import table
+from stages.numbers import bucket_label, number
 
 Facts = Mapping[str, Any]
 Shown = tuple[str, Sequence[str], list[list[str]]]
@@ -27,7 +27,7 @@ def comparison_text(found: Facts) -> str:
 def _headline(found: Facts) -> Iterator[str]:
     for name in ("a", "b"):
         report = found[name]
-        perplexity = "" if report["perplexity"] is None else f", perplexity {figure(report['perplexity'])}"
+        perplexity = "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
         yield f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{perplexity}"
     scored = "last words of passages" if found["score"] == "last-word" else "all tokens"
     if found["paired_on"] == "tokens":
@@ -98,7 +98,7 @@ def _resampled(bootstrap: Facts) -> str:
 def _token_tables(found: Facts) -> Iterator[Shown]:
     frequency = found["by_frequency"]
     if frequency is not None:
-        rows = [[frequency_range(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
+        rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
         yield f"By how often a token stands in train ({frequency['corpus']})", ("times", *GROUP), rows
     rows = [[f"{r['from']:,}-{r['to']:,}", *_group(r)] for r in found["by_position"]]
     yield "By position in the document", ("tokens before", *GROUP), rows

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from stages.numbers import duration, number
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -46,11 +48,6 @@ def on_terminal() -> bool:
 def printable(text: str) -> str:
     """A text in one line: what would move the cursor is spelled out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def figure(value: float) -> str:
-    """A number as a person reads it: 4 digits, thousands apart."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def figure_name(name: str) -> str:
@@ -103,7 +100,7 @@ class Bar:
         if bar is None or (bar.total, bar.unit) != (total, f" {unit}") or done < bar.n:
             bar = self._start(done, total, unit)
         bar.set_postfix_str(
-            ", ".join(f"{figure_name(name)} {figure(value)}" for name, value in figures.items()), refresh=False
+            ", ".join(f"{figure_name(name)} {number(value)}" for name, value in figures.items()), refresh=False
         )
         bar.update(done - bar.n)
 
@@ -143,7 +140,7 @@ class Lines:
 
     def _line(self, done: int, total: int, unit: str, figures: dict[str, float], now: float) -> str:
         parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]
-        parts += [f"{figure_name(name)} {figure(value)}" for name, value in figures.items()]
+        parts += [f"{figure_name(name)} {number(value)}" for name, value in figures.items()]
         if done > self._first:
             left = (now - self._began) / (done - self._first) * (total - done)
             parts.append(f"{duration(left)} left")
@@ -151,10 +148,3 @@ class Lines:
 
     def close(self) -> None:
         self._work = None
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: `1:02:03`, or `2:03` below an hour."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memlm_cli.console import figure
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.tables import Cell, table
+from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.inspection.inspect import Inspected, TokenView
@@ -30,8 +30,8 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
 
 
 def _columns(found: "Inspected") -> list[str]:
-    numbers = range(1, len(found.memories) + 1)
-    memories = [name for number in numbers for name in (f"memory {number}", f"λ {number}")]
+    places = range(1, len(found.memories) + 1)
+    memories = [name for place in places for name in (f"memory {place}", f"λ {place}")]
     gate = ["gate"] if any(token.gate is not None for token in found.tokens) else []
     return ["position", "token", "model", *memories, *gate, "final", "gain"]
 
@@ -39,9 +39,9 @@ def _columns(found: "Inspected") -> list[str]:
 def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
     label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
-    memories = [cell for one in token.memories for cell in (figure(one.probability), figure(one.share))]
-    gate = [] if token.gate is None else [figure(token.gate)]
-    return [str(token.position), label, figure(token.model), *memories, *gate, figure(token.final), f"{gain:+.2f}"]
+    memories = [cell for one in token.memories for cell in (number(one.probability), number(one.share))]
+    gate = [] if token.gate is None else [number(token.gate)]
+    return [str(token.position), label, number(token.model), *memories, *gate, number(token.final), f"{gain:+.2f}"]
 
 
 def _context_lines(token: "TokenView") -> Iterator[str]:

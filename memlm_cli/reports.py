@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import figure, figure_name, say
+from memlm_cli.console import figure_name, say
+from memlm_cli.retrieved import NUMBERS, reading_line
 from memlm_cli.tables import show_table
+from stages.numbers import bucket_label, number
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -14,14 +16,10 @@ Figures = Mapping[str, Any]
 Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
-SETTINGS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
-"""Names that the hyperparameters of a reading have in a report."""
 AMOUNTS = {"size": "cache size", "k": "neighbours read", "neighbors": "neighbours let in"}
-"""Those that say how much is read, in words."""
+"""Names that say how much is read, in words."""
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
-HUGE = 1e9
-"""From here on a number is told by its size alone."""
 
 
 def show_result(artifact: "Artifact") -> None:
@@ -40,7 +38,7 @@ def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
     for memory in report["memories"]:
-        say(f"memory: {_told(memory)}")
+        say(f"memory: {reading_line(memory)}")
     gate = report.get("gate")
     if gate:
         say(_told_gate(gate))
@@ -86,17 +84,10 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
 
 def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
-    columns = [frequency_range(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
+    columns = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
     cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
     cells += [[row["row"], *map(_value, row["perplexity"])] for row in buckets["rows"]]
     return ["", *columns], cells
-
-
-def frequency_range(more_than: int | None, at_most: int | None) -> str:
-    """`> 10,000`, `11-100`, `0`."""
-    if at_most is None:
-        return f"> {more_than:,}"
-    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"
 
 
 def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]]:
@@ -107,7 +98,7 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
     columns: list[Column] = []
     for curve in report["curves"]:
         if curve["over"] == over:
-            columns += _curve_columns(curve, SETTINGS if not columns else ())
+            columns += _curve_columns(curve, NUMBERS if not columns else ())
     if over == "k" and report["retrieval_accuracy"]:
         shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
         columns.append(("retrieval accuracy@k", shares))
@@ -150,17 +141,6 @@ def _change(row: Figures, value: float | None, first: float | None) -> str:
     return f"{value / first - 1:+.1%}"
 
 
-def _told(memory: Figures) -> str:
-    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
-    tuned = memory.get("tuned") or ()
-    parts = ["+".join(memory["sources"]), memory["reader"]]
-    for name in SETTINGS:
-        if memory.get(name) is not None:
-            where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
-            parts.append(f"{name} {_value(memory[name])}{where}")
-    return ", ".join(parts)
-
-
 def _told_gate(gate: Figures) -> str:
     """`gate: 4 neighbours, mean 0.71; the best is right for 31.2% of the tokens, one of 4 for 45.0%`."""
     right = sorted((int(k), share) for k, share in gate["neighbors_right"].items())
@@ -174,10 +154,10 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
     """Names and values for people; figures by number (`recall`) become `recall@1`, `recall@4`, …"""
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            if all(number.isdigit() for number in value):
-                for number in sorted(value, key=int):
-                    if isinstance(value[number], int | float):
-                        yield f"{figure_name(name)}@{number}", _value(value[number])
+            if all(k.isdigit() for k in value):
+                for k in sorted(value, key=int):
+                    if isinstance(value[k], int | float):
+                        yield f"{figure_name(name)}@{k}", _value(value[k])
         elif isinstance(value, str | int | float):
             yield figure_name(name), _value(value)
 
@@ -192,8 +172,4 @@ def _show_splits(title: str, metrics: Figures) -> None:
 def _value(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool | str):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.1e}" if abs(value) >= HUGE else figure(value)
+    return str(value) if isinstance(value, bool | str) else number(value)

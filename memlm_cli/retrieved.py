@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import figure, printable
+from memlm_cli.console import printable
+from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
@@ -13,13 +14,22 @@ NUMBERS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the numbers of a reading have."""
 
 
+def reading_line(memory: Mapping[str, Any]) -> str:
+    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
+    tuned = memory.get("tuned") or ()
+    parts = ["+".join(memory["sources"]), memory["reader"]]
+    for name in NUMBERS:
+        if memory.get(name) is not None:
+            where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
+            parts.append(f"{name} {number(memory[name])}{where}")
+    return ", ".join(parts)
+
+
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line a reading: `memory 1: external, interpolate, k 1,024, temperature 12.3, lambda 0.25`."""
-    for number, memory in enumerate(memories, start=1):
-        parts = ["+".join(memory["sources"]), memory["reader"]]
-        parts += [f"{name} {figure(memory[name])}" for name in NUMBERS if memory.get(name) is not None]
-        default = " (numbers that nobody tuned: --report takes those of an evaluation)"
-        yield f"memory {number}: {', '.join(parts)}{default if memory['numbers'] == 'default' else ''}"
+    """A line a reading whose numbers are settled: `memory 1: external, interpolate, k 1,024, lambda 0.25`."""
+    default = " (numbers that nobody tuned: --report takes those of an evaluation)"
+    for place, memory in enumerate(memories, start=1):
+        yield f"memory {place}: {reading_line(memory)}{default if memory['numbers'] == 'default' else ''}"
 
 
 def source_line(context: "Context") -> str:

@@ -57,12 +57,3 @@ def _text(cell: Cell) -> "Text":
 
 def _is_figure(cell: str) -> bool:
     return not cell or cell[0] in "+-−.0123456789"
-
-
-def size(count: float) -> str:
-    """Bytes as a person reads them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

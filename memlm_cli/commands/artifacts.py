@@ -8,7 +8,8 @@ import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.tables import size, table
+from memlm_cli.tables import table
+from stages.numbers import size
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memlm_cli.console import answer, figure, say
+from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.work import read_reference
 from stages.errors import UsageError
+from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.evaluation.decoding import TextStream
@@ -126,10 +127,10 @@ def _attributed(reader: "MemoryReader", token: "Written") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)
-    parts = [f"model {figure(max(0.0, token.probability - sum(given)))}"]
-    parts += [f"memory {number} {figure(value)}" for number, value in enumerate(given, start=1)]
-    head = f"\n{shown(label)}  {figure(token.probability)} = {' + '.join(parts)}"
-    contexts = [f"  {figure(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
+    parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
+    parts += [f"memory {place} {number(value)}" for place, value in enumerate(given, start=1)]
+    head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
+    contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
     contexts += [
         f"  {'gate':>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
     ]

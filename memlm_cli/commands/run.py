@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memlm_cli.console import ConsoleReporter, answer, duration, say
+from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.exits import resumable
 from memlm_cli.options import Common
 from memlm_cli.tables import show_table, table
 from memlm_cli.work import check_artifact_name, execution, publish_name, reference_line
+from stages.numbers import duration
 
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe

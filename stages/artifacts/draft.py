@@ -17,6 +17,7 @@ from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atom
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.progress import ProgressLog, Unit
 from stages.errors import ResourceError
+from stages.numbers import size
 
 WORK = "work.json"
 PROGRESS = "progress.jsonl"
@@ -150,8 +151,8 @@ class Draft:
     def shortage(self) -> str:
         """The message for a disk without room."""
         free = shutil.disk_usage(self.path).free
-        needed = f"{self.missing_bytes / 1e6:,.1f} MB more are needed, " if self.missing_bytes else ""
-        return f"The disk of {self.path.parent.parent} is full: {needed}{free / 1e6:,.1f} MB are free. " + MAKE_ROOM
+        needed = f"{size(self.missing_bytes)} more are needed, " if self.missing_bytes else ""
+        return f"The disk of {self.path.parent.parent} is full: {needed}{size(free)} are free. " + MAKE_ROOM
 
     # The end
 

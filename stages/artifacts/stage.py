@@ -10,6 +10,7 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.numbers import size
 from stages.reporting import Reporter, Silent
 
 C = TypeVar("C", bound=StageConfig)
@@ -161,7 +162,7 @@ class ShardedStage(Stage[C], Generic[C, W, S]):
         return self.finish(job, work)
 
     def _announce_size(self, job: Job[C], work: W) -> None:
-        size = self.output_bytes(job, work)
-        if size:
-            job.reporter.info(f"writing {size / 1e6:,.1f} MB to {job.draft.path.parent}")
-            job.draft.expect(size)
+        expected = self.output_bytes(job, work)
+        if expected:
+            job.reporter.info(f"writing {size(expected)} to {job.draft.path.parent}")
+            job.draft.expect(expected)

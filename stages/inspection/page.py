@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from stages.inspection.inspect import Inspected, TokenView
+from stages.numbers import number
 
 TEMPLATE = "passage.html"
 FULL = math.log(10)
@@ -42,6 +43,4 @@ def probability(value: float) -> str:
 
 def setting(value: float | str) -> str:
     """A number of a reading, `2,000` or `6.535`; or a word."""
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return value if isinstance(value, str) else number(value)

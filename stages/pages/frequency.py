@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.numbers import bucket_label
 from stages.pages.chunks import in_figures
 from stages.pages.drawing.bar_chart import Bars, bar_chart
 from stages.pages.drawing.figure import Figure, slug
@@ -42,13 +43,6 @@ def _table(source: Source) -> BucketTable:
     counted = "the training text" if told["counted_in"] == "train" else source.scored
     buckets = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in told["buckets"]]
     return BucketTable(source, counted, buckets, [bucket["tokens"] for bucket in told["buckets"]], told["rows"])
-
-
-def bucket_label(more_than: int | None, at_most: int | None) -> str:
-    """`> 10,000`, `11–100`, `0`."""
-    if at_most is None:
-        return f"> {more_than:,}"
-    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}–{at_most:,}"
 
 
 def _chart(name: str, table: BucketTable, rows: Sequence[Mapping[str, Any]]) -> Figure | None:

@@ -1,11 +1,11 @@
-"""Progress as a line now and then, figures for people, answers to readers that have gone away."""
+"""Progress as a line now and then, answers to readers that have gone away."""
 
 import subprocess
 import sys
 
 import pytest
 
-from memlm_cli.console import Bar, ConsoleReporter, answer, duration, figure, figure_name, say
+from memlm_cli.console import Bar, ConsoleReporter, answer, figure_name, say
 from memlm_cli.tables import show_table
 
 
@@ -82,18 +82,9 @@ def test_a_bar_shows_figures_and_starts_anew_for_other_work(
     assert "1/4" in err and "half way" in err and "1/9" in err
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"), [(6670.4, "6,670"), (0.00123456, "0.001235"), (79.0, "79"), (4.31234, "4.312")]
-)
-def test_figures_have_four_digits(value: float, shown: str) -> None:
-    assert figure(value) == shown
-
-
-def test_names_and_times_are_readable() -> None:
+def test_names_are_readable() -> None:
     assert figure_name("tokens_per_second") == "tokens/s"
     assert figure_name("valid_loss") == "valid loss"
-    assert duration(59.6) == "1:00"
-    assert duration(3723) == "1:02:03"
 
 
 @pytest.mark.parametrize(("writer", "stream"), [("answer", "stdout"), ("say", "stderr")])

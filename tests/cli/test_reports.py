@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from memlm_cli.reports import buckets_table, curves_table, report_table, show_report, show_result
-from memlm_cli.tables import size, table
+from memlm_cli.tables import table
 
 
 def row(name: str, perplexity: float) -> dict:
@@ -221,13 +221,6 @@ def test_a_plain_table_is_aligned_text_of_any_width() -> None:
     lines = table("", ("name", "n"), [("a", "1"), (long, "1,000")]).splitlines()
     assert [line.split() for line in lines] == [["name", "n"], ["a", "1"], [long, "1,000"]]
     assert len({len(line) for line in lines[1:]}) == 1
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 B"), (999, "999 B"), (2500, "2.5 kB"), (25.7e9, "25.7 GB"), (3e12, "3.0 TB")]
-)
-def test_sizes_are_readable(count: float, shown: str) -> None:
-    assert size(count) == shown
 
 
 def test_a_title_is_a_line_of_its_own_and_empty_headers_are_left_out() -> None:

@@ -13,6 +13,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors, forbidden_rows
+from stages.numbers import size
 from tests.oracles.search import nearest
 from tests.stages.small_store import array, small_model, small_tokens
 from tests.stages.test_index import Notes
@@ -124,8 +125,7 @@ def test_states_rates_accuracy_and_what_is_missing(store: Store, datastore: Arti
     assert (figures["queries"], figures["missing"]) == (TRAIN, 0)
     assert figures["queries_per_second"] > 0
     assert list(artifact.metrics["splits"]) == ["train", "valid"]
-    size = (TRAIN + VALID) * 4 * 12 / 1e6
-    assert notes.infos[0].startswith(f"writing {size:,.1f} MB")
+    assert notes.infos[0].startswith(f"writing {size((TRAIN + VALID) * 4 * 12)} to ")
 
 
 @pytest.mark.parametrize(("exclude", "missing"), [("window:5", 0), ("document", 0), ("window:1000", 1)])

@@ -216,7 +216,7 @@ def test_a_disk_without_room_is_told_before_training(store, monkeypatch):
     tokens = small_tokens(store)
     usage = shutil.disk_usage("/")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(ResourceError, match="MB more are needed"):
+    with pytest.raises(ResourceError, match="B more are needed"):
         train(store, tokens)
 
 

@@ -1,4 +1,4 @@
-"""What all figures share: their style, how numbers are spelled, how a figure is written."""
+"""What all figures share: their style, their ticks, how a figure is written."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
+
+from stages.numbers import number
 
 Add = Callable[[str], Path]
 """Announces a file of the report, by its path in there; gives the path to write to."""
@@ -40,11 +42,6 @@ def style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         yield
-
-
-def number(value: float) -> str:
-    """As a person reads it: 4 digits, thousands apart; of what exploded only the size."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def spread_out(values: Sequence[float] | np.ndarray) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stages.evaluation.figures.canvas import SYMBOLS, Add, number, spell_out, spread_out, write_figure
+from stages.evaluation.figures.canvas import SYMBOLS, Add, spell_out, spread_out, write_figure
 from stages.evaluation.figures.tuning import Tuning, measure
+from stages.numbers import number
 
 LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"), ("#e69f00", "P"))
 """Colour and marker of each line; the colours that Okabe and Ito chose for the colour-blind."""

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stages.evaluation.figures.canvas import Add, number, write_figure
+from stages.evaluation.figures.canvas import Add, write_figure
 from stages.evaluation.figures.curves import LOOKS
+from stages.numbers import number
 
 LONGEST_LABEL = 16
 """Characters of a token's text that a heat map has room for."""

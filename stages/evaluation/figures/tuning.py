@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.evaluation.figures.canvas import SYMBOLS, number
+from stages.evaluation.figures.canvas import SYMBOLS
+from stages.numbers import number
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.numbers import number
 from stages.pages.drawing import axes, shapes
 from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.numbers import number
 
 LEVELS = 10
 """Colours that the style has for cells: classes h0 (weak) … h9 (strong)."""

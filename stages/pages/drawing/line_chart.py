@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.numbers import number, percent
 from stages.pages.drawing import axes, shapes
 from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.numbers import number, percent
 from stages.pages.drawing.scale import Scale, scale_over, wide
 
 MOST_POINTS = 400

@@ -2,7 +2,9 @@
 
 
 def number(value: float) -> str:
-    """4 digits, thousands apart; of what exploded only the size."""
+    """Whole numbers with thousands apart, others with 4 digits; of what exploded only the size."""
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
@@ -17,7 +19,9 @@ def measured(value: float, name: str) -> str:
         return f"{value:.1%}"
     if name.startswith("bits"):
         return f"{value:.4f}"
-    return f"{value:,.2f}" if abs(value) < 1000 and name != "tokens_per_second" else number(round(value))
+    if name == "tokens_per_second":
+        return number(round(value))
+    return f"{value:,.2f}" if abs(value) < 1000 else number(float(value))
 
 
 def size(count: float) -> str:
@@ -36,3 +40,10 @@ def duration(seconds: float) -> str:
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def bucket_label(more_than: int | None, at_most: int | None) -> str:
+    """A range of counts: `> 10,000`, `11-100`, `0`."""
+    if at_most is None:
+        return f"> {more_than:,}"
+    return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"

@@ -1,0 +1,55 @@
+"""Numbers as a person reads them."""
+
+import pytest
+
+from stages.numbers import bucket_label, duration, measured, number, percent, size
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (6670.4, "6,670"),
+        (0.00123456, "0.001235"),
+        (79.0, "79"),
+        (4.31234, "4.312"),
+        (103_227_021, "103,227,021"),
+        (2.5e12, "2.5e+12"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_figures_have_four_digits_and_counts_have_all(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "shown"),
+    [
+        (145.137, "perplexity", "145.14"),
+        (1234.5, "word_perplexity", "1,234"),
+        (3e8, "perplexity", "3e+08"),
+        (1.40768, "bits_per_character", "1.4077"),
+        (0.793, "accuracy", "79.3%"),
+        (3464.6, "tokens_per_second", "3,465"),
+        (99.6, "tokens_per_second", "100"),
+    ],
+)
+def test_figures_of_merit_have_the_decimals_of_their_kind(value: float, name: str, shown: str) -> None:
+    assert measured(value, name) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (999, "999 B"), (2500, "2.5 kB"), (25.7e9, "25.7 GB"), (3e12, "3.0 TB")]
+)
+def test_sizes(count: float, shown: str) -> None:
+    assert size(count) == shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(1.52, "1.5 s"), (60, "1:00"), (119.6, "2:00"), (3723, "1:02:03")])
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_shares_and_ranges_of_counts() -> None:
+    assert (percent(0.12), percent(0.005)) == ("12%", "0.5%")
+    ranges = [(10_000, None), (10, 100), (None, 0)]
+    assert [bucket_label(*ends) for ends in ranges] == ["> 10,000", "11-100", "0"]
