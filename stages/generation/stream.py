@@ -11,6 +11,7 @@ from stages.evaluation.encoding.history import History
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.readings.consulted import Consulted
 from stages.evaluation.results.passage import Settings
+from stages.evaluation.tuning.grids import compose_dense
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 
@@ -72,11 +73,8 @@ def dense_log_probs(evaluator: Evaluator, consulted: Consulted, settings: Settin
     done, parts = 0, []
     for rows, recalled in evaluator.rows[0].recall(consulted):
         n = len(log_z[rows])
-        part = log_p[done : done + n]
-        for one, grid, point in zip(recalled, settings.grids, settings.points, strict=True):
-            masses = one.dense(slice(0, n), point.scale, point.cutoff, log_p.shape[1])
-            part = grid.reader.read(part, log_z[rows, None], masses, point.weight)
-        parts.append(part)
+        alone = log_p[done : done + n]
+        parts.append(compose_dense(alone, log_z[rows], recalled, slice(0, n), settings.grids, settings.points))
         done += n
     return torch.cat(parts)
 

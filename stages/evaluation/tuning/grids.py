@@ -128,6 +128,26 @@ def compose(
     return log_p, log_p_mem
 
 
+def compose_dense(
+    log_p: Tensor,
+    log_z: Tensor,
+    recalled: Sequence[Recalled],
+    rows: slice,
+    grids: Sequence[ReadingGrid],
+    points: Sequence[Point],
+) -> Tensor:
+    """Log-probabilities of every token after every reading, [r, V].
+
+    Args:
+        log_p, log_z: of the model alone, [r, V] and [r], in nats.
+        recalled: what each reading reads, in the order of reading, of n positions, of which `rows` are these r.
+    """
+    for one, grid, point in zip(recalled, grids, points, strict=True):
+        masses = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
+        log_p = grid.reader.read(log_p, log_z[:, None], masses, point.weight)
+    return log_p
+
+
 def read_points(
     log_p: Tensor, log_z: Tensor, recalled: Recalled, grid: ReadingGrid, points: Sequence[Point]
 ) -> list[tuple[Tensor, Tensor]]:

@@ -6,13 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.evaluation.readings.recalled import recall
+from stages.evaluation.readings.recalled import Recalled, recall
 from stages.evaluation.tuning.grids import (
     TEMPERATURE_FRACTIONS,
     Point,
     ReadingGrid,
     best_point,
     compose,
+    compose_dense,
     grid_nll,
     read_points,
     score_spread,
@@ -74,6 +75,23 @@ def test_two_readings_make_the_product_of_their_grids():
         log_p, log_p_mem = compose(p_lm.log(), torch.zeros(6), recalled, [GRID, SECOND], points)
         assert -log_p.double().sum().item() == pytest.approx(want, rel=1e-5)
         assert [len(one) for one in log_p_mem] == [6, 6]
+
+
+def test_a_dense_reading_holds_what_is_read_of_the_target_whichever_token_that_is():
+    """Of some of the positions: the distribution after two readings, one token after the other."""
+    (first, _, p_lm), (second, _, _) = random_case(1), random_case(2)
+    points, rows, vocabulary = (Point(2, 2.0, 0.3), Point(4, 3.0, 0.6)), slice(1, 5), 7
+    every = torch.rand((6, vocabulary), generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    log_z = torch.linspace(-1, 1, 6)
+
+    def recalled(token: int) -> list[Recalled]:
+        targets = torch.full((6,), token)
+        return [recall(first, targets), recall(second, targets)]
+
+    got = compose_dense(every[rows], log_z[rows], recalled(0), rows, [GRID, SECOND], points)
+    for token in range(vocabulary):
+        want, _ = compose(every[:, token], log_z, recalled(token), [GRID, SECOND], points)
+        torch.testing.assert_close(got[:, token], want[rows])
 
 
 def test_several_points_agree_with_one_after_the_other():
