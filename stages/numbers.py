@@ -1,5 +1,7 @@
 """Numbers as a person reads them."""
 
+from collections.abc import Iterable
+
 
 def number(value: float) -> str:
     """Whole numbers with thousands apart, others with 4 digits; of what exploded only the size."""
@@ -47,3 +49,9 @@ def bucket_label(more_than: int | None, at_most: int | None) -> str:
     if at_most is None:
         return f"> {more_than:,}"
     return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"
+
+
+def spread_out(values: Iterable[float]) -> bool:
+    """Whether numbers want a logarithmic scale: positive, and over more than a factor of 10."""
+    held = list(values)
+    return bool(held) and min(held) > 0 and max(held) > 10 * min(held)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.evaluation.figures.tuning import Tuning, tuning_of
+from stages.evaluation.results.tuning_result import TuningResult, tuning_result
 from stages.pages.drawing.figure import Figure, slug
 from stages.pages.drawing.heat_map import Cells, Side, heat_map
 from stages.pages.drawing.line_chart import Axes, Line, line_chart
@@ -15,27 +15,26 @@ def tuning_figures(sources: Sequence[Source]) -> list[Figure]:
     """Of each report with a grid a heat map, or a line where only one setting had a choice."""
     figures = []
     for source in sources:
-        tuning = tuning_of(source.metrics)
+        tuning = tuning_result(source.metrics)
         if tuning is not None and max(tuning.perplexity.shape) > 1:
             both = min(tuning.perplexity.shape) > 1
             figures.append(_heat_map(source, tuning) if both else _line(source, tuning))
     return [figure for figure in figures if figure is not None]
 
 
-def _heat_map(source: Source, tuning: Tuning) -> Figure:
-    limit, label = _limit(tuning)
+def _heat_map(source: Source, tuning: TuningResult) -> Figure:
     return heat_map(
         f"tuning-{slug(source.member.label)}",
         _title(source, tuning),
         _caption(tuning) + " Darker, in the dark brighter, is better; colours are finer near the best.",
         Side(tuning.scale.symbol, tuning.scale.labels),
         Side(tuning.weight.symbol, tuning.weight.labels),
-        Cells(tuning.perplexity.tolist(), limit, label),
+        Cells(tuning.perplexity.tolist(), tuning.limit, "plain" if tuning.helps else ""),
         _table(tuning),
     )
 
 
-def _line(source: Source, tuning: Tuning) -> Figure | None:
+def _line(source: Source, tuning: TuningResult) -> Figure | None:
     axis = tuning.scale if len(tuning.scale.values) > 1 else tuning.weight
     points = [
         (float(x), float(y)) for x, y in zip(axis.values, tuning.perplexity.ravel(), strict=True) if x is not None
@@ -56,23 +55,16 @@ def _line(source: Source, tuning: Tuning) -> Figure | None:
     )
 
 
-def _title(source: Source, tuning: Tuning) -> str:
+def _title(source: Source, tuning: TuningResult) -> str:
     about = "" if source.alone else f"{source.label}: "
     return f"{about}{tuning.what}"
 
 
-def _caption(tuning: Tuning) -> str:
+def _caption(tuning: TuningResult) -> str:
     return tuning.title.partition("\n")[2].capitalize() + "."
 
 
-def _limit(tuning: Tuning) -> tuple[float, str]:
-    """Colours end at the plain model's perplexity, or at the largest if nothing is better."""
-    if np.isfinite(tuning.plain) and tuning.perplexity.min() < tuning.plain:
-        return tuning.plain, "plain"
-    return float(tuning.perplexity[np.isfinite(tuning.perplexity)].max()), ""
-
-
-def _table(tuning: Tuning) -> tuple[list[str], list[list[float | None]]]:
+def _table(tuning: TuningResult) -> tuple[list[str], list[list[float | None]]]:
     rows = [
         [scale, weight, value if np.isfinite(value) else None]
         for scale, line in zip(tuning.scale.values, tuning.perplexity.tolist(), strict=True)

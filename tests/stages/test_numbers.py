@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.numbers import bucket_label, duration, measured, number, percent, size
+from stages.numbers import bucket_label, duration, measured, number, percent, size, spread_out
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,8 @@ def test_shares_and_ranges_of_counts() -> None:
     assert (percent(0.12), percent(0.005)) == ("12%", "0.5%")
     ranges = [(10_000, None), (10, 100), (None, 0)]
     assert [bucket_label(*ends) for ends in ranges] == ["> 10,000", "11-100", "0"]
+
+
+def test_numbers_far_apart_want_a_logarithm_and_only_positive_ones() -> None:
+    assert spread_out([1, 11])
+    assert not any(map(spread_out, ([1, 10], [0, 100], [-5, 100], [])))

@@ -11,7 +11,7 @@ from stages.evaluation.figures.canvas import Add, style
 from stages.evaluation.figures.curves import draw_curves, draw_weights
 from stages.evaluation.figures.gate import draw_gate_histogram, draw_gate_passage
 from stages.evaluation.figures.heat_map import draw_heat_map
-from stages.evaluation.figures.tuning import tuning_of
+from stages.evaluation.results.tuning_result import tuning_result
 
 __all__ = ["draw_figures"]
 
@@ -31,7 +31,7 @@ def draw_figures(report: Mapping[str, Any], add: Add, passage: Mapping[str, Any]
     Returns: the files, relative to the report.
     """
     with style():
-        tuning = tuning_of(report)
+        tuning = tuning_result(report)
         files = [] if tuning is None else [*draw_heat_map(tuning, add), *draw_weights(tuning, add)]
         for over in ("size", "k", "neighbors"):
             files += draw_curves(report, over, add)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
@@ -16,12 +15,6 @@ from stages.numbers import number
 
 Add = Callable[[str], Path]
 """Announces a file of the report, by its path in there; gives the path to write to."""
-
-SYMBOLS = {
-    **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-    **{"size": "cache size", "window": "window", "k": "neighbours", "neighbors": "neighbours let in"},
-}
-"""Hyperparameters as the papers write them."""
 
 STYLE: dict[Any, Any] = {
     "figure.figsize": (6.4, 4.4),
@@ -42,11 +35,6 @@ def style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         yield
-
-
-def spread_out(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether positive values want a logarithmic scale: they reach over more than a factor of 10."""
-    return len(values) > 0 and bool(max(values) > 10 * min(values))
 
 
 def spell_out(axis: Axis, logarithmic: bool) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stages.evaluation.figures.canvas import SYMBOLS, Add, spell_out, spread_out, write_figure
-from stages.evaluation.figures.tuning import Tuning, measure
-from stages.numbers import number
+from stages.evaluation.figures.canvas import Add, spell_out, write_figure
+from stages.evaluation.results.tuning_result import SYMBOLS, TuningResult, measure
+from stages.numbers import number, spread_out
 
 LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"), ("#e69f00", "P"))
 """Colour and marker of each line; the colours that Okabe and Ito chose for the colour-blind."""
@@ -50,7 +50,7 @@ def draw_curves(report: Mapping[str, Any], over: str, add: Add) -> list[str]:
     return write_figure(figure, f"perplexity-by-{over}", ("row", *columns), rows, add)
 
 
-def draw_weights(tuning: Tuning, add: Add) -> list[str]:
+def draw_weights(tuning: TuningResult, add: Add) -> list[str]:
     """Perplexity of the tuning split against the weight of the memory, at the best scale; two weights or more."""
     weights, perplexity = tuning.weight.values, tuning.perplexity[tuning.best[0]].tolist()
     if len(weights) < 2:

@@ -6,14 +6,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from stages.evaluation.figures.canvas import Add, spell_out, spread_out, write_figure
-from stages.evaluation.figures.tuning import Tuning
+from stages.evaluation.figures.canvas import Add, spell_out, write_figure
+from stages.evaluation.results.tuning_result import TuningResult
+from stages.numbers import spread_out
 
 WORSE = "#d0d0d0"
 """Colour of cells above the scale."""
+A_ROUNDING = 1 + 1e-6
+"""Above the limit: a cell that equals the plain model is not worse than it."""
 
 
-def draw_heat_map(tuning: Tuning, add: Add) -> list[str]:
+def draw_heat_map(tuning: TuningResult, add: Add) -> list[str]:
     """Perplexity over scale (across) and weight (up); nothing unless there are two of each.
 
     Colours reach up to the plain model's perplexity, so that a point that diverged does not take them all.
@@ -22,7 +25,7 @@ def draw_heat_map(tuning: Tuning, add: Add) -> list[str]:
         return []
     figure = Figure(figsize=_size(tuning))
     axes = figure.subplots()
-    limit = _limit(tuning)
+    limit = tuning.limit * A_ROUNDING
     cells = axes.pcolormesh(
         np.minimum(tuning.perplexity, 2 * limit).T,
         cmap=colormaps["viridis"].with_extremes(over=WORSE),
@@ -43,23 +46,17 @@ def draw_heat_map(tuning: Tuning, add: Add) -> list[str]:
     return write_figure(figure, "heat-map", (tuning.scale.name, tuning.weight.name, "perplexity"), rows, add)
 
 
-def _size(tuning: Tuning) -> tuple[float, float]:
+def _size(tuning: TuningResult) -> tuple[float, float]:
     """Inches: room for the labels of every value, within a page."""
     across, up = tuning.perplexity.shape
     return min(10.0, max(5.6, 2.4 + 0.36 * across)), min(8.0, max(3.8, 1.9 + 0.22 * up))
-
-
-def _limit(tuning: Tuning) -> float:
-    """Where the colours end: a rounding above the plain model, or at the largest value if nothing is better."""
-    better = np.isfinite(tuning.plain) and tuning.perplexity.min() < tuning.plain
-    return tuning.plain * (1 + 1e-6) if better else float(tuning.perplexity[np.isfinite(tuning.perplexity)].max())
 
 
 def _colours(lowest: float, highest: float) -> Normalize:
     return (LogNorm if spread_out((lowest, highest)) else Normalize)(lowest, highest)
 
 
-def _mark(axes: Axes, tuning: Tuning, limit: float) -> None:
+def _mark(axes: Axes, tuning: TuningResult, limit: float) -> None:
     """A sign in the best cell, in those worse than the plain model and in those that diverged."""
     finite = np.isfinite(tuning.perplexity)
     best = np.zeros_like(finite)
@@ -75,7 +72,7 @@ def _mark(axes: Axes, tuning: Tuning, limit: float) -> None:
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=3, fontsize=8)
 
 
-def _name_axes(axes: Axes, tuning: Tuning) -> None:
+def _name_axes(axes: Axes, tuning: TuningResult) -> None:
     axes.set_title(tuning.title)
     axes.set_xticks(np.arange(len(tuning.scale.values)) + 0.5, tuning.scale.labels, rotation=45)
     axes.set_yticks(np.arange(len(tuning.weight.values)) + 0.5, tuning.weight.labels)

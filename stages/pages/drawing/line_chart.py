@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.numbers import number, percent
+from stages.numbers import number, percent, spread_out
 from stages.pages.drawing import axes, shapes
 from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.scale import Scale, scale_over, wide
+from stages.pages.drawing.scale import Scale, scale_over
 
 MOST_POINTS = 400
 """Of a line in the drawing."""
@@ -99,8 +99,8 @@ def _scales(lines: Sequence[Line], described: Axes, area: axes.Area) -> tuple[Sc
     ys = [y for line in lines for _, y in line.finite]
     if described.level is not None:
         ys.append(described.level)
-    spread = wide(xs) and described.x_values is not None
-    logarithmic = wide(ys) and not (described.percent or described.even)
+    spread = spread_out(xs) and described.x_values is not None
+    logarithmic = spread_out(ys) and not (described.percent or described.even)
     across = scale_over(xs, area.left + 8, area.right - 8, logarithmic=spread, rounded=False)
     return across, scale_over(ys, area.bottom, area.top, logarithmic=logarithmic)
 

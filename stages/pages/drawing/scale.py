@@ -47,12 +47,6 @@ def scale_over(
     return Scale(low - room, high + room, start, stop) if rounded else Scale(low, high, start, stop)
 
 
-def wide(values: Iterable[float]) -> bool:
-    """Whether numbers want a logarithmic scale: positive, and over more than a factor of 10."""
-    held = list(values)
-    return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
-
-
 def _even_ticks(low: float, high: float, most: int) -> list[float]:
     if not high > low:
         return [low]

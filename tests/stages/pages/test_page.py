@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -70,6 +72,11 @@ def test_every_part_has_its_section(page: Page) -> None:
         *("perplexity-by-size-corpus-test", "retrieval-accuracy", "tuning-first", "frequency-first", "gate-first"),
         *("training-loss", "learning-rate", "lineage"),
     ]
+
+
+def test_a_page_loads_nothing_that_draws_or_computes_beside_it() -> None:
+    program = "import sys, stages.pages.page; sys.exit(bool({'matplotlib', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
 def test_numbers_are_those_of_the_report(page: Page) -> None:

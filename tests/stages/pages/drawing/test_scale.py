@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.pages.drawing.scale import Scale, scale_over, wide
+from stages.pages.drawing.scale import Scale, scale_over
 
 FINITE = st.floats(-1e9, 1e9)
 POSITIVE = st.floats(1e-6, 1e9)
@@ -43,7 +43,3 @@ def test_one_value_alone_stands_in_the_middle() -> None:
     assert scale_over([7.0], 0, 100)(7.0) == pytest.approx(50)
     assert scale_over([7.0], 0, 100, rounded=False)(7.0) == pytest.approx(50)
     assert scale_over([0.0], 0, 100)(0.0) == pytest.approx(50)
-
-
-def test_numbers_far_apart_want_a_logarithm_and_only_positive_ones() -> None:
-    assert wide([1, 11]) and not wide([1, 10]) and not wide([0, 100]) and not wide([-5, 100]) and not wide([])

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stages.evaluation.figures.canvas import SYMBOLS
 from stages.numbers import number
+
+SYMBOLS = {
+    **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
+    **{"size": "cache size", "window": "window", "k": "neighbours", "neighbors": "neighbours let in"},
+}
+"""Hyperparameters as the papers write them."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningResult:
     """Perplexity of the tuning split at each scale and weight, [S, G]; infinite where it diverged."""
 
     scale: Axis
@@ -44,6 +49,16 @@ class Tuning:
         return int(scale), int(weight)
 
     @property
+    def helps(self) -> bool:
+        """Whether some setting is better than the model without memory."""
+        return bool(np.isfinite(self.plain) and self.perplexity.min() < self.plain)
+
+    @property
+    def limit(self) -> float:
+        """Where colours end: at the plain model's perplexity, or at the largest finite one if nothing is better."""
+        return self.plain if self.helps else float(self.perplexity[np.isfinite(self.perplexity)].max())
+
+    @property
     def title(self) -> str:
         """What is drawn, the perplexity without memory, and where the best is."""
         scale, weight = self.best
@@ -54,7 +69,7 @@ class Tuning:
         return f"{self.what}\nplain {number(self.plain)}, best {best} at {', '.join(settings)}"
 
 
-def tuning_of(report: Mapping[str, Any]) -> Tuning | None:
+def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
     """The grid of a report; None if nothing was tuned, or nothing of it is a finite number."""
     grid = report["grid"]
     if grid is None:
@@ -62,7 +77,7 @@ def tuning_of(report: Mapping[str, Any]) -> Tuning | None:
     perplexity = _perplexity(grid["nll"])
     if not np.isfinite(perplexity).any():
         return None
-    return Tuning(
+    return TuningResult(
         scale=Axis(grid["scale_name"], grid["scales"]),
         weight=Axis(grid["weight_name"], grid["weights"]),
         perplexity=perplexity,
