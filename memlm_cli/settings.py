@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlm_cli.options import Common
-from pipelines.settings import Settings, assignment, merged, nested, read_toml
+from pipelines.settings import Settings, assignment, merged, nested
+from stages.config import read_toml
 
 
 def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:

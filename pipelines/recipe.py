@@ -25,8 +25,8 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.catalogue import COMMANDS, check_references, stage_of
-from pipelines.settings import merged, read_toml, validated
-from stages.config import Settings, StageConfig
+from pipelines.settings import merged, validated
+from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.training.presets import load_preset
 

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -51,23 +50,6 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def read_toml(path: Path) -> Settings:
-    """A settings file, its names with `_` for `-`. Raises UsageError if it is missing or no TOML."""
-    try:
-        with path.open("rb") as file:
-            return _underscored(tomllib.load(file))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from None
-
-
-def _underscored(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key.replace("-", "_"): _underscored(below) for key, below in value.items()}
-    return [_underscored(item) for item in value] if isinstance(value, list) else value
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:

@@ -1,9 +1,9 @@
 """Named training settings, complete and boring: one TOML file each."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from stages.config import read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.methods.config import MEMORY_CONFIGS
 from stages.models.config import TransformerConfig, known_backbone
@@ -35,13 +35,7 @@ def load_preset(name: str) -> dict[str, Any]:
 
     Raises: UsageError if there is no such preset, or the file cannot be read or is no TOML.
     """
-    path = preset_file(name)
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from None
+    return read_toml(preset_file(name))
 
 
 def choose_preset(name: str | None, backbone: str | None, method: str | None = None) -> dict[str, Any]:

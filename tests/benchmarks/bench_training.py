@@ -169,8 +169,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
         ]
         ours, minimal = median_seconds(steps, arguments.rounds, warm_up=3)
     return {
-        "tokens_per_second": round(config.update_tokens / ours, 1),
-        "minimal_tokens_per_second": round(config.update_tokens / minimal, 1),
+        "tokens_per_second": round(config.batch_tokens / ours, 1),
+        "minimal_tokens_per_second": round(config.batch_tokens / minimal, 1),
         "ratio": round(minimal / ours, 3),
         "threads": torch.get_num_threads(),
         "device": str(device),

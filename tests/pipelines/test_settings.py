@@ -1,6 +1,5 @@
 """Settings from several places, and complaints that a person can act on."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from pipelines.settings import assignment, merged, nested, read_toml, validated
+from pipelines.settings import assignment, merged, nested, validated
 from stages.config import Settings
 from stages.errors import UsageError
 
@@ -88,18 +87,3 @@ def test_complaints_name_the_setting_and_the_nearest_known(values: dict, message
         validated(Train, values)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_files_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text("batch-tokens = 4\n[optimizer]\nlr = 1.0\n")
-    assert read_toml(path) == {"batch_tokens": 4, "optimizer": {"lr": 1.0}}
-
-
-@pytest.mark.parametrize("content", [b"a = ", b"\xff\xfe", None])
-def test_bad_files_are_bad_usage(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "a.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"a\.toml"):
-        read_toml(path)

@@ -2,12 +2,13 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from stages import errors
-from stages.config import StageConfig
+from stages.config import StageConfig, read_toml
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.interrupts import Terminated, deferred_signals
 from stages.registry import Registry
@@ -58,6 +59,21 @@ def test_settings_are_frozen_typed_and_finite() -> None:
 
 def test_canonical_settings_leave_out_what_changes_no_result() -> None:
     assert Config(log_every=3).canonical() == {"steps": 1, "rate": 0.5}
+
+
+def test_files_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("batch-tokens = 4\n[optimizer]\nlr = 1.0\n")
+    assert read_toml(path) == {"batch_tokens": 4, "optimizer": {"lr": 1.0}}
+
+
+@pytest.mark.parametrize("content", [b"a = ", b"\xff\xfe", None])
+def test_bad_files_are_bad_usage(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "a.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"a\.toml"):
+        read_toml(path)
 
 
 @pytest.mark.parametrize(("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
