@@ -17,9 +17,10 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import DataError, UsageError, did_you_mean
+from stages.errors import UsageError, did_you_mean
+from stages.evaluation.corpus import require_split
 from stages.methods import METHODS
-from stages.methods.config import MEMORY_CONFIGS, MemoryConfig
+from stages.methods.config import TRAIN, MemoryConfig, methods_for
 from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
@@ -46,10 +47,9 @@ class Train(Stage[TrainConfig]):
             raise UsageError(f"There is no method {config.method!r}; {did_you_mean(config.method, METHODS.names())}")
         artifacts = learnt_from(config, store.get(references["source"], *KINDS))
         tokens = artifacts["tokens"]
-        if "train" not in tokens.metrics["splits"]:
-            raise DataError(f"{tokens.reference} has no split 'train'; make one: memlm tokenize --train FILE.")
+        require_split(tokens, TRAIN)
         if references.get("init_from"):
-            artifacts["init"] = fitting_init(store.get(references["init_from"], "model"), tokens)
+            artifacts["init"] = fitting_init(config, store.get(references["init_from"], "model"), tokens)
         elif config.memory is not None and config.memory.continues:
             raise UsageError("memory.only_gate trains the gate of a trained model alone: name that with --init-from.")
         return Inputs(artifacts)
@@ -106,9 +106,9 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
     model = _sized_model(config, model, inputs["tokens"])
     if config.memory is not None:
         model = config.memory.fitted(model)
-    if model.gate and (config.memory is None or not config.memory.reads_neighbors):
-        able = [name for name, settings in MEMORY_CONFIGS.items() if settings.reads_neighbors]
-        raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {', '.join(able)}.")
+    if model.gate and not config.neighbors_read:
+        able = methods_for("neighbors")
+        raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
 
 
@@ -141,7 +141,7 @@ def _steps(config: TrainConfig, tokens: Artifact) -> int:
 
 def _segments(config: TrainConfig, tokens: Artifact) -> int:
     """Whole segments of the training split."""
-    return int(tokens.metrics["splits"]["train"]["tokens"]) // config.segment_length
+    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
 
 
 def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> MemoryConfig | None:
@@ -154,16 +154,17 @@ def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> 
 
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
-    """Room that training still needs: the old and the new of checkpoint and best weights, and what it maps."""
+    """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
     import torch
 
     from stages.models.language_model import LanguageModel
-    from stages.training.materials import mapped_bytes
+    from stages.training.materials import mapped_bytes, passing_bytes
 
     with torch.device("meta"):
         weights = 4 * sum(parameter.numel() for parameter in LanguageModel(job.config.model).parameters())
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    needed = CHECKPOINTED * 2 * weights + 2 * weights + mapped_bytes(job.inputs, job.config)
+    saved = CHECKPOINTED * 2 * weights + 2 * weights
+    needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 
 

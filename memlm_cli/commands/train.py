@@ -69,33 +69,30 @@ def train(
     architecture = asked.get("model")
     backbone = architecture.get("backbone") if isinstance(architecture, dict) else None
     preset = choose_preset(model, backbone, asked.get("method"))
-    if mem_length is not None:
-        _require_carried(backbone or preset.get("model", {}).get("backbone", "transformer"))
     if init_from is not None:
         _require_nothing_idle(common.set or ())
-        _require_its_backbone(init_from, backbone, common)
+        if model is None and backbone is None:
+            preset["model"] = {"backbone": _backbone_of(init_from, common)}
+    if mem_length is not None:
+        _require_carried(preset.get("model", {}).get("backbone", "transformer"), init_from)
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)
 
 
-def _require_carried(backbone: str) -> None:
+def _backbone_of(init_from: str, common: Common) -> str:
+    """The backbone of the model of --init-from, which is that of the run where none is named."""
+    from stages.artifacts.store import Store
+
+    return str(Store(common.store).get(init_from, "model").config["model"]["backbone"])
+
+
+def _require_carried(backbone: str, init_from: str | None) -> None:
     """Raises: UsageError if --mem-length is given for a backbone that carries no positions."""
     from stages.models.config import parse_model
 
     if "memory_length" not in type(parse_model({"backbone": backbone})).model_fields:
-        raise UsageError(
-            f"The backbone {backbone!r} carries no positions: leave --mem-length out, or add --backbone transformer-xl."
-        )
-
-
-def _require_its_backbone(init_from: str, backbone: str | None, common: Common) -> None:
-    """Raises: UsageError if a backbone was asked for that the model of --init-from does not have."""
-    from stages.artifacts.store import Store
-
-    init = Store(common.store).get(init_from, "model")
-    has = init.config["model"]["backbone"]
-    if backbone not in (None, has):
-        raise UsageError(f"--init-from {init.reference} is a {has}: leave the backbone {backbone!r} out.")
+        other = ", or add --backbone transformer-xl" if init_from is None else ""
+        raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{other}.")
 
 
 def _require_nothing_idle(assignments: Iterable[str]) -> None:

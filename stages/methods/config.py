@@ -8,6 +8,8 @@ from stages.config import Settings
 from stages.errors import UsageError
 from stages.models.config import ModelConfig
 
+TRAIN, VALID = "train", "valid"
+"""The splits that training reads."""
 CARRIED = 2
 """Consecutive segments where a backbone carries state: the one that is read and the one before (appendix E)."""
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -20,8 +22,11 @@ class MethodSettings(Settings):
     """Kinds of artifacts that it learns from."""
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
-    reads_neighbors: ClassVar[bool] = False
-    """Whether the model has a gate for neighbours."""
+
+    @property
+    def neighbors_read(self) -> int:
+        """Neighbours of a token that the model's gate reads; 0: it has none."""
+        return 0
 
     @property
     def continues(self) -> bool:
@@ -115,7 +120,6 @@ class SpalmConfig(MethodSettings):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("neighbors",)
-    reads_neighbors: ClassVar[bool] = True
     usual_backbone: ClassVar[str | None] = "transformer-xl"
 
     method: Literal["spalm"] = "spalm"
@@ -123,6 +127,10 @@ class SpalmConfig(MethodSettings):
     """Neighbours that a position reads, the best of those stored."""
     only_gate: bool = False
     """Whether all but the gate stays as the model that training begins from."""
+
+    @property
+    def neighbors_read(self) -> int:
+        return self.k
 
     @property
     def continues(self) -> bool:
@@ -142,6 +150,11 @@ MEMORY_CONFIGS: dict[str, type[MethodSettings]] = {
     for config in (TrimeConfig, TrimeLongConfig, TrimeExtConfig, SpalmConfig)
 }
 """Methods that train with memory -> their settings."""
+
+
+def methods_for(kind: str) -> str:
+    """The methods that learn from artifacts of a kind, as a message names them."""
+    return ", ".join(name for name, settings in MEMORY_CONFIGS.items() if kind in settings.takes)
 
 
 def with_method(memory: Any, method: str) -> Any:

@@ -60,12 +60,12 @@ class Given:
     """What other stages made for a method, beside tokens.
 
     `packing`: segments, int64 [S], in an order in which those that follow each other are alike; None:
-    there is none. `neighbors`: by split, the tokens of each token's neighbours, int [T, k], -1 where
-    one is missing.
+    there is none. `neighbor_tokens`: by split, the tokens of each token's neighbours, int [T, k], -1
+    where one is missing.
     """
 
     packing: np.ndarray | None = None
-    neighbors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Method(ABC):

@@ -7,20 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stages.methods.config import SpalmConfig
+from stages.methods.config import TRAIN, VALID, SpalmConfig
 from stages.methods.method import Batch, Given, Method, Read, Turn
 from stages.methods.segments import Segments
 from stages.models.config import ModelConfig
 from stages.models.language_model import LanguageModel, State
-
-TRAIN, VALID = "train", "valid"
 
 
 @dataclass
 class NeighborBatch(Batch):
     """Segments, and the tokens of their positions' neighbours, int64 [B, L, k], -1 where one is missing."""
 
-    neighbors: Tensor
+    neighbor_tokens: Tensor
 
 
 class Spalm(Method):
@@ -34,6 +32,8 @@ class Spalm(Method):
     def __init__(self, settings: SpalmConfig | None = None, given: Given | None = None) -> None:
         super().__init__(settings, given)
         self.settings = settings or SpalmConfig()
+        stored = {tokens.shape[1] for tokens in self.given.neighbor_tokens.values()}
+        assert stored <= {self.settings.k}, "as many neighbours are given as are read"
 
     def carries_state(self, config: ModelConfig) -> bool:
         return config.carries_state
@@ -46,19 +46,19 @@ class Spalm(Method):
 
     def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> NeighborBatch:
         batch = super().batch(split, segments, turn)
-        return NeighborBatch(batch.inputs, batch.targets, self._neighbors(TRAIN, split.places(segments)))
+        return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, NeighborBatch)
         encoding = model.encode(batch.inputs, state)
-        gated = model.gated(encoding.hidden.flatten(0, 1), batch.neighbors.flatten(0, 1))
+        gated = model.gated(encoding.hidden.flatten(0, 1), batch.neighbor_tokens.flatten(0, 1))
         return model.loss(gated.hidden, batch.targets.flatten()), encoding.state
 
     def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
         places = np.arange(read.start, read.start + len(read.targets))
-        neighbors = self._neighbors(VALID, places).to(read.targets.device)
+        neighbors = self._neighbor_tokens(VALID, places).to(read.targets.device)
         return model.log_prob(model.gated(read.key("hidden"), neighbors).hidden, read.targets)[0]
 
-    def _neighbors(self, split: str, places: np.ndarray) -> Tensor:
+    def _neighbor_tokens(self, split: str, places: np.ndarray) -> Tensor:
         """Tokens of the neighbours of a split's tokens at `places` [...], int64 [..., k]."""
-        return torch.from_numpy(self.given.neighbors[split][places].astype(np.int64))
+        return torch.from_numpy(self.given.neighbor_tokens[split][places].astype(np.int64))

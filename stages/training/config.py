@@ -78,9 +78,9 @@ class TrainConfig(StageConfig):
         return self.batch_tokens // self.segment_length
 
     @property
-    def update_tokens(self) -> int:
-        """Tokens of one update."""
-        return self.batch_tokens * self.accumulate
+    def neighbors_read(self) -> int:
+        """Neighbours of a token that the model's gate reads; 0: it has none."""
+        return 0 if self.memory is None else self.memory.neighbors_read
 
     @model_validator(mode="before")
     @classmethod

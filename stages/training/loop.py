@@ -85,10 +85,13 @@ class Trainer:
         self._saved_at = time.monotonic()
 
     def _freeze(self) -> None:
-        """Leave what the method does not learn without gradient."""
+        """Leave what the method does not learn without gradient, and without dropout: as it is evaluated."""
         learnt = set(map(id, self.method.trained(self.model)))
         for parameter in self.model.parameters():
             parameter.requires_grad_(id(parameter) in learnt)
+        self.model.train()
+        for part in self.model.children():
+            part.train(any(parameter.requires_grad for parameter in part.parameters()))
 
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""
@@ -112,7 +115,6 @@ class Trainer:
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
             stop = stack.enter_context(deferred_signals())
-            self.objective.train()
             while self.progress.step < self.config.steps:
                 self._update()
                 self._report()

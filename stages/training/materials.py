@@ -7,13 +7,13 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
-from stages.methods.config import SpalmConfig
+from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Given
 from stages.training.config import TrainConfig
 from stages.training.mapped import mapped
 from stages.training.neighbors import DTYPE, map_neighbors
 from stages.training.progress import Splits
-from stages.training.sources import TRAIN, VALID, splits_read
+from stages.training.sources import splits_read
 
 
 def read_splits(tokens: Artifact, folder: Path) -> Splits:
@@ -32,18 +32,20 @@ def read_given(inputs: Inputs, config: TrainConfig, folder: Path) -> Given:
         packed: Any = inputs["batches"].zarr("batches.zarr")
         return Given(packing=np.asarray(packed["order"][:]))
     if "neighbors" in inputs:
-        assert isinstance(config.memory, SpalmConfig)
         splits = splits_read(inputs["tokens"])
-        return Given(neighbors=map_neighbors(inputs["neighbors"], splits, config.memory.k, folder))
+        return Given(neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.neighbors_read, folder))
     return Given()
 
 
 def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
-    """Room that the mapped arrays of a run take."""
+    """Room that the mapped arrays of a run take until it ends."""
     splits = inputs["tokens"].metrics["splits"]
-    numbers = int(splits[TRAIN]["tokens"])
-    if "neighbors" in inputs:
-        assert isinstance(config.memory, SpalmConfig)
-        looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
-        numbers += looked_up * config.memory.k + int(inputs["neighbors"].find("datastore").metrics["rows"])
-    return numbers * DTYPE.itemsize
+    looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
+    return (int(splits[TRAIN]["tokens"]) + looked_up * config.neighbors_read) * DTYPE.itemsize
+
+
+def passing_bytes(inputs: Inputs) -> int:
+    """Room that is taken only while the mapped arrays are made, before the first step."""
+    if "neighbors" not in inputs:
+        return 0
+    return int(inputs["neighbors"].find("datastore").metrics["rows"]) * DTYPE.itemsize

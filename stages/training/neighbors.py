@@ -1,6 +1,7 @@
 """The tokens of stored neighbours, laid out so that training reads them in step with its segments."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
 
     Args:
         neighbors: an artifact that has k neighbours of every token of these splits.
-        folder: where the arrays lie; they are made there if they do not.
+        folder: where the arrays lie; they are made there if they do not. While they are made, the values of the
+            datastore lie beside them.
     """
     group: Any = neighbors.zarr("neighbors.zarr")
-    stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
-    values = mapped(folder / "values.npy", stored.shape, DTYPE, lambda start, stop: stored[start:stop])
+    beside = folder / "values.npy"
+
+    @cache
+    def values() -> np.ndarray:
+        stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
+        return mapped(beside, stored.shape, DTYPE, lambda start, stop: stored[start:stop])
 
     def tokens(split: str) -> np.ndarray:
         ids = group[f"{split}/ids"]
@@ -30,7 +36,9 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
             folder / f"neighbors-{split}.npy",
             (ids.shape[0], k),
             DTYPE,
-            lambda start, stop: neighbor_tokens(np.asarray(ids[start:stop, :k]), values),
+            lambda start, stop: neighbor_tokens(np.asarray(ids[start:stop, :k]), values()),
         )
 
-    return {split: tokens(split) for split in splits}
+    by_split = {split: tokens(split) for split in splits}
+    beside.unlink(missing_ok=True)
+    return by_split

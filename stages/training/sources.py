@@ -1,14 +1,13 @@
 """The artifacts that a training run learns from, and whether they fit each other. Free of torch."""
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_same_tokenizer
 from stages.evaluation.lineage import require_neighbors
-from stages.methods.config import MEMORY_CONFIGS, SpalmConfig
+from stages.methods.config import TRAIN, VALID, methods_for
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors")
-TRAIN, VALID = "train", "valid"
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
@@ -35,10 +34,9 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
             f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: find them "
             "(memlm precompute-neighbors INDEX) and train on what that prints."
         )
-    able = [name for name, settings in MEMORY_CONFIGS.items() if source.kind in settings.takes]
     tokens = source.input({"batches": "tokens", "neighbors": "queries"}[source.kind])
     return (
-        f"{source.reference} is made for --method {', '.join(able)}; give that, or its tokens to method "
+        f"{source.reference} is made for --method {methods_for(source.kind)}; give that, or its tokens to method "
         f"{method!r}: memlm train {tokens.reference}"
     )
 
@@ -55,11 +53,11 @@ def _require_segments(config: TrainConfig, batches: Artifact) -> None:
 
 
 def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
-    """The tokens whose neighbours are given, all that training reads among them."""
-    assert isinstance(config.memory, SpalmConfig)
+    """The tokens whose neighbours are given, all that training reads among them, in the datastore that they were in."""
     tokens = neighbors.input("queries")
     for split in splits_read(tokens):
-        require_neighbors(neighbors, split, config.memory.k)
+        require_neighbors(neighbors, split, config.neighbors_read, "train --set memory.k=")
+    neighbors.find("datastore")
     return tokens
 
 
@@ -68,8 +66,14 @@ def splits_read(tokens: Artifact) -> list[str]:
     return [split for split in (TRAIN, VALID) if split in tokens.metrics["splits"]]
 
 
-def fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
-    """A model to start from. Raises ArtifactError if its tokens mean something else than these."""
+def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
+    """A model to start from.
+
+    Raises: ArtifactError if its tokens mean something else than these; UsageError if it has another backbone than
+        the settings name, or a gate that the method has no neighbours for.
+    """
+    _require_backbone(config, init)
+    _require_readable_gate(config, init)
     size = init.config["model"]["vocab_size"]
     if size != tokens.metrics["vocabulary_size"]:
         raise ArtifactError(
@@ -78,3 +82,21 @@ def fitting_init(init: Artifact, tokens: Artifact) -> Artifact:
         )
     require_same_tokenizer(init.input("tokens"), tokens, init)
     return init
+
+
+def _require_backbone(config: TrainConfig, init: Artifact) -> None:
+    has, named = init.config["model"]["backbone"], config.model.backbone
+    if "backbone" in config.model.model_fields_set and named != has:
+        raise UsageError(
+            f"{init.reference}, which training is to begin from, is a {has}: leave the backbone {named!r} out, "
+            f"or name a preset of a {has} (memlm presets)."
+        )
+
+
+def _require_readable_gate(config: TrainConfig, init: Artifact) -> None:
+    if init.config["model"].get("gate") and not config.neighbors_read:
+        raise UsageError(
+            f"{init.reference} has a gate, which cannot be left out, but method {config.method!r} reads no neighbours: "
+            f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "
+            "model without a gate."
+        )

@@ -1,10 +1,12 @@
 """Loss on the validation split."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from torch import nn
 
 from stages.evaluation.encoding.encode import EncodedBlock, encode_range
 from stages.methods.method import Method
@@ -21,17 +23,26 @@ def validate(fabric: Fabric, model: LanguageModel, method: Method, ids: Any, eos
     The ranks share the windows, so the sum has every token once. A backbone that carries state reads
     one stream, which cannot be shared: every rank reads it all.
     """
-    was_training = model.training
-    model.eval()
     total = 0.0
-    with torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for block in _blocks(fabric, model, ids, eos, segment_length):
             own = torch.arange(len(block.targets), device=fabric.device)
             log_prob = method.log_prob(model, block, own - own % segment_length)
             total -= float(log_prob.sum(dtype=torch.float64))
-    model.train(was_training)
     shares = 1 if model.config.carries_state else fabric.world_size
     return mean_over_ranks(fabric, total) * shares / len(ids)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """All of a model in evaluation mode; afterwards each part is in the mode that it was in."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def _blocks(fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_length: int) -> Iterator[EncodedBlock]:

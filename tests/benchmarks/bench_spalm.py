@@ -56,7 +56,7 @@ def neighbors(tokens: np.ndarray, k: int, folder: Path) -> Given:
     drawn = random.choice(tokens, (len(tokens), k)).astype(np.int32)
     drawn[random.random(drawn.shape) < 0.1] = -1
     file = mapped(folder / "neighbors.npy", drawn.shape, drawn.dtype, lambda start, stop: drawn[start:stop])
-    return Given(neighbors={"train": file})
+    return Given(neighbor_tokens={"train": file})
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:

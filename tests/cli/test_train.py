@@ -41,9 +41,14 @@ def test_settings_that_it_would_have_are_not(memlm: Memlm, arguments: list[str])
 def test_a_backbone_that_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text).reference
     model = memlm("train", tokens, "--steps", 1).reference
-    ended = memlm("train", tokens, "--init-from", model, "--backbone", "lstm", "--steps", 1)
-    assert (ended.code, "is a transformer: leave the backbone 'lstm' out" in ended.err) == (2, True)
+    for named in (["--backbone", "lstm"], ["--model", "tiny-lstm"]):
+        ended = memlm("train", tokens, "--init-from", model, *named, "--steps", 1)
+        assert ended.code == 2, ended.err
+        assert "is a transformer: leave the backbone 'lstm' out" in " ".join(ended.err.split())
     assert memlm("train", tokens, "--init-from", model, "--backbone", "transformer", "--steps", 1).code == 0
+    for method in ("lm", "spalm"):
+        ended = memlm("train", tokens, "--init-from", model, "--method", method, "--mem-length", 8)
+        assert (ended.code, "'transformer' carries no positions: leave --mem-length out." in ended.err) == (2, True)
 
 
 def test_an_interrupted_run_says_that_it_goes_on(memlm: Memlm, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ import shutil
 import pytest
 from safetensors.torch import load_file
 
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
+from stages.artifacts.kinds import KINDS
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -142,7 +144,18 @@ def test_a_model_of_another_vocabulary_is_refused(store):
     from stages.training.sources import fitting_init
 
     with pytest.raises(ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"):
-        fitting_init(first, small_tokens(store))
+        fitting_init(TrainConfig(), first, small_tokens(store))
+
+
+def test_a_model_of_another_backbone_than_is_named_is_refused(store):
+    tokens = small_tokens(store)
+    first = train(store, tokens)
+    message = rf"{first.reference}, .*, is a transformer: leave the backbone 'transformer-xl' out, or name a preset"
+    for model in ({"backbone": "transformer-xl"}, SMALL["model"] | {"backbone": "transformer-xl", "memory_length": 4}):
+        with pytest.raises(UsageError, match=message):
+            train(store, tokens, {"init_from": first.reference}, model=model)
+    same = train(store, tokens, {"init_from": first.reference}, model={"backbone": "transformer"})
+    assert same.config["model"] == first.config["model"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +173,7 @@ def test_settings_that_do_not_fit_the_tokens(store, settings, error, message):
 
 
 def test_tokens_without_a_training_split_are_refused(store):
-    with pytest.raises(DataError, match="has no split 'train'"):
+    with pytest.raises(ArtifactError, match=r"has no split 'train'; make one: memlm tokenize .* --train FILE"):
         train(store, small_tokens(store, lengths={"test": 20}))
 
 
@@ -397,16 +410,51 @@ class TestNeighbors:
         with pytest.raises(ArtifactError, match="tokenized differently"):
             self.spalm(store, self.neighbors(store, index), {"init_from": other.reference})
 
-    def test_of_a_datastore_that_was_made_anew_are_refused(self, store, index):
+    @pytest.mark.parametrize("changed", ["index", "datastore"])
+    def test_of_rows_that_are_no_longer_those_are_refused_before_any_work(self, store, index, changed):
         neighbors = self.neighbors(store, index)
-        manifest = index.path / "manifest.json"
-        manifest.write_text(manifest.read_text().replace('"blake2b": "', '"blake2b": "0', 1))
-        with pytest.raises(ArtifactError, match=f"{index.reference}|index.faiss"):
+        artifact, above = (index, neighbors) if changed == "index" else (index.input("datastore"), index)
+        made_anew(artifact)
+        message = (
+            f"{above.reference} was made from a {artifact.reference} with other bytes .*: "
+            f"memlm artifacts rm --force {above.reference}, then memlm {KINDS[above.kind].command}"
+        )
+        with pytest.raises(ArtifactError, match=message):
+            self.spalm(store, neighbors)
+        assert not list(store.root.glob("model/.*-partial"))
+
+    def test_of_a_damaged_datastore_are_refused(self, store, index):
+        neighbors, datastore = self.neighbors(store, index), index.input("datastore")
+        file = largest_file(datastore)
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(ArtifactError, match=f"memlm artifacts rm --force {datastore.reference}"):
             self.spalm(store, neighbors)
 
     def test_a_gate_without_neighbours_is_refused(self, store, tokens):
         with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"):
             train(store, tokens, model=SMALL["model"] | {"gate": "vector"})
+
+    @pytest.mark.parametrize("method", ["lm", "trime"])
+    def test_a_trained_gate_without_neighbours_is_refused(self, store, tokens, index, method):
+        gated = self.spalm(store, self.neighbors(store, index))
+        message = (
+            f"{gated.reference} has a gate, which cannot be left out, but method '{method}' reads no neighbours: "
+            f"memlm train NEIGHBORS --method spalm --init-from {gated.reference}"
+        )
+        with pytest.raises(UsageError, match=message):
+            train(store, tokens, {"init_from": gated.reference}, method=method)
+
+
+def largest_file(artifact):
+    return artifact.path / max(artifact.manifest.files, key=lambda name: artifact.manifest.files[name]["bytes"])
+
+
+def made_anew(artifact):
+    """Other bytes in the place of an artifact, and a manifest that says so: whole, but not what was read."""
+    file, manifest = largest_file(artifact), artifact.path / "manifest.json"
+    before = file_entry(file)
+    file.write_bytes(file.read_bytes()[::-1])
+    manifest.write_text(manifest.read_text().replace(before["blake2b"], file_entry(file)["blake2b"]))
 
 
 def made(store, stage, config, source):

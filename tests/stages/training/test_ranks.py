@@ -13,12 +13,16 @@ from safetensors.torch import load_file
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.index import BuildIndex, IndexConfig
 from stages.methods import trime_ext
 from stages.methods.trime_ext import TrimeExt
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
+from stages.training import validate
 from stages.training.config import TrainConfig
 from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
-from tests.stages.small_store import small_tokens
+from tests.stages.small_store import small_model, small_tokens
 from tests.stages.training import two_ranks
 
 ROOT = Path(__file__).parents[3]
@@ -56,18 +60,38 @@ def half_by_half(loss, monkeypatch):
     return of_batch
 
 
+def learnt_from(store, settings):
+    """What a training reads, by role: tokens or their neighbours, and a model where the gate alone is learnt."""
+    tokens = small_tokens(store)
+    if not settings.neighbors_read:
+        return {"source": tokens}
+    datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), source=small_model(store, tokens))
+    index = made(store, BuildIndex(), IndexConfig(metric="ip"), source=datastore)
+    neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=3), source=index)
+    if not settings.memory.continues:
+        return {"source": neighbors}
+    begun = settings.model_copy(update={"method": "lm", "memory": None, "steps": 2})
+    return {"source": neighbors, "init_from": made(store, Train(), begun, source=tokens)}
+
+
+def made(store, stage, config, **references):
+    given = {role: artifact.reference for role, artifact in references.items()}
+    return make(stage, config, given, store, Execution(device="cpu")).artifact
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", two_ranks.CASES)
 def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
     """Of `trime-ext` as one whose keys of the other half of a batch are constants."""
     if case == "trime-ext":
         monkeypatch.setattr(TrimeExt, "loss", half_by_half(TrimeExt.loss, monkeypatch))
+    monkeypatch.setattr(validate, "READ_TOGETHER", two_ranks.VALIDATED)
     alone, together = Store(tmp_path / "alone"), Store(tmp_path / "together")
     settings = two_ranks.settings(case)
-    references = {"source": small_tokens(alone).reference}
-    expected = make(Train(), settings, references, alone, Execution(device="cpu")).artifact
+    expected = made(alone, Train(), settings, **learnt_from(alone, settings))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [two_ranks.__file__, str(together.root), small_tokens(together).reference, case]
+    references = [f"{role}={artifact.reference}" for role, artifact in learnt_from(together, settings).items()]
+    script = [two_ranks.__file__, str(together.root), case, *references]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

@@ -17,14 +17,14 @@ XL = TransformerXLConfig(
 )
 
 
-def given(data, hint=0):
-    """Two neighbours a token: one at random, one that holds the token after it, or the answer if `hint` is 0."""
+def given(data):
+    """Two neighbours a token: one holds the token five places on, the other any or none."""
     random = np.random.default_rng(3)
     made = {}
     for name, ids in {"train": data.train, "valid": data.valid}.items():
-        right = np.roll(ids, -hint).astype(np.int32)
+        right = np.roll(ids, -5).astype(np.int32)
         made[name] = np.stack((right, random.integers(-1, V, len(ids))), 1).astype(np.int32)
-    return Given(neighbors=made)
+    return Given(neighbor_tokens=made)
 
 
 def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
@@ -35,7 +35,7 @@ def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
         make_fabric(torch.device("cpu")),
         config,
         LanguageModel(config.model),
-        METHODS.load("spalm")(config.memory, given(splits(), hint=5)),
+        METHODS.load("spalm")(config.memory, given(splits())),
         splits(),
         folder,
         notes or Notes(),
@@ -63,3 +63,21 @@ def test_only_the_gate_moves_where_that_is_asked_for(tmp_path):
     run.run()
     moved = {name for name, tensor in run.model.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {"gate.weight"}
+
+
+@pytest.mark.parametrize("only_gate", [True, False])
+def test_what_is_frozen_is_read_without_dropout(only_gate, tmp_path, monkeypatch):
+    """V is learnt on the hidden states that it is evaluated on; a validation every second step changes nothing."""
+    run = trainer(tmp_path, memory={"k": 2, "only_gate": only_gate}, steps=6, valid_every=2)
+    loss, same = run.method.loss, []
+
+    def spy(model, batch, state):
+        first, second = (model.encode(batch.inputs, state) for _ in range(2))
+        same.append(torch.equal(first.hidden, second.hidden) and torch.equal(first.state[0], second.state[0]))
+        return loss(model, batch, state)
+
+    monkeypatch.setattr(run.method, "loss", spy)
+    run.run()
+    assert same == [only_gate] * 6
+    assert run.model.gate.training
+    assert [part.training for part in (run.model.backbone, run.model.vocabulary)] == [not only_gate] * 2

@@ -1,4 +1,4 @@
-"""One rank of a small training: `torchrun … two_ranks.py STORE TOKENS CASE`; prints the model's reference."""
+"""One rank of a small training: `torchrun … two_ranks.py STORE CASE ROLE=REFERENCE…`; prints the model's reference."""
 
 import os
 import sys
@@ -8,12 +8,14 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.train import Train
+from stages.training import validate
 from stages.training.config import TrainConfig
 
 MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     "lstm": {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
 }
+MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "memory_length": 12}
 CASES = {
     "lm": ("lm", None, "transformer"),
     "lm of an lstm": ("lm", None, "lstm"),
@@ -22,8 +24,13 @@ CASES = {
     "trime-long of an lstm": ("trime-long", {}, "lstm"),
     "trime-ext, whose memory is constant": ("trime-ext", {"local_dropout": 0.5, "backpropagate": False}, "transformer"),
     "trime-ext": ("trime-ext", {"local_dropout": 0.5}, "transformer"),
+    "lm of a transformer-xl": ("lm", None, "transformer-xl"),
+    "spalm": ("spalm", {"k": 2}, "transformer"),
+    "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),
 }
 """Name -> method, memory and backbone."""
+VALIDATED = 16
+"""Tokens that a rank reads in one piece when it validates, so that there are some to share."""
 SETTINGS = {
     "optimizer": {"name": "sgd", "lr": 0.1},
     "segment_length": 8,
@@ -41,8 +48,10 @@ def settings(case: str) -> TrainConfig:
 
 
 def main() -> None:
-    store = Store(Path(sys.argv[1]))
-    outcome = make(Train(), settings(sys.argv[3]), {"source": sys.argv[2]}, store, Execution(device="cpu"))
+    store, case, *given = sys.argv[1:]
+    validate.READ_TOGETHER = VALIDATED
+    references = dict(reference.split("=") for reference in given)
+    outcome = make(Train(), settings(case), references, Store(Path(store)), Execution(device="cpu"))
     if os.environ.get("RANK", "0") == "0":
         print(outcome.artifact.reference)
 
