@@ -12,6 +12,8 @@ import typer
 from stages.errors import UsageError
 
 _PANEL = "Everywhere"
+ON_CPU = "tokenize, build-index and pack-batches"
+"""Commands that run no model."""
 
 ReadArgument = Annotated[
     str | None,
@@ -42,13 +44,13 @@ class Common:
     ] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
-        typer.Option("--device", help="Where to compute.", rich_help_panel=_PANEL),
+        typer.Option("--device", help=f"Where to compute; {ON_CPU} use the CPU.", rich_help_panel=_PANEL),
     ] = "auto"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
         typer.Option(
             "--precision",
-            help="Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA.",
+            help=f"Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -62,7 +64,11 @@ class Common:
     ] = None
     checkpoint_seconds: Annotated[
         float,
-        typer.Option("--checkpoint-seconds", help="How often training saves.", rich_help_panel=_PANEL),
+        typer.Option(
+            "--checkpoint-seconds",
+            help="How often train saves; other commands save after every shard.",
+            rich_help_panel=_PANEL,
+        ),
     ] = 60.0
     no_wait: Annotated[
         bool,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from pipelines.executors import EXECUTORS
+from pipelines.executors.local import run_stage
 from pipelines.plan import bound, require_named
 from pipelines.recipe import Recipe
 from stages.artifacts.artifact import Artifact
@@ -33,9 +33,7 @@ class Result:
         return self.artifact.reference
 
 
-def run_recipe(
-    recipe: Recipe, store: Store, execution: Execution, reporters: Reporters, executor: str = "local"
-) -> Iterator[Result]:
+def run_recipe(recipe: Recipe, store: Store, execution: Execution, reporters: Reporters) -> Iterator[Result]:
     """Run the stages that are not done and yield each as it ends; what is there is used as it is.
 
     Args:
@@ -43,16 +41,14 @@ def run_recipe(
         store: where artifacts are found and made.
         execution: how to work; its reporter is replaced for each stage.
         reporters: makes the reporter of the stage with a given name.
-        executor: a name in `pipelines.executors`.
     Raises: whatever a stage raises; the same call goes on from there.
     """
     require_named(recipe, store)
-    worker = EXECUTORS.load(executor)()
     results: dict[str, Result] = {}
     for name, stage in recipe.stages.items():
         began = time.monotonic()
         with reporters(name) as reporter:
-            outcome = worker.run(
+            outcome = run_stage(
                 stage.command,
                 recipe.config(name),
                 bound(stage.all_references, results),

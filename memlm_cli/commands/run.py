@@ -51,6 +51,8 @@ def _show_plan(recipe: "Recipe", common: Common) -> None:
     from stages.artifacts.store import Store
     from stages.reporting import Silent
 
+    if recipe.description:
+        say(f"run: {recipe.description}")
     steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))

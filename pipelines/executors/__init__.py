@@ -1,5 +1,1 @@
-"""Where the stages of a plan run."""
-
-from stages.registry import Registry
-
-EXECUTORS = Registry("executor", {"local": "pipelines.executors.local:LocalExecutor"})
+"""Where the stages of a recipe run: a module each, with a function `run_stage`."""

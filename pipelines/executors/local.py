@@ -1,4 +1,4 @@
-"""Runs stages in this process, one after the other."""
+"""Runs a stage in this process, here and now."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,16 +10,8 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 
 
-class LocalExecutor:
-    """An executor makes the artifact of one command; this one does it here and now."""
-
-    def run(
-        self,
-        command: str,
-        config: StageConfig,
-        references: Mapping[str, Any],
-        store: Store,
-        execution: Execution,
-    ) -> Outcome:
-        """Make the artifact, or find it. Raises whatever the stage raises."""
-        return make(stage_of(command), config, references, store, execution)
+def run_stage(
+    command: str, config: StageConfig, references: Mapping[str, Any], store: Store, execution: Execution
+) -> Outcome:
+    """Make the artifact of a command, or find it. Raises whatever the stage raises."""
+    return make(stage_of(command), config, references, store, execution)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
-from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.numbers import size
@@ -25,7 +24,7 @@ class Execution:
     device: str = "auto"
     """auto, cpu or cuda."""
     checkpoint_seconds: float = 60.0
-    """How often training saves its progress."""
+    """How often training saves its progress; other stages save after every shard."""
     wait: bool = True
     """Whether to wait for another process that makes the same artifact."""
     reporter: Reporter = field(default_factory=Silent)
@@ -74,11 +73,6 @@ class Stage(ABC, Generic[C]):
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
-
-    @property
-    def command(self) -> str:
-        """What a user types."""
-        return KINDS[self.kind].command
 
     @abstractmethod
     def inputs(self, config: C, references: Mapping[str, Any], store: Store) -> Inputs:

@@ -31,11 +31,6 @@ class Pieces:
         """Indices of the pieces with a mark."""
         return np.flatnonzero(self.marks & mark)
 
-    @property
-    def characters(self) -> np.ndarray:
-        """Code points of each piece, int64 [P]."""
-        return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
-
 
 @dataclass(frozen=True)
 class SpoolShard:

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from memlm_cli.options import ON_CPU
+from pipelines.catalogue import stage_of
 from tests.cli.conftest import Memlm
 
 COMMANDS = [
@@ -52,6 +54,11 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert command in ended.out
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
+
+
+def test_help_names_the_commands_that_run_no_model() -> None:
+    *without, last = (name for name in COMMANDS[:7] if "precision" not in stage_of(name).Config.model_fields)
+    assert f"{', '.join(without)} and {last}" == ON_CPU
 
 
 def test_help_imports_nothing_heavy() -> None:
