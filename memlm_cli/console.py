@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from stages.numbers import duration, number
+from stages.reporting import first_process
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -26,18 +27,24 @@ def answer(text: str) -> None:
         _write(text, sys.stdout)
 
 
-def first_process() -> bool:
-    """Whether this process answers and tells; those that torchrun started beside it only work, or fail."""
-    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
+def answer_part(text: str) -> bool:
+    """A part of an answer, at once, as it is; whether anyone reads it."""
+    return _write(text, sys.stdout, end="")
 
 
-def _write(text: str, stream: TextIO) -> None:
-    """A reader that has gone away is no error: work goes on, and nothing more is written there."""
+def _write(text: str, stream: TextIO, end: str = "\n") -> bool:
+    """Write, unless the reader has gone away, which is no error: work goes on. Returns whether there is a reader."""
     try:
-        print(text, file=stream, flush=True)
+        print(text, file=stream, end=end, flush=True)
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
+        write_nowhere(stream)
+        return False
+    return True
+
+
+def write_nowhere(stream: TextIO) -> None:
+    """Let all that is still written to a stream vanish: its reader has gone away."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def on_terminal() -> bool:

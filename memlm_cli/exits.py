@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import typer
 
-from memlm_cli.console import say
+from memlm_cli.console import say, write_nowhere
 from stages.artifacts.durable import MAKE_ROOM, is_disk_full
 from stages.errors import MemlmError
 from stages.interrupts import Terminated
@@ -74,7 +74,7 @@ def _reader_has_gone(error: BaseException) -> bool:
     """Whether nobody reads stdout any more (`memlm --help | head`); rich ends the process where it writes help."""
     gone = error.__context__ if isinstance(error, SystemExit) else error
     if isinstance(gone, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        write_nowhere(sys.stdout)
     return isinstance(gone, BrokenPipeError)
 
 

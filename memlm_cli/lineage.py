@@ -4,6 +4,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from stages.artifacts.lineage import ancestors, descendants, parents
+
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
@@ -22,12 +24,12 @@ def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> s
     drawn: dict[str, Tree] = {}
     above: dict[str, set[str]] = {}
     for artifact in parents_first(artifacts):
-        parents = [reference for reference in drawn if reference in _parents(artifact)]
-        last = parents[-1] if parents else None
-        others = [p for p in parents[:-1] if last and p not in above[last]]
+        direct = [reference for reference in drawn if reference in parents(artifact)]
+        last = direct[-1] if direct else None
+        others = [p for p in direct[:-1] if last and p not in above[last]]
         label = _label(artifact, names.get(artifact.reference, ""), others)
         drawn[artifact.reference] = (drawn[last] if last else roots).add(label)
-        above[artifact.reference] = set(parents).union(*(above[p] for p in parents))
+        above[artifact.reference] = set(direct).union(*(above[p] for p in direct))
     sink = io.StringIO()
     Console(file=sink, width=10_000, highlight=False, markup=False).print(roots)
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
@@ -35,16 +37,8 @@ def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> s
 
 def relatives(artifact: "Artifact", artifacts: Sequence["Artifact"]) -> list["Artifact"]:
     """The ancestors and descendants of an artifact, and itself."""
-    ordered = parents_first(artifacts)
-    up = {artifact.reference}
-    for other in reversed(ordered):
-        if other.reference in up:
-            up |= _parents(other)
-    down = {artifact.reference}
-    for other in ordered:
-        if _parents(other) & down:
-            down.add(other.reference)
-    return [a for a in ordered if a.reference in up | down]
+    related = ancestors([artifact.reference], artifacts) | descendants(artifact.reference, artifacts)
+    return [a for a in parents_first(artifacts) if a.reference in related]
 
 
 def parents_first(artifacts: Sequence["Artifact"]) -> list["Artifact"]:
@@ -53,17 +47,13 @@ def parents_first(artifacts: Sequence["Artifact"]) -> list["Artifact"]:
     ordered: dict[str, Artifact] = {}
 
     def place(artifact: "Artifact") -> None:
-        for parent in sorted(_parents(artifact) & known.keys() - ordered.keys()):
+        for parent in sorted(parents(artifact) & known.keys() - ordered.keys()):
             place(known[parent])
         ordered.setdefault(artifact.reference, artifact)
 
     for artifact in artifacts:
         place(artifact)
     return list(ordered.values())
-
-
-def _parents(artifact: "Artifact") -> set[str]:
-    return {f"{i.kind}/{i.id}" for i in artifact.manifest.inputs.values()}
 
 
 def _label(artifact: "Artifact", name: str, others: Sequence[str]) -> str:

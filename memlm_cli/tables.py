@@ -4,7 +4,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from memlm_cli.console import first_process, on_terminal, say
+from memlm_cli.console import on_terminal, say
+from stages.reporting import first_process
 
 if TYPE_CHECKING:
     from rich.text import Text

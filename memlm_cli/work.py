@@ -5,10 +5,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, first_process, say
+from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.exits import resumable
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
+from stages.reporting import first_process
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

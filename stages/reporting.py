@@ -1,6 +1,12 @@
 """What a stage tells while it works; the command line decides how it looks."""
 
+import os
 from typing import Protocol
+
+
+def first_process() -> bool:
+    """Whether this process tells and writes; those that torchrun started beside it only work, or fail."""
+    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 class Reporter(Protocol):

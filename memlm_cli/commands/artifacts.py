@@ -44,9 +44,10 @@ def list_(
 
 
 @app.command()
-def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = True) -> None:
-    """The manifest of an artifact: settings, inputs, files, metrics; always JSON."""
-    answer(_store(store).get(reference).manifest.dumps().rstrip())
+def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
+    """The manifest of an artifact: settings, inputs, files, metrics; always JSON, with --json in one line."""
+    text = _store(store).get(reference).manifest.dumps()
+    answer(json.dumps(json.loads(text)) if json_ else text.rstrip())
 
 
 @app.command()
@@ -166,7 +167,7 @@ def _names(artifact: "Artifact") -> Iterator[str]:
 
 def _row(artifact: "Artifact") -> tuple[str, ...]:
     manifest = artifact.manifest
-    parents = " ".join(f"{i.kind}/{i.id}" for i in manifest.inputs.values())
+    parents = " ".join(record.reference for record in manifest.inputs.values())
     made = manifest.created[:16].replace("T", " ")
     return artifact.reference, ", ".join(_names(artifact)), size(manifest.bytes), made, parents
 
@@ -178,5 +179,5 @@ def _summary(artifact: "Artifact") -> dict[str, Any]:
         "names": list(_names(artifact)),
         "bytes": manifest.bytes,
         "created": manifest.created,
-        "inputs": {role: f"{i.kind}/{i.id}" for role, i in manifest.inputs.items()},
+        "inputs": {role: record.reference for role, record in manifest.inputs.items()},
     }

@@ -1,15 +1,13 @@
 """`memlm generate`."""
 
 import json
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, answer_part, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.work import read_reference
@@ -104,12 +102,12 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["Written"], told: list["
     try:
         for token in tokens:
             told.append(token)
-            if not _stream(text.add(token.id)):
+            if not answer_part(text.add(token.id)):
                 return False
     except KeyboardInterrupt:
-        _stream("\n")
+        answer_part("\n")
         raise
-    return _stream(text.end() + "\n")
+    return answer_part(text.end() + "\n")
 
 
 def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Written"]) -> dict[str, Any]:
@@ -135,14 +133,3 @@ def _attributed(reader: "MemoryReader", token: "Written") -> str:
         f"  {'gate':>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
     ]
     return "\n".join([head, *contexts])
-
-
-def _stream(text: str) -> bool:
-    """Text on stdout, at once, as it is; whether anyone reads it."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return False
-    return True

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.lineage import ancestors
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
 from stages.errors import BusyError
@@ -70,16 +71,10 @@ def _drafts(store: Store) -> Iterator[Garbage]:
 
 
 def _reached(store: Store) -> set[str]:
-    artifacts = {a.reference: a for a in store.artifacts()}
-    roots = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-    roots |= {reference for reference, a in artifacts.items() if a.kind == "report"}
-    reached: set[str] = set()
-    while roots:
-        reference = roots.pop()
-        if reference in artifacts and reference not in reached:
-            reached.add(reference)
-            roots |= {f"{i.kind}/{i.id}" for i in artifacts[reference].manifest.inputs.values()}
-    return reached
+    """What a name or a report leads to."""
+    artifacts = store.artifacts()
+    named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
+    return ancestors(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
 def _size(folder: Path) -> int:

@@ -49,7 +49,7 @@ class Work:
                 "kind": self.kind,
                 "format_version": KINDS[self.kind].format_version,
                 "config": self.identity,
-                "inputs": {role: f"{record.kind}/{record.id}" for role, record in self.inputs.items()},
+                "inputs": {role: record.reference for role, record in self.inputs.items()},
                 "files": self.files,
             }
         )
@@ -127,7 +127,7 @@ def _checked(work: Work, store: Store) -> Artifact:
     for role, record in work.inputs.items():
         if artifact.manifest.inputs.get(role) != record:
             raise ArtifactError(
-                f"{work.reference} is there, but was made from a {record.kind}/{record.id} with other bytes; "
+                f"{work.reference} is there, but was made from a {record.reference} with other bytes; "
                 f"make it again: memlm artifacts rm --force {work.reference}, then the same command."
             )
     return artifact

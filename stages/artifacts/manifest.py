@@ -23,6 +23,10 @@ class InputRecord(BaseModel):
     id: str
     digest: str
 
+    @property
+    def reference(self) -> str:
+        return f"{self.kind}/{self.id}"
+
 
 class Manifest(BaseModel):
     """Content of `manifest.json`, the last file to be written into an artifact."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.lineage import parents
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, split_reference
 from stages.artifacts.stamps import find_damage
@@ -89,10 +90,10 @@ class Store:
         """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""
         if not self.has(record.kind, record.id):
             raise ArtifactError(
-                f"{artifact.reference} was made from {record.kind}/{record.id} (its {role}), which is not in "
+                f"{artifact.reference} was made from {record.reference} (its {role}), which is not in "
                 f"{self.root}; make that again with memlm {KINDS[record.kind].command}."
             )
-        return self.get(f"{record.kind}/{record.id}")
+        return self.get(record.reference)
 
     def artifacts(self) -> list[Artifact]:
         """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out."""
@@ -163,8 +164,7 @@ class Store:
 
     def dependents(self, artifact: Artifact) -> list[Artifact]:
         """Artifacts that were made directly from this one."""
-        wanted = (artifact.kind, artifact.id)
-        return [a for a in self.artifacts() if wanted in {(i.kind, i.id) for i in a.manifest.inputs.values()}]
+        return [a for a in self.artifacts() if artifact.reference in parents(a)]
 
     def remove(self, folder: Path) -> None:
         """Delete an artifact's folder, its names and its stamps; it disappears in one step."""

@@ -1,14 +1,12 @@
 """Where and how precisely tensors are computed."""
 
-import ctypes
-import sys
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from stages.allocator import set_thresholds
 from stages.errors import ResourceError, UsageError
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEEP_BYTES = 1 << 30
 
 
@@ -51,9 +49,4 @@ def tune_allocator() -> None:
     Each step frees and asks for the same sizes; without this the pages are mapped and zeroed
     anew each time. Does nothing on other C libraries.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, KEEP_BYTES)
-        mallopt(M_TRIM_THRESHOLD, KEEP_BYTES)
+    set_thresholds(mapped=KEEP_BYTES, trimmed=KEEP_BYTES)

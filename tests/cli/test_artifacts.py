@@ -53,6 +53,8 @@ def test_list_shows_kinds_names_and_parents(memlm: Memlm, made: Lineage) -> None
 def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     manifest = json.loads(memlm("artifacts", "show", "tokens/small").out)
     assert f"{manifest['kind']}/{manifest['id']}" == made.tokens
+    line = memlm("artifacts", "show", "tokens/small", "--json").out
+    assert json.loads(line) == manifest and line.count("\n") == 1
     assert memlm("artifacts", "show", "tokens/smal").code == 4
 
 

@@ -1,0 +1,20 @@
+"""When the C library returns memory that is freed to the system."""
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
+    """Set glibc's thresholds, in bytes; does nothing on other C libraries.
+
+    Args:
+        mapped: blocks of this size are returned as soon as they are freed (`M_MMAP_THRESHOLD`).
+        trimmed: free memory at the top of the heap is returned from this size on (`M_TRIM_THRESHOLD`).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, mapped)
+        if trimmed is not None:
+            mallopt(M_TRIM_THRESHOLD, trimmed)
