@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.lineage import descendants
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 
@@ -73,16 +74,9 @@ def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
 
 def _made_from(artifact: Artifact) -> list[Artifact]:
     """All reports of its store whose lineage holds an artifact, the oldest first."""
-    everything = {a.reference: a for a in artifact.store.artifacts()}
-
-    def reaches(reference: str) -> bool:
-        if reference == artifact.reference:
-            return True
-        if reference not in everything:
-            return False
-        return any(reaches(f"{i.kind}/{i.id}") for i in everything[reference].manifest.inputs.values())
-
-    return [a for a in everything.values() if a.kind == "report" and reaches(a.reference)]
+    everything = artifact.store.artifacts()
+    made_from_it = descendants(artifact.reference, everything)
+    return [a for a in everything if a.kind == "report" and a.reference in made_from_it]
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
@@ -109,12 +103,12 @@ class _Known:
         inputs = artifact.manifest.inputs
         order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
         for record in (inputs[role] for role in order):
-            self.place(f"{record.kind}/{record.id}", store, record.digest)
+            self.place(record.reference, store, record.digest)
         self.members[reference] = Member(
             reference,
             artifact,
             tuple(self._names_in(store, artifact.kind).get(artifact.id, ())),
-            {role: f"{inputs[role].kind}/{inputs[role].id}" for role in order},
+            {role: inputs[role].reference for role in order},
             "" if artifact.digest == digest else OTHER_BYTES,
         )
 
