@@ -100,6 +100,14 @@ class LanguageModel(nn.Module):
         with torch.no_grad(), self._exact(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
+    def state_bytes(self, context: int) -> int:
+        """The most bytes that a stream of segments of `context` inputs carries as its state; 0: it carries none."""
+        token = torch.zeros((1, 1), dtype=torch.int64, device=next(self.parameters()).device)
+        with torch.no_grad():
+            of_one = sum(part.nbytes for part in self.encode(token).state or ())
+        carried = self.config.carried_positions
+        return of_one if carried is None else of_one * (carried + context)
+
     def _exact(self, hidden: Tensor) -> torch.autocast:
         return torch.autocast(hidden.device.type, enabled=False)
 
@@ -113,21 +121,21 @@ def load_model(
     *,
     context: int | None = None,
     mem_length: int | None = None,
-    weights: str = "model.safetensors",
 ) -> LanguageModel:
     """The model of an artifact folder (`config.json` and weights), in evaluation mode.
 
     Args:
         context: inputs of a window or segment that it is to read; None: as in training, and so is what it carries.
-        mem_length: positions that it is to carry from segment to segment; None: as in training.
+        mem_length: positions that it is to carry from segment to segment, beside a context; None: as in training.
     """
+    assert mem_length is None or context is not None, "a memory length stands beside a context"
     config = parse_model(json.loads((path / "config.json").read_text("utf-8"))["model"])
     if context is not None:
         config = config.reading(context, mem_length)
     with torch.device("meta"):
         model = LanguageModel(config)
     model.to_empty(device=device)
-    model.load_state_dict(load_file(path / weights, device=str(device)))
+    model.load_state_dict(load_file(path / "model.safetensors", device=str(device)))
     return model.eval()
 
 

@@ -166,6 +166,17 @@ def test_the_same_weights_read_other_segments_and_more_memory_at_test(tmp_path):
         torch.testing.assert_close(other.encode(tokens).hidden, fresh.encode(tokens).hidden)
 
 
+@pytest.mark.parametrize(("length", "memory"), SHAPES)
+def test_room_for_a_state_holds_the_largest_of_a_stream(length, memory):
+    net, sizes = model(length, memory), []
+    for stop in range(1, 2 * (length + memory) + 1):
+        with torch.no_grad():
+            state = net.encode(torch.zeros((1, stop), dtype=torch.int64)).state
+        sizes.append(sum(part.nbytes for part in state))
+    one = LAYERS * D * 8 + 8
+    assert max(sizes) <= net.state_bytes(length) <= max(sizes) + (length + memory + 1) * 8 + one
+
+
 def test_sizes_follow_from_the_segments_of_training():
     bare = TransformerXLConfig()
     assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, memory_length=8)
