@@ -116,8 +116,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         return Work(model, device, ids, eos, rows, dim, keys, values, trail)
 
     def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
-        row = work.dim * np.dtype(job.config.dtype).itemsize + VALUE_DTYPE.itemsize
-        return work.rows * row
+        """With three carried states at most: the one to go on from, and of two shards under way."""
+        assert job.config.context is not None
+        return _stored_bytes(job.config, work) + 3 * work.model.state_bytes(job.config.context)
 
     def shards(self, job: Job[DatastoreConfig], work: Work) -> Sequence[Shard]:
         return [Shard(f"{number:06d}") for number in range(work.keys.shards)]
@@ -125,11 +126,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
     def run_shard(self, job: Job[DatastoreConfig], work: Work, shard: Shard) -> dict[str, Any] | None:
         started = time.perf_counter()
         number = int(shard.key)
-        rows = work.keys.rows(number)
-        earlier = self.shards(job, work)[number - 1].key if number else None
-        history = work.trail.before(earlier, rows.start)
-        keys, values, after = _encode(job.config, work, rows, history)
-        work.trail.keep(shard.key, after)
+        earlier = [other.key for other in self.shards(job, work)[:number]]
+        history = _history(job.config, work, earlier)
+        keys, values, after = _encode(job.config, work, work.keys.rows(number), history)
+        work.trail.keep(shard.key, after, idle=earlier[-1] if earlier else None)
         _check_finite(keys, job)
         work.keys.write(number, keys)
         work.values.write(number, values)
@@ -142,9 +142,26 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
             "dim": work.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
-            "bytes": self.output_bytes(job, work),
+            "bytes": _stored_bytes(job.config, work),
             "tokens_per_second": round(work.rows / seconds, 1),
         }
+
+
+def _stored_bytes(config: DatastoreConfig, work: Work) -> int:
+    """Size of all keys and values."""
+    return work.rows * (work.dim * np.dtype(config.dtype).itemsize + VALUE_DTYPE.itemsize)
+
+
+def _history(config: DatastoreConfig, work: Work, earlier: Sequence[str]) -> "History":
+    """The past of the shard behind these: as they left it, or, where that is lost, by reading their tokens again."""
+    from stages.evaluation.encoding.history import History
+
+    if not work.model.config.carries_state:
+        return History(len(earlier) * work.keys.rows_per_shard)
+    history = work.trail.latest(earlier, work.keys.rows_per_shard)
+    for number in range(history.start // work.keys.rows_per_shard, len(earlier)):
+        _, _, history = _encode(config, work, work.keys.rows(number), history)
+    return history
 
 
 def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:

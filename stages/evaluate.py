@@ -181,7 +181,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         )
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
-        return work.tuning.scratch_bytes + (0 if work.scores is None else work.scores.output_bytes)
+        passes = [one for one in (work.tuning_pass, work.scoring_pass) if one is not None]
+        states = sum(one.state_bytes(work.evaluator) for one in passes)
+        return work.tuning.scratch_bytes + states + (0 if work.scores is None else work.scores.output_bytes)
 
     def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
         scoring = work.scoring_pass.parts

@@ -10,3 +10,16 @@ def now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+class Stopwatch:
+    """Times stretches of work on a device, one behind the other."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._last = now(device)
+
+    def lap(self) -> float:
+        """Seconds since the lap before, or the start."""
+        before, self._last = self._last, now(self._device)
+        return self._last - before

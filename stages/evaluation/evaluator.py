@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.clock import now
+from stages.evaluation.clock import Stopwatch
 from stages.evaluation.encoding.history import History
 from stages.evaluation.encoding.scoring import Scored, score_blocks, search_keys
 from stages.evaluation.encoding.split_reader import SplitReader
@@ -22,7 +22,7 @@ from stages.evaluation.readings.rows import MemoryRow
 from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.passage import Passage, RowScores, Settings, summed
 from stages.evaluation.tuning.descent import Part
-from stages.evaluation.tuning.grids import ReadingGrid, compose, grid_nll, read_points
+from stages.evaluation.tuning.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
 from stages.memory.cells import Masses
 from stages.models.language_model import LanguageModel, State
 
@@ -95,33 +95,47 @@ class Evaluator:
             analysed: whether to tell what a gate does.
         """
         counted = self._counted(split, start, stop)
-        stamps = [self._now()]
+        watch = Stopwatch(self.reader.device)
         with ThreadPoolExecutor(1) as background:
             analysis = self.gate.analysis(counted) if self.gate is not None and analysed else None
             gating = None if self.gate is None else self.gate.begin(background, split, start, stop, analysis)
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
             scored = self._score_alone(split, start, stop, history, counted, gating)
-            stamps.append(self._now())
+            model = watch.lap()
             queries, encoder_state = self._queries(split, scored, history)
             found = early.result() if early else self._find(split, start, stop, queries)
-            stamps.append(self._now())
+            search = watch.lap()
         after = history.after(scored, self.reach, self._recent_keys, encoder_state)
-        stamps.append(self._now())
+        past = watch.lap()
         consulted = Consulted(scored, history, self.reader.places(split, start, stop), counted, found, queries)
-        model, search, past = np.diff(stamps).tolist()
         told = 0.0 if scored.gate is None else scored.gate.seconds
         return Consultation(consulted, after, Seconds(model - told, search, past))
 
     def past(self, split: str, start: int, stop: int, history: History) -> History:
-        """The history behind tokens [start, stop) that were consulted before, but for another model's state."""
+        """The history behind tokens [start, stop) that were consulted before."""
         scored = self._score_alone(split, start, stop, history)
-        return history.after(scored, self.reach, self._recent_keys)
+        encoder_state = self._queries(split, scored, history)[1] if self._encoder_carries_state else None
+        return history.after(scored, self.reach, self._recent_keys, encoder_state)
 
     @property
     def reach(self) -> int:
         """Positions that readings reach back from a token, 0 for none."""
         return max((plan.width for plan in self._recent), default=0)
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether the model, or another that makes search keys, carries a state from range to range."""
+        return self.model.config.carries_state or self._encoder_carries_state
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of the largest state of a history."""
+        own = self.model.state_bytes(self.reader.context)
+        if not self._encoder_carries_state:
+            return own
+        assert self.external is not None
+        return own + self.external.encoder.state_bytes(self.external.reader.context)
 
     def counted_tokens(self, split: str, total: int) -> int:
         """Tokens that count of a split that has `total`."""
@@ -131,9 +145,6 @@ class Evaluator:
         if self.last_words is None:
             return None
         return torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
-
-    def _now(self) -> float:
-        return now(self.reader.device)
 
     def _score_alone(
         self,
@@ -163,6 +174,13 @@ class Evaluator:
         return {plan.reading.key for plan in self._recent if plan.reading.key is not None}
 
     # Search keys
+
+    @property
+    def _encoder_carries_state(self) -> bool:
+        """Whether search keys are made by another model, which carries a state."""
+        if self.external is None or self.external.encoder is self.model:
+            return False
+        return self._needs_queries and self.external.encoder.config.carries_state
 
     @property
     def _needs_queries(self) -> bool:
@@ -221,9 +239,9 @@ class Evaluator:
         rows, seconds = [], [consultation.seconds.model]
         for row, at in zip(self.rows, settings, strict=True):
             shared = consultation.seconds.of(row) + _recomputing_seconds(consulted, row)
-            started = self._now()
+            watch = Stopwatch(self.reader.device)
             rows.append(self._read(consulted, row, at))
-            seconds.append(shared + self._now() - started)
+            seconds.append(shared + watch.lap())
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
         gate = None if scored.gate is None else scored.gate.taken(counted)
@@ -263,9 +281,7 @@ class Evaluator:
             part = slice(start, start + step)
             log_p = self.model.log_probs(hidden[part])
             if settings is not None:
-                for one, grid, point in zip(recalled, settings.grids, settings.points, strict=True):
-                    masses = one.dense(part, point.scale, point.cutoff, log_p.shape[1])
-                    log_p = grid.reader.read(log_p, log_z[part, None], masses, point.weight)
+                log_p = compose_dense(log_p, log_z[part], recalled, part, settings.grids, settings.points)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
 

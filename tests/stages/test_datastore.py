@@ -14,6 +14,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.models.language_model import load_model
+from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 
 
@@ -142,6 +143,40 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
     assert left[0] == 98
     wanted = one_pass(model, "train", **{"context": 8} | read)
     np.testing.assert_allclose(array(made, "datastore.zarr", "keys"), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("backbone", "logged"), [(LSTM, False), (XL, False), (XL, True)])
+def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(store, monkeypatch, backbone, logged):
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 16)
+    model = small_model(store, small_tokens(store), model=backbone)
+    whole = build(store, model, dtype="float32", key="hidden")
+    store.remove(whole.path)
+    made, attempts = made_in_pieces(
+        monkeypatch, lambda: build(store, model, dtype="float32", key="hidden"), logged=logged
+    )
+    assert made.manifest.files == whole.manifest.files
+    assert attempts.begun_with == list(range(6 + 1))
+    assert attempts.most_states <= 3
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(store, monkeypatch):
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
+    model = small_model(store, small_tokens(store), model=XL)
+    whole = build(store, model, dtype="float32")
+    store.remove(whole.path)
+    with monkeypatch.context() as patched:
+        patched.setattr(BuildDatastore, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(store, model, dtype="float32")
+    draft = store.draft_folder("datastore", whole.id)
+    assert len(states(draft / "scratch")) == 1
+    for shard in (2, 3, 6):
+        (draft / f"datastore.zarr/keys/c/{shard}/0").write_bytes(b"damaged")
+    assert build(store, model, dtype="float32").manifest.files == whole.manifest.files
 
 
 def test_keys_are_those_that_the_backbone_has(store):

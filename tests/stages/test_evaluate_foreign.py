@@ -17,12 +17,14 @@ from stages.index import BuildIndex
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
+from tests.stages.kills import made_in_pieces, states
 from tests.stages.slow_evaluation import Asked, Slow, evaluated, metrics
 from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
 EXTERNAL = "external:k=5,lambda=0.3,temperature=2"
 LONG = "long:size=20,theta=0.4,lambda=0.2"
+COUNTED = "nll", "memories", "retrieval_accuracy"
 
 
 @pytest.fixture(scope="module")
@@ -107,28 +109,41 @@ def test_either_memory_is_read_as_its_own_model_sees_the_stream(
     store.remove(whole.path)
 
 
-@pytest.mark.parametrize(("model", "encoder"), [("transformer", "lstm"), ("lstm", "other-lstm")])
-def test_an_interrupted_evaluation_goes_on_with_the_state_of_both_models(store, run, monkeypatch, model, encoder):
-    original, budget, ran = Evaluate.run_shard, [0], []
-
-    def run_shard(self, job, work, shard):
-        if not budget[0]:
-            raise KeyboardInterrupt
-        budget[0] -= 1
-        ran.append(shard.key)
-        return original(self, job, work, shard)
-
-    memory = EXTERNAL.replace("0.3", "0.1/0.3"), LONG.replace("0.2", "0.2/0.4")
+@pytest.mark.parametrize(("model", "encoder", "logged"), [("transformer", "lstm", False), ("lstm", "other-lstm", True)])
+def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
+    store, run, monkeypatch, model, encoder, logged
+):
+    """The cache reaches back one shard, so the states of two are kept of a split, beside those of two under way."""
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 8)
+    memory = EXTERNAL.replace("0.3", "0.1/0.3"), "long:size=6,theta=0.4,lambda=0.2/0.4"
     whole = run(model, encoder, *memory)
-    told, scores = metrics(whole), array(whole, "scores.zarr", "logp")
+    told = metrics(whole)
     store.remove(whole.path)
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
-    for budget[0] in (3, 3):
+    made, attempts = made_in_pieces(monkeypatch, lambda: run(model, encoder, *memory), logged=logged)
+    assert attempts.begun_with == list(range(1 + 5 + 5 + 1))
+    assert attempts.most_states <= 2 + 4
+    scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
+    assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]
+    assert {name: metrics(made)[name] for name in COUNTED} == {name: told[name] for name in COUNTED}
+
+
+def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run, monkeypatch):
+    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 4)
+    memory = EXTERNAL, "long:size=6,theta=0.4,lambda=0.2"
+    whole = run("lstm", "other-lstm", *memory)
+    store.remove(whole.path)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Evaluate, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(model, encoder, *memory)
-    budget[0] = 100
-    resumed = run(model, encoder, *memory)
-    assert len(ran) == len(set(ran))
-    np.testing.assert_allclose(array(resumed, "scores.zarr", "logp"), scores, atol=1e-5)
-    for name in ("memories", "retrieval_accuracy"):
-        assert metrics(resumed)[name] == told[name]
+            run("lstm", "other-lstm", *memory)
+    draft = store.draft_folder("report", whole.id)
+    assert len(states(draft / "scratch")) == 3
+    for shard in (3, 6):
+        (draft / f"scores.zarr/logp/c/{shard}").write_bytes(b"damaged")
+    made = run("lstm", "other-lstm", *memory)
+    scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
+    assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]

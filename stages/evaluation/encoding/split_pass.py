@@ -1,6 +1,6 @@
 """One pass of a model over a split, range after range, each with the history that the one before it left."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,13 @@ class SplitPass:
         history = self._history(part, evaluator, trail)
         analysed = self.phase == SCORE
         consultation = evaluator.consult(self.split, part.start, part.stop, history, analysed=analysed)
-        trail.keep(part.key, consultation.after)
+        idle = self.number(part) - self._parts_back(evaluator) - 1
+        trail.keep(part.key, consultation.after, idle=self._key(idle) if idle >= 0 else None)
         return consultation
+
+    def state_bytes(self, evaluator: "Evaluator") -> int:
+        """Size of the states on disk when there are most: those to go on from, and of two parts under way."""
+        return (self._parts_back(evaluator) + 1 + 2) * evaluator.state_bytes
 
     def _history(self, part: Part, evaluator: "Evaluator", trail: "Trail") -> "History":
         """What the part before left in memory; of an earlier run's, what its tokens give when they are read again."""
@@ -59,12 +64,22 @@ class SplitPass:
         latest = trail.after(self._key(number - 1))
         if latest is not None:
             return latest
-        first = max(0, number - ceil(evaluator.reach / self.step))
-        history = trail.restart(self._key(first - 1) if first else None, first * self.step)
-        for earlier in range(first, number):
-            history = evaluator.past(self.split, earlier * self.step, (earlier + 1) * self.step, history)
-        states = trail.restart(self._key(number - 1) if number else None, part.start)
-        return replace(history, encoder_state=states.encoder_state)
+        history = self._beginning(max(0, number - self._parts_back(evaluator)), evaluator, trail)
+        for start in range(history.start, part.start, self.step):
+            history = evaluator.past(self.split, start, start + self.step, history)
+        return history
+
+    def _beginning(self, number: int, evaluator: "Evaluator", trail: "Trail") -> "History":
+        """The history of a part, or of the latest before it whose states are on disk, where models carry any."""
+        from stages.evaluation.encoding.history import History
+
+        if not evaluator.carries_state:
+            return History(number * self.step)
+        return trail.latest([self._key(earlier) for earlier in range(number)], self.step)
+
+    def _parts_back(self, evaluator: "Evaluator") -> int:
+        """Parts before one whose positions its readings may reach."""
+        return ceil(evaluator.reach / self.step)
 
     def _key(self, number: int) -> str:
         return f"{self.phase}-{number:06d}"

@@ -1,5 +1,7 @@
 """Where the history of a shard comes from: the shard before it, or what that left on disk."""
 
+from collections.abc import Sequence
+
 import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -21,32 +23,51 @@ class Trail:
         self._draft, self._device = draft, device
         self._latest: tuple[str, History] | None = None
 
+    def keep(self, shard: str, after: History, idle: str | None = None) -> None:
+        """Note the history behind a shard; its states, if there are any, belong to the unit under way.
+
+        Args:
+            idle: an earlier shard, whose states no run needs any more once this one is committed; None: there is none.
+        """
+        self._latest = shard, after
+        tensors = {f"{STATE}{i}": part for i, part in enumerate(after.state or ())}
+        tensors |= {f"{ENCODER_STATE}{i}": part for i, part in enumerate(after.encoder_state or ())}
+        if not tensors:
+            return
+        stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        self._draft.add(_file(shard)).write_bytes(save(stored))
+        if idle is not None:
+            self._draft.discard(_file(idle))
+
     def after(self, shard: str) -> History | None:
         """The history behind a shard, if it was the latest of this run."""
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
-    def keep(self, shard: str, after: History) -> None:
-        """Note the history behind a shard; its states, if there are any, belong to the unit under way."""
-        self._latest = shard, after
-        tensors = {f"{STATE}{i}": part for i, part in enumerate(after.state or ())}
-        tensors |= {f"{ENCODER_STATE}{i}": part for i, part in enumerate(after.encoder_state or ())}
-        if tensors:
-            stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-            self._draft.add(_file(shard)).write_bytes(save(stored))
+    def before(self, shard: str, start: int) -> History | None:
+        """The history of token `start`, behind a shard: in memory, or without its positions if its states are on disk.
 
-    def before(self, shard: str | None, start: int) -> History:
-        """The history of token `start`, behind a shard; of an earlier run's, without its positions."""
-        latest = None if shard is None else self.after(shard)
-        return self.restart(shard, start) if latest is None else latest
+        None: neither, so tokens before it are to be read again.
+        """
+        latest = self.after(shard)
+        return self._stored(shard, start) if latest is None else latest
 
-    def restart(self, shard: str | None, start: int) -> History:
-        """A history of token `start` that has the states behind a shard, which ended there, and no positions.
+    def latest(self, shards: Sequence[str], step: int) -> History:
+        """The history behind the last of these shards that left its states; of none, of the start of the split.
 
         Args:
-            shard: None: where a split starts.
+            shards: in order, the first ones of a split, of `step` tokens each.
         """
-        path = None if shard is None else self._draft.path / _file(shard)
-        tensors = load_file(path, device=str(self._device)) if path is not None and path.exists() else {}
+        for number in range(len(shards), 0, -1):
+            history = self.before(shards[number - 1], number * step)
+            if history is not None:
+                return history
+        return History()
+
+    def _stored(self, shard: str, start: int) -> History | None:
+        path = self._draft.path / _file(shard)
+        if not path.exists():
+            return None
+        tensors = load_file(path, device=str(self._device))
         return History(start, _state(tensors, STATE), _state(tensors, ENCODER_STATE))
 
 

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts import draft as drafts
+from stages.artifacts.draft import Draft
+from stages.artifacts.progress import ProgressLog
+
+
+def opened(folder: Path) -> Draft:
+    return Draft(folder, {"id": "work"})
+
+
+def write(draft: Draft, number: int, *, discard: bool = True) -> None:
+    """A unit with a file that only the next unit reads."""
+    draft.add(f"scratch/{number}").write_text(f"file {number}")
+    if discard and number:
+        draft.discard(f"scratch/{number - 1}")
+    draft.commit(str(number))
+
+
+def files(draft: Draft) -> list[str]:
+    return sorted(path.name for path in draft.scratch.iterdir())
+
+
+def test_a_discarded_file_is_gone_once_the_unit_is_durable_and_its_own_unit_stays_done(tmp_path):
+    draft = opened(tmp_path / "draft")
+    for number in range(5):
+        write(draft, number)
+        draft.flush()
+        assert files(draft) == [str(number)]
+    draft.expect(100)
+    assert draft.missing_bytes == 100 - len("file 4")
+    draft.close()
+    for _ in range(2):
+        again = opened(tmp_path / "draft")
+        assert [again.done(str(number)) for number in range(6)] == [True] * 5 + [False]
+        assert again.finish_files() == {}
+        again.close()
+
+
+@pytest.mark.parametrize(("logged", "left"), [(False, ["0", "1"]), (True, ["1"])])
+def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp_path, monkeypatch, logged, left):
+    draft = opened(tmp_path / "draft")
+    write(draft, 0)
+    draft.flush()
+    append = ProgressLog.append
+
+    def killed(log, unit):
+        if logged:
+            append(log, unit)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drafts.ProgressLog, "append", killed)
+    write(draft, 1)
+    with pytest.raises(KeyboardInterrupt):
+        draft.close()
+    assert files(draft) == ["0", "1"]
+    monkeypatch.undo()
+    again = opened(tmp_path / "draft")
+    assert files(again) == left
+    assert (again.done("0"), again.done("1")) == (True, logged)
+    again.close()
+
+
+def test_a_unit_that_is_done_again_has_its_file_again(tmp_path):
+    draft = opened(tmp_path / "draft")
+    draft.add("kept").write_text("right")
+    write(draft, 0)
+    write(draft, 1)
+    draft.close()
+    (tmp_path / "draft/kept").write_text("wrong")
+    again = opened(tmp_path / "draft")
+    assert (again.done("0"), again.done("1")) == (False, True)
+    write(again, 0)
+    again.close()
+    for _ in range(2):
+        later = opened(tmp_path / "draft")
+        assert (later.done("0"), later.done("1"), files(later)) == (True, True, ["0", "1"])
+        later.close()
+    (tmp_path / "draft/scratch/0").write_text("wrong")
+    assert not opened(tmp_path / "draft").done("0")
