@@ -83,7 +83,7 @@ def graph(
     json_: JsonOption = False,
 ) -> None:
     """What was made from what, as a tree."""
-    from memlm_cli.lineage import lineage_tree, relatives
+    from memlm_cli.lineage_tree import lineage_tree, relatives
 
     opened = _store(store)
     artifacts = opened.artifacts()

@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.outputs import check_output_file
+from memlm_cli.output_files import check_output_file
 from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where."""
-    from memlm_cli.comparisons import comparison_text
-    from memlm_cli.work import read_reference
+    from memlm_cli.comparison_text import comparison_text
+    from memlm_cli.making import read_reference
     from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
     from stages.comparison.settings import ComparisonSettings

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli.making import make_artifact
 from memlm_cli.options import Common, ReadArgument
-from memlm_cli.work import make_artifact
 
 
 def evaluate(
@@ -72,7 +72,7 @@ def evaluate(
     common: Common,
 ) -> None:
     """Model, index or neighbors -> report: perplexity, with and without memory."""
-    from memlm_cli.reports import show_result
+    from memlm_cli.result_tables import show_result
 
     report = make_artifact(
         "evaluate",

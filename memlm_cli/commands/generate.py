@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli.console import answer, answer_part, say
+from memlm_cli.making import read_reference
+from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
-from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
-from memlm_cli.work import read_reference
 from stages.errors import UsageError
 from stages.numbers import number
 

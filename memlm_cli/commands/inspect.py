@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memlm_cli.console import answer, say
+from memlm_cli.making import read_reference
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
-from memlm_cli.outputs import check_output_file
-from memlm_cli.work import read_reference
+from memlm_cli.output_files import check_output_file
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def inspect(
     json_: JsonOption = False,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
-    from memlm_cli.inspections import inspected_text
+    from memlm_cli.inspection_text import inspected_text
     from stages.artifacts.store import Store
     from stages.inspection.request import Request
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli.making import make_artifact
 from memlm_cli.options import Common
-from memlm_cli.work import make_artifact
 
 
 def pack_batches(
@@ -27,7 +27,7 @@ def pack_batches(
     common: Common,
 ) -> None:
     """Tokens -> batches: segments that share many words follow each other, for trime-ext."""
-    from memlm_cli.reports import show_result
+    from memlm_cli.result_tables import show_result
 
     options = {"segment_length": segment_length, "k": k, "bm25": bm25, "seed": seed}
     show_result(make_artifact("pack-batches", common, tokens, options))

@@ -7,9 +7,9 @@ import typer
 
 from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.exits import resumable
+from memlm_cli.making import check_artifact_name, execution, publish_name, reference_line
 from memlm_cli.options import Common
 from memlm_cli.tables import show_table, table
-from memlm_cli.work import check_artifact_name, execution, publish_name, reference_line
 from stages.numbers import duration
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _plan_entry(step: Any) -> dict[str, Any]:
 
 
 def _run(recipe: "Recipe", common: Common) -> None:
-    from memlm_cli.reports import show_result
+    from memlm_cli.result_tables import show_result
     from pipelines.run import run_recipe
     from stages.artifacts.store import Store
 

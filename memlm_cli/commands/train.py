@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli.making import make_artifact
 from memlm_cli.options import Common
 from memlm_cli.settings import given_settings
-from memlm_cli.work import make_artifact
 from pipelines.settings import assignment, merged
 from stages.errors import UsageError, did_you_mean
 
@@ -45,7 +45,7 @@ def train(
     common: Common,
 ) -> None:
     """Tokens, packed batches, or neighbours -> model: train a language model."""
-    from memlm_cli.reports import show_result
+    from memlm_cli.result_tables import show_result
     from stages.methods import METHODS
     from stages.training.presets import choose_preset
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memlm_cli.lineage import parents_first
+from memlm_cli.lineage_tree import parents_first
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
 

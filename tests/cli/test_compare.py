@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli.comparisons import comparison_text
+from memlm_cli.comparison_text import comparison_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli.inspections import inspected_text
+from memlm_cli.inspection_text import inspected_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.contexts import Context

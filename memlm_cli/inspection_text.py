@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memlm_cli.retrieved import memory_lines, place_of, shown, source_line, text_around
+from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.tables import Cell, table
 from stages.numbers import number
 

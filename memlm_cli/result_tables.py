@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import figure_name, say
-from memlm_cli.retrieved import NUMBERS, reading_line
+from memlm_cli.memory_text import NUMBERS, reading_line
 from memlm_cli.tables import show_table
 from stages.numbers import bucket_label, number
 

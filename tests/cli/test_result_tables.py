@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.reports import buckets_table, curves_table, report_table, show_report, show_result
+from memlm_cli.result_tables import buckets_table, curves_table, report_table, show_report, show_result
 from memlm_cli.tables import table
 
 
