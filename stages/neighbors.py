@@ -8,19 +8,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field
 
 from stages.artifacts.arrays import rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
-from stages.config import StageConfig
-from stages.errors import UsageError
-from stages.evaluation.corpus import corpus_of, require_split
+from stages.evaluation.corpus import corpus_of, own_splits, require_split
+from stages.search.exclusion import excluding_fewer, forbidden_rows
+from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
+from stages.text.tokens import open_split
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
 
+__all__ = ["NeighborsConfig", "PrecomputeNeighbors"]
+
 ROW_BYTES = 8 + 4
 """An id and a distance."""
 QUERY_BYTES = 64 << 20
@@ -39,34 +41,8 @@ FOUND_BYTES = 128 << 20
 """Candidates of the queries of one shard."""
 FEWEST_QUERIES = 8192
 MOST_QUERIES = 1 << 16
-
-Count = Annotated[int, Field(gt=0)]
-
-
-class NeighborsConfig(StageConfig):
-    """Settings of precompute-neighbors. What does not apply is None once resolved."""
-
-    not_identity = frozenset({"recall"})
-
-    k: Count = 4
-    """Neighbours of a token."""
-    queries: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """Splits whose tokens are looked up; None: every split."""
-    exclude: Annotated[str, Field(pattern=r"^(auto|self|document|none|window:[0-9]{1,15})$")] = "auto"
-    """Rows that a token of the datastore's own split may not find: its own (self), those within N of it
-    (window:N), those of its document, or none; auto: self."""
-    probe: Count | Literal["auto"] | None = "auto"
-    """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index measured of
-    itself, at most its own number. None: it has no lists."""
-    recall: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Share of the neighbours found with the index's own `probe` that an automatic one must still find."""
-    exact: bool = False
-    """Whether distances are those of the stored keys: recomputed, where the index holds compressed ones."""
-    candidates: Count | Literal["auto"] | None = "auto"
-    """Neighbours by the index's distance among which the k best by exact distance are taken; auto: 4 k, at
-    least 64 and at most k + 1,024. None: distances are not recomputed."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the forward pass that makes queries where they are not stored."""
+MOST_MISSING = 0.5
+"""Share of a split's neighbours beyond which it is said that they are missing."""
 
 
 @dataclass(frozen=True)
@@ -175,16 +151,21 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
 
         index = inputs["index"]
         splits = tuple(dict.fromkeys(config.queries or inputs["queries"].metrics["splits"]))
-        own = any(_is_own(index.input("datastore"), inputs["queries"], split) for split in splits)
+        own = own_splits(index.input("datastore"), inputs["queries"])
         exclude = "self" if config.exclude == "auto" else config.exclude
         changes = {
             "queries": splits,
-            "exclude": exclude if own else "none",
-            "probe": _probe(config, index),
+            "exclude": "none" if own.isdisjoint(splits) else exclude,
+            "probe": lists_to_read(config, index.config, index.metrics),
             "precision": resolve_precision(config.precision, resolve_device(execution.device)),
-            **_exactness(config, index.metrics["lossless"]),
+            **exactness(config, index.metrics["lossless"]),
         }
         return config.model_copy(update=changes)
+
+    def device(self, execution: Execution) -> str:
+        from stages.models.devices import device_name
+
+        return device_name(execution.device)
 
     def open(self, job: Job[NeighborsConfig]) -> Work:
         from stages.evaluation.encoding.trail import Trail
@@ -203,7 +184,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         return Work(
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
             keys=keys,
-            values=corpus.zarr("tokens.zarr")[f"{datastore.config['split']}/ids"],
+            values=open_split(corpus.zarr("tokens.zarr"), datastore.config["split"]).ids,
             encoder=Encoder(
                 datastore.input("encoder"),
                 tokens.metrics["eos_id"],
@@ -255,52 +236,11 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         records = {
             name: [job.draft.record(shard.key) for shard in shards if shard.split == name] for name in work.splits
         }
-        return {
-            "k": job.config.k,
-            "metric": work.searcher.metric,
-            "splits": {
-                name: _figures(split.tokens, job.config.k, records[name]) for name, split in work.splits.items()
-            },
-        }
-
-
-def _is_own(datastore: Artifact, tokens: Artifact, split: str) -> bool:
-    """Whether row i of the datastore belongs to token i of this split."""
-    return split == datastore.config["split"] and tokens.record == datastore.manifest.inputs["corpus"]
-
-
-def _probe(config: NeighborsConfig, index: Artifact) -> int | None:
-    """Lists that a query reads: as asked, or the fewest that lose no more neighbours than allowed."""
-    most, lists = index.config["probe"], index.config["lists"]
-    if most is None and isinstance(config.probe, int):
-        raise UsageError(f"{index.reference} has no lists to probe: leave probe out.")
-    if isinstance(config.probe, int) and lists is not None and config.probe > lists:
-        raise UsageError(f"probe {config.probe} is more than the {lists} lists of {index.reference}.")
-    if isinstance(config.probe, int):
-        return config.probe
-    if most is None:
-        return None
-    table = index.metrics.get("recall_by_probe")
-    if table is None:
-        return most
-    measured = sorted(int(k) for k in table[str(most)])
-    k = str(next((at for at in measured if at >= config.k), measured[-1]))
-    enough = config.recall * table[str(most)][k]
-    return min(int(probe) for probe, recall in table.items() if recall[k] >= enough)
-
-
-def _exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:
-    """`exact` and `candidates` as they come out for an index that does or does not hold whole keys."""
-    if lossless or not config.exact:
-        if isinstance(config.candidates, int):
-            why = "its index holds whole keys" if lossless else "that is not asked for (--exact)"
-            raise UsageError(f"candidates are for recomputing distances, but {why}: leave it out.")
-        return {"exact": lossless, "candidates": None}
-    if isinstance(config.candidates, int):
-        if config.candidates < config.k:
-            raise UsageError(f"{config.candidates} candidates are fewer than k = {config.k}.")
-        return {}
-    return {"candidates": min(max(64, 4 * config.k), config.k + 1024)}
+        splits = {name: _figures(split.tokens, job.config.k, records[name]) for name, split in work.splits.items()}
+        for name, figures in splits.items():
+            if figures["missing"] > MOST_MISSING:
+                job.reporter.warning(_scarcity(job, name, work.splits[name], figures["missing"]))
+        return {"k": job.config.k, "metric": work.searcher.metric, "splits": splits}
 
 
 def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
@@ -313,14 +253,14 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
 
 
 def _split_work(job: Job[NeighborsConfig], split: str, datastore: Artifact, rows: int) -> SplitWork:
-    tokens, k = job.inputs["queries"].zarr("tokens.zarr"), job.config.k
-    ids: Any = tokens[f"{split}/ids"]
-    own = _is_own(datastore, job.inputs["queries"], split)
-    shape = (int(ids.shape[0]), k)
+    tokens, k = job.inputs["queries"], job.config.k
+    opened = open_split(tokens.zarr("tokens.zarr"), split)
+    own = split in own_splits(datastore, tokens)
+    shape = (int(opened.ids.shape[0]), k)
     return SplitWork(
-        ids=ids,
+        ids=opened.ids,
         stored=datastore.metrics["rows"] if own else 0,
-        doc_offsets=tokens[f"{split}/doc_offsets"],
+        doc_offsets=opened.doc_offsets,
         neighbors=job.draft.array(f"neighbors.zarr/{split}/ids", shape, np.int64, rows),
         distances=job.draft.array(f"neighbors.zarr/{split}/distances", shape, np.float32, rows),
     )
@@ -330,15 +270,12 @@ def _search(
     config: NeighborsConfig, work: Work, split: SplitWork, shard: QueryRange, queries: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids [n, k] and distances [n, k] of the tokens of a shard."""
-    from stages.search.distances import exact_order
+    from stages.search.distances import search_with_candidates
 
-    forbidden = forbidden_rows(config.exclude, shard.start, shard.stop, split.doc_offsets)
-    if not split.stored:
-        forbidden = None
-    if config.candidates is None:
-        return work.searcher.search(queries, config.k, forbidden)
-    ids, _ = work.searcher.search(queries, int(config.candidates), forbidden)
-    return exact_order(work.keys, queries, ids, work.searcher.metric, config.k)
+    exclude = config.exclude if split.stored else "none"
+    forbidden = forbidden_rows(exclude, shard.start, shard.stop, split.doc_offsets)
+    candidates = None if config.candidates is None else int(config.candidates)
+    return search_with_candidates(work.searcher, work.keys, queries, config.k, candidates, forbidden)
 
 
 def _encodes_before(other: QueryRange, shard: QueryRange, stored: int) -> bool:
@@ -357,29 +294,11 @@ def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: str | Non
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
-        past = work.trail.before(earlier, between) if earlier is not None else work.encoder.history(split.ids, between)
+        left = None if earlier is None else work.trail.before(earlier, between)
+        past = left or work.encoder.history(split.ids, between)
         out[between - shard.start :], after = work.encoder.encode(split.ids, past, shard.stop)
-        work.trail.keep(shard.key, after)
+        work.trail.keep(shard.key, after, idle=earlier)
     return out
-
-
-def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> np.ndarray | None:
-    """Rows that tokens start .. stop - 1 of the datastore's own split may not find.
-
-    Args:
-        exclude: `none`, `self`, `window:N` (rows i - N … i + N) or `document`.
-        doc_offsets: [D + 1] where each document of the split starts, and its end.
-    Returns: [stop - start, 2] int64, rows first <= row < last of each token; None if none is forbidden.
-    """
-    if exclude == "none":
-        return None
-    tokens = np.arange(start, stop)
-    if exclude == "document":
-        offsets = np.asarray(doc_offsets[:])
-        document = np.searchsorted(offsets, tokens, side="right")
-        return np.stack([offsets[document - 1], offsets[document]], axis=1)
-    width = 0 if exclude == "self" else int(exclude.partition(":")[2])
-    return np.stack([np.maximum(tokens - width, 0), tokens + width + 1], axis=1)
 
 
 def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -390,3 +309,18 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
         "top1_accuracy": round(sum(record["hits"] for record in records) / tokens, 6),
         "missing": round(sum(record["missing"] for record in records) / (tokens * k), 6),
     }
+
+
+def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitWork, missing: float) -> str:
+    """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
+    k, exclude = job.config.k, job.config.exclude
+    rows = job.inputs["index"].input("datastore").metrics["rows"]
+    told = f"{missing:.1%} of the neighbours of {name!r} are missing: "
+    if not split.stored or exclude == "none":
+        return f"{told}the datastore has {rows:,} rows, and {k} are looked for."
+    cut = job.inputs["queries"].metrics["splits"][name]["documents"]
+    documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""
+    return (
+        f"{told}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
+        f"{excluding_fewer(exclude)}."
+    )

@@ -19,6 +19,7 @@ from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
 from stages.text import TOKENIZERS
 from stages.text.config import DEFAULT_BPE_VOCABULARY, DEFAULT_SHARES, GIVEN, UNTRAINED, TokenizeConfig
+from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.text.records import TextFile
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Tokenize", "TokenizeConfig"]
 
-SPLITS = ("train", "valid", "test")
 ONE_CORPUS = "source"
 """Role of files that are not given by split."""
 FEW_TOKENS = 10_000

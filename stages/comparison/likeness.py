@@ -7,7 +7,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.comparison.scores import TokenScores
 from stages.errors import ArtifactError
-from stages.evaluation.corpus import tokenizer_digest
+from stages.evaluation.corpus import array_digests, tokenizer_digest
 from stages.text.tokens import TokenSplit, open_split
 
 PARAGRAPHS_AT_ONCE = 1 << 20
@@ -36,12 +36,7 @@ def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
     """Whether ids, documents and tokenizer are the same; other splits may differ."""
     if a.record == b.record:
         return True
-    return tokenizer_digest(a) == tokenizer_digest(b) and _digests(a, split) == _digests(b, split)
-
-
-def _digests(tokens: Artifact, split: str) -> dict[str, str]:
-    below = f"tokens.zarr/{split}/"
-    return {path: entry["blake2b"] for path, entry in tokens.manifest.files.items() if path.startswith(below)}
+    return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
 
 
 def _require_as_many(a: TokenScores, b: TokenScores) -> None:

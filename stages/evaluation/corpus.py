@@ -7,6 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError, did_you_mean
 from stages.models.config import parse_model
+from stages.text.tokens import SPLITS
 
 
 class WindowSettings(NamedTuple):
@@ -48,14 +49,30 @@ def tokenizer_digest(tokens: Artifact) -> str:
     return tokens.manifest.files["tokenizer.json"]["blake2b"]
 
 
+def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
+    """The splits of a tokens artifact whose token i is row i of a datastore, which holds the answer.
+
+    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
+    """
+    stored = array_digests(datastore.input("corpus"), f"{datastore.config['split']}/ids")
+    return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == stored}
+
+
+def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
+    """Digests of the files of an array (`train/ids`) or of all arrays of a split, by their names below it."""
+    below, files = f"tokens.zarr/{name}/", tokens.manifest.files
+    return {path.removeprefix(below): files[path]["blake2b"] for path in files if path.startswith(below)}
+
+
 def require_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError if the tokens have no such split (the nearest is named), or an empty one."""
+    """Raises: ArtifactError, naming what mends it, if the tokens have no such split, or an empty one."""
     splits = tokens.metrics["splits"]
+    making = f"memlm tokenize --tokenizer {tokens.reference} --{split} FILE"
     if split not in splits:
-        hint = did_you_mean(split, splits)
-        raise ArtifactError(f"{tokens.reference} has no split {split!r}; {hint}")
+        mend = f"make one: {making}" if split in SPLITS else did_you_mean(split, splits)
+        raise ArtifactError(f"{tokens.reference} has no split {split!r}; {mend}")
     if not splits[split]["tokens"]:
-        raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens.")
+        raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}")
 
 
 def require_tune_split(tokens: Artifact, split: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import corpus_of, require_same_tokenizer, tokenizer_digest
+from stages.evaluation.corpus import corpus_of, own_splits, tokenizer_digest
 from stages.models.config import parse_model
+from stages.search.exclusion import excluding_fewer
 
 SOURCES = ("model", "index", "neighbors")
 
@@ -16,7 +17,7 @@ def language_model(source: Artifact) -> Artifact:
     """The model that a reference names: of an index or neighbors, the encoder of the datastore."""
     if source.kind == "model":
         return source
-    return _index(source).input("datastore").input("encoder")
+    return source.find("encoder")
 
 
 def has_gate(model: Artifact) -> bool:
@@ -60,16 +61,15 @@ def artifacts_read(
     read = {"model": model, "tokens": tokens}
     if has_gate(model):
         read["gate_neighbors"] = _gate_neighbors(model, references, store)
-        _require_fitting(read["gate_neighbors"], tokens, model)
+        _require_fitting(read["gate_neighbors"], tokens)
     if memory is None:
         return read
+    _require_fitting(memory, tokens)
+    read[memory.kind] = memory
     if memory.kind == "neighbors":
-        read["neighbors"] = memory
-        _require_queries(memory, tokens)
-    read["index"] = _index(memory)
-    read["datastore"] = read["index"].input("datastore")
-    read["encoder"] = read["datastore"].input("encoder")
-    require_same_tokenizer(read["datastore"].input("corpus"), tokens, read["encoder"])
+        read["index"] = memory.input("index")
+    read["datastore"] = memory.find("datastore")
+    read["encoder"] = memory.find("encoder")
     return read
 
 
@@ -84,21 +84,27 @@ def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store
     return model.input("neighbors")
 
 
-def _require_fitting(neighbors: Artifact, tokens: Artifact, model: Artifact) -> None:
-    """Raises: ArtifactError unless a gate can read these neighbours of the tokens, and their datastore is as it was."""
-    datastore = neighbors.input("index").input("datastore")
-    corpus = datastore.input("corpus")
-    if tokenizer_digest(corpus) != tokenizer_digest(tokens):
+def _require_fitting(memory: Artifact, tokens: Artifact) -> None:
+    """Raises: ArtifactError unless an index or neighbors hold rows of the same vocabulary, found for these tokens."""
+    if tokenizer_digest(memory.find("corpus")) != tokenizer_digest(tokens):
+        searching = ", memlm precompute-neighbors" if memory.kind == "neighbors" else ""
         raise ArtifactError(
-            f"{neighbors.reference} holds rows of {datastore.reference}, whose tokenizer is not that of "
-            f"{model.reference}; find neighbours in a datastore of the same tokens: memlm train {tokens.reference}, "
-            "memlm build-datastore, memlm build-index, memlm precompute-neighbors"
+            f"{memory.reference} holds rows of {memory.find('datastore').reference}, whose tokenizer is not that of "
+            f"{tokens.reference}; search a datastore with the same: memlm train {tokens.reference}, "
+            f"memlm build-datastore, memlm build-index{searching}"
         )
-    _require_queries(neighbors, tokens)
+    if memory.kind == "neighbors":
+        _require_queries(memory, tokens)
 
 
-def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
-    """Raises: ArtifactError if stored neighbours lack a split, or the number of neighbours, or hold the answers."""
+def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:
+    """Whether k stored neighbours of every token of a split can be read.
+
+    Args:
+        fewer: the option that has fewer read, up to their number: `train --set memory.k=`.
+    Raises: ArtifactError, naming the command that mends it, if the split or so many neighbours were not looked up,
+        none was found, or they may hold the answers.
+    """
     stored = stored_splits(neighbors)
     if split not in stored:
         raise ArtifactError(
@@ -108,20 +114,30 @@ def require_neighbors(neighbors: Artifact, split: str, k: int) -> None:
     if k > stored[split]:
         raise ArtifactError(
             f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
-            f"find more: {_finding(neighbors, k=k)}"
+            f"read fewer: {fewer}{stored[split]}, or find more: {_finding(neighbors, k=k)}"
         )
-    if neighbors.config["exclude"] == "none" and _is_stored(neighbors, split):
+    _require_honest(neighbors, split)
+    _require_some(neighbors, split)
+
+
+def _require_honest(neighbors: Artifact, split: str) -> None:
+    excludes = neighbors.config["exclude"] != "none"
+    if not excludes and split in own_splits(neighbors.find("datastore"), neighbors.input("queries")):
         raise ArtifactError(
             f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
             f"find others: {_finding(neighbors, exclude='self')}"
         )
 
 
-def _is_stored(neighbors: Artifact, split: str) -> bool:
-    """Whether the datastore was made of this split of the tokens that were looked up."""
-    datastore = neighbors.input("index").input("datastore")
-    same = neighbors.manifest.inputs["queries"] == datastore.manifest.inputs["corpus"]
-    return same and split == datastore.config["split"]
+def _require_some(neighbors: Artifact, split: str) -> None:
+    if neighbors.metrics["splits"][split]["missing"] < 1:
+        return
+    exclude = neighbors.config["exclude"]
+    raise ArtifactError(
+        f"{neighbors.reference} has not one neighbour of a token of {split!r}: --exclude {exclude} leaves none of the "
+        f"rows of {neighbors.find('datastore').reference}; "
+        f"{excluding_fewer(exclude, _finding(neighbors, exclude='window:N'))}"
+    )
 
 
 def stored_splits(neighbors: Artifact) -> dict[str, int]:
@@ -150,10 +166,6 @@ def _asked_for(neighbors: Artifact) -> dict[str, Any]:
         "exclude": None if config["exclude"] in ("self", "none") else config["exclude"],
         "exact": None if config["candidates"] is None else "",
     }
-
-
-def _index(memory: Artifact) -> Artifact:
-    return memory if memory.kind == "index" else memory.input("index")
 
 
 def _require_queries(neighbors: Artifact, tokens: Artifact) -> None:

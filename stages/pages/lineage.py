@@ -8,8 +8,8 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import descendants
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
+from stages.text.tokens import SPLITS
 
-SPLITS = ("train", "valid", "test")
 MISSING = "no longer in the store"
 OTHER_BYTES = "made again since, with other bytes"
 

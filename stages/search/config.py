@@ -152,9 +152,21 @@ def resolve_probe(config: IndexConfig, lists: int) -> int:
     if config.probe in ("auto", None):
         return min(PROBE.get(config.index, FACTORY_PROBE), lists)
     assert isinstance(config.probe, int)
-    if config.probe > lists:
-        raise UsageError(f"probe {config.probe} is more than the {lists} lists; give at most {lists}.")
+    check_probe(config.probe, lists, config.index)
     return config.probe
+
+
+def check_probe(probe: int, lists: int | None, index: str) -> None:
+    """Raises: UsageError if queries cannot read so many lists of an index.
+
+    Args:
+        lists: that it has; 0: it is of a kind without lists; None: their number is not known.
+        index: its kind or factory string.
+    """
+    if lists == 0:
+        raise UsageError(f"{index!r} has no lists to probe: leave probe out.")
+    if lists is not None and probe > lists:
+        raise UsageError(f"probe {probe} is more than the {lists} lists; give at most {lists}.")
 
 
 def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
@@ -194,7 +206,7 @@ def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
             "choose index flat or ivf-flat."
         )
     if facts.lists is None and isinstance(config.probe, int):
-        raise UsageError(f"{config.index!r} has no lists to probe: leave probe out.")
+        check_probe(config.probe, 0, config.index)
     probe = None if facts.lists is None else resolve_probe(config, facts.lists)
     return {"probe": probe, "train_keys": _train_keys(config, keys, facts.lists or 1, facts.fewest_keys)}
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import best_first, score_to_distance, sorted_places
+from stages.search.searcher import Searcher
 
 PAIR_ELEMENTS = 1 << 20
 """Numbers gathered at a time when pairs are scored one by one: 4 MB a side."""
@@ -62,3 +63,24 @@ def exact_order(
     distances = exact_distances(keys, queries, ids, metric)
     scores, best = best_first(score_to_distance(distances, metric), ids, k)
     return best, score_to_distance(scores, metric)
+
+
+def search_with_candidates(
+    searcher: Searcher,
+    keys: StoredKeys,
+    queries: np.ndarray,
+    k: int,
+    candidates: int | None,
+    forbidden: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best allowed rows of each query: ids [n, k] and distances [n, k], as `Searcher.search` gives them.
+
+    Args:
+        candidates: rows, at least k, that the searcher finds, of which the best by exact distance are taken;
+            None: the searcher's own distances decide.
+        forbidden: [n, 2] int64, rows first <= row < last that a query may not see.
+    """
+    if candidates is None:
+        return searcher.search(queries, k, forbidden)
+    ids, _ = searcher.search(queries, candidates, forbidden)
+    return exact_order(keys, queries, ids, searcher.metric, k)

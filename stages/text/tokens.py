@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import ArtifactError
-
 if TYPE_CHECKING:
     import zarr
+
+SPLITS = ("train", "valid", "test")
+"""Splits that text is tokenized as."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,6 @@ class TokenSplit:
 
 
 def open_split(tokens: "zarr.Group", split: str) -> TokenSplit:
-    """One split of a group `tokens.zarr`. Raises ArtifactError, naming the splits there are, if it is missing."""
-    if split not in tokens:
-        there = ", ".join(sorted(tokens.group_keys()))
-        raise ArtifactError(f"The tokens have no split {split!r}; they have: {there}.")
+    """One split of a group `tokens.zarr`, which must have it. Raises: KeyError if it has not."""
     group = tokens[split]
     return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))  # type: ignore[index]

@@ -34,8 +34,9 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.index import BuildIndex, IndexConfig
-from stages.neighbors import NeighborsConfig, PrecomputeNeighbors, forbidden_rows
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.exact import ExactSearcher
+from stages.search.exclusion import forbidden_rows
 from stages.search.keys import StoredKeys
 from stages.search.recall import recall
 from stages.search.searcher import open_searcher

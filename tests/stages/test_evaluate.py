@@ -437,6 +437,12 @@ def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
         evaluated(store, model, LINES, index=index, neighbors=neighbors)
 
 
+def test_the_text_of_the_datastore_tokenized_again_does_not_see_its_own_rows(store, index):
+    again = small_tokens(store, lengths={"train": 90, "test": 50})
+    own, other = (metrics(evaluated(store, index, LINES, split="train", tokens=t)) for t in (None, again))
+    assert own["perplexity"] == other["perplexity"]
+
+
 def test_the_configuration_is_checked_before_any_work():
     with pytest.raises(ValueError, match="did you mean 'lambda'"):
         EvaluateConfig(memory=("external:lamda=0.2",))

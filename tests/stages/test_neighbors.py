@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
-from stages.neighbors import NeighborsConfig, PrecomputeNeighbors, forbidden_rows
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
+from stages.search.exclusion import forbidden_rows
 from tests.oracles.search import nearest
 from tests.stages.small_store import array, small_model, small_tokens
 from tests.stages.test_index import Notes
@@ -141,12 +143,60 @@ def test_only_allowed_rows_are_found(store: Store, datastore: Artifact, exclude:
     assert np.isinf(distances[ids < 0]).all()
 
 
-def test_forbidden_rows_are_those_of_the_contract() -> None:
-    offsets = np.array([0, 3, 3, 7])
-    assert forbidden_rows("none", 2, 5, offsets) is None
-    np.testing.assert_array_equal(forbidden_rows("self", 2, 5, offsets), [[2, 3], [3, 4], [4, 5]])
-    np.testing.assert_array_equal(forbidden_rows("window:2", 1, 3, offsets), [[0, 4], [0, 5]])
-    np.testing.assert_array_equal(forbidden_rows("document", 1, 5, offsets), [[0, 3], [0, 3], [3, 7], [3, 7]])
+def test_the_text_of_the_datastore_tokenized_again_does_not_find_itself(store: Store, datastore: Artifact) -> None:
+    index = build_index(store, datastore)
+    again = small_tokens(store, lengths={"train": TRAIN, "test": 20})
+    artifact = precompute(store, index, tokens=again.reference)
+    assert artifact.config["exclude"] == "self"
+    for mine, theirs in zip(found(artifact, "train"), found(precompute(store, index), "train"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    same_text = small_tokens(store, lengths={"test": TRAIN})
+    ids, _ = found(precompute(store, index, tokens=same_text.reference), "test")
+    assert not (ids == np.arange(TRAIN)[:, None]).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"exclude": "window:280"},
+            r"neighbours of 'train' .*--exclude window:280 leaves .* 4 of the 300 rows; exclude",
+        ),
+        ({"exclude": "none", "k": 700}, r"57\.1% of .*'(train|valid)' .*the datastore has 300 rows, and 700"),
+    ],
+)
+def test_it_is_said_that_most_neighbours_are_missing(
+    store: Store, datastore: Artifact, settings: dict[str, Any], words: str
+) -> None:
+    notes = Notes()
+    artifact = precompute(store, build_index(store, datastore), notes, **settings)
+    scarce = [figures["missing"] > 0.5 for figures in artifact.metrics["splits"].values()]
+    assert len(notes.warnings) == sum(scarce) > 0
+    assert all(re.search(words, warning) for warning in notes.warnings)
+
+
+def test_one_document_is_said_to_have_no_neighbours_outside(store: Store) -> None:
+    tokens = small_tokens(store, lengths={"train": 9, "valid": 9})
+    references = {"source": small_model(store, tokens).reference}
+    stored = make(BuildDatastore(), DatastoreConfig(), references, store, Execution("cpu")).artifact
+    notes = Notes()
+    precompute(store, build_index(store, stored), notes, exclude="document")
+    assert len(notes.warnings) == 1
+    assert "100.0% of the neighbours of 'train'" in notes.warnings[0]
+    assert "(documents of 'train': 1)" in notes.warnings[0]
+    assert "memlm tokenize --documents" in notes.warnings[0]
+
+
+def test_neighbours_that_are_there_need_no_warning(store: Store, datastore: Artifact) -> None:
+    notes = Notes()
+    precompute(store, build_index(store, datastore), notes)
+    assert notes.warnings == []
+
+
+def test_the_manifest_names_the_device(store: Store, datastore: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.models.devices.device_name", lambda name: f"what {name} stands for")
+    producer = precompute(store, build_index(store, datastore), queries=("valid",)).manifest.producer
+    assert producer["device"] == "what cpu stands for"
 
 
 def test_exact_distances_are_those_of_the_stored_keys(store: Store, datastore: Artifact) -> None:

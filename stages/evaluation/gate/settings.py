@@ -53,7 +53,7 @@ def resolve_gate(asked: GateSettings, read: Mapping[str, Artifact], splits: tupl
     first, *others = asked.gate_k or trained_numbers(model)
     numbers = (first, *sorted({*others} - {first}))
     for split in splits:
-        require_neighbors(read["gate_neighbors"], split, max(numbers))
+        require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")
     return GateSettings(numbers, _passage(asked, splits[0], read["tokens"]))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import require_key
+from stages.evaluation.corpus import own_splits, require_key
 from stages.evaluation.defaults import default_key, default_similarity, is_own_datastore, trained_temperature
 from stages.evaluation.lineage import require_neighbors, stored_splits
 from stages.memory import READERS
@@ -14,6 +14,8 @@ from stages.memory.spec import Reading
 
 MOST_NEIGHBORS = 1024
 """Neighbours read unless told otherwise."""
+FEWER = "--memory external:k="
+"""The option that has fewer read."""
 
 SIMILARITIES = {"l2": "l2", "ip": "dot"}
 """What a search in a metric compares by."""
@@ -89,11 +91,12 @@ def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: 
             f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
             f"others, or build another datastore: memlm build-datastore {model.reference}"
         )
-    own = datastore.config["split"] if datastore.input("corpus").record == read["tokens"].record else None
-    if own in splits:
-        instead = "evaluate another split" if own == splits[0] else "name another split with --tune-split"
+    own = own_splits(datastore, read["tokens"])
+    twice = next((split for split in splits if split in own), None)
+    if twice is not None:
+        instead = "evaluate another split" if twice == splits[0] else "name another split with --tune-split"
         raise UsageError(
-            f"{reading.spelled} would read recent positions of {own!r} twice: they are in {datastore.reference} "
+            f"{reading.spelled} would read recent positions of {twice!r} twice: they are in {datastore.reference} "
             f"too; {instead}, or read external by itself on top of the others."
         )
 
@@ -146,7 +149,7 @@ def _numbers(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, 
         return (most,)
     if "neighbors" in read:
         for split in splits:
-            require_neighbors(read["neighbors"], split, max(reading.k))
+            require_neighbors(read["neighbors"], split, max(reading.k), FEWER)
     rows = int(read["datastore"].metrics["rows"])
     return tuple(sorted({min(k, rows) for k in reading.k}))
 
@@ -156,6 +159,6 @@ def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
     if "neighbors" not in read:
         return rows
     for split in splits:
-        require_neighbors(read["neighbors"], split, 1)
+        require_neighbors(read["neighbors"], split, 1, FEWER)
     stored: dict[str, Any] = stored_splits(read["neighbors"])
     return min(rows, *(stored[split] for split in splits))

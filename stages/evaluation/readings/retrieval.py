@@ -1,5 +1,6 @@
 """Where a scored token's neighbours come from: stored ones, or a search of an index."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,17 +44,17 @@ class StoredNeighbors:
 
 @dataclass(frozen=True)
 class IndexSearch:
-    """Searches an index; on the datastore's own split a token does not see its own row."""
+    """Searches an index; in splits that the datastore was made of a token does not see its own row."""
 
     searcher: Searcher
     k: int
-    own_split: str | None
+    own_splits: Collection[str]
     needs_keys = True
 
     def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
         assert keys is not None
         exclude = None
-        if split == self.own_split:
+        if split in self.own_splits:
             rows = np.arange(start, stop, dtype=np.int64)
             exclude = np.stack((rows, rows + 1), axis=1)
         return Found(*self.searcher.search(keys, self.k, exclude))

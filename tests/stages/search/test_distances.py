@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import zarr
 
-from stages.search.distances import exact_distances, exact_order
+from stages.search.distances import exact_distances, exact_order, search_with_candidates
+from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys, take_values
+from tests.oracles.search import nearest
 
 
 class CountingArray:
@@ -95,3 +97,20 @@ def test_values_are_gathered_by_shard(tmp_path: Path) -> None:
     rows = np.array([49, 0, 7, 8, 49])
     np.testing.assert_array_equal(take_values(array, rows), values[rows])
     assert len(take_values(array, rows[:0])) == 0
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_candidates_are_ordered_by_the_stored_keys(tmp_path: Path, keys: np.ndarray, metric: str) -> None:
+    rough = ExactSearcher(StoredKeys(keys.round(), 100), metric)
+    queries = keys[:9].astype(np.float32)
+    forbidden = np.stack([np.arange(9), np.arange(9) + 2], axis=1)
+    args = rough, StoredKeys(stored(tmp_path, keys, 8)), queries, 5
+    exact, distances = search_with_candidates(*args, 100, forbidden)
+    want_ids, want_distances = nearest(queries, keys.astype(np.float32), 5, metric, forbidden)
+    np.testing.assert_array_equal(exact, want_ids)
+    np.testing.assert_allclose(distances, want_distances, rtol=1e-5, atol=1e-6)
+    found, of_index = search_with_candidates(*args, None, forbidden)
+    want_found, want_of_index = rough.search(queries, 5, forbidden)
+    np.testing.assert_array_equal(found, want_found)
+    np.testing.assert_array_equal(of_index, want_of_index)
+    assert (found != exact).any()
