@@ -20,7 +20,7 @@ from stages.evaluation.readings.recent import RecentPlan
 from stages.evaluation.readings.retrieval import Found, Retrieval
 from stages.evaluation.readings.rows import MemoryRow
 from stages.evaluation.results.last_word import LastWords, is_best
-from stages.evaluation.results.passage import Passage, RowScores, Settings, summed
+from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
 from stages.evaluation.tuning.descent import Part
 from stages.evaluation.tuning.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
 from stages.memory.cells import Masses
@@ -232,7 +232,7 @@ class Evaluator:
 
     # Scoring
 
-    def score(self, consultation: Consultation, settings: Sequence[Settings]) -> Passage:
+    def score(self, consultation: Consultation, settings: Sequence[RowSettings]) -> RangeScores:
         """Score a range with the model alone and with every row at its settings."""
         consulted = consultation.consulted
         scored, counted = consulted.scored, consulted.counted_rows
@@ -245,9 +245,9 @@ class Evaluator:
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
         gate = None if scored.gate is None else scored.gate.taken(counted)
-        return Passage(targets, scored.log_p[counted], log_z, correct, rows, seconds, gate)
+        return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, gate)
 
-    def _read(self, consulted: Consulted, row: MemoryRow, settings: Settings) -> RowScores:
+    def _read(self, consulted: Consulted, row: MemoryRow, settings: RowSettings) -> RowScores:
         """Read a row's memory at its settings."""
         scored, done = consulted.scored, 0
         if not settings.by_cutoff:
@@ -272,7 +272,7 @@ class Evaluator:
         targets: Tensor,
         log_z: Tensor,
         recalled: Sequence[Recalled],
-        settings: Settings | None,
+        settings: RowSettings | None,
     ) -> Tensor:
         """Whether no token is likelier than the target once memory, if any is recalled, is read; bool [c]."""
         correct = []
@@ -293,7 +293,7 @@ def _recomputing_seconds(consulted: Consulted, row: MemoryRow) -> float:
 
 
 def _read_part(
-    log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], settings: Settings
+    log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], settings: RowSettings
 ) -> tuple[Tensor, list[Tensor], list[float]]:
     """log p [c], log p_mem of each reading [c], and summed nats for each cut-off of a lone one."""
     if not settings.by_cutoff:

@@ -10,7 +10,7 @@ from torch import Tensor
 from stages.evaluation.encoding.history import History
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.results.passage import Settings
+from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.grids import compose_dense
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
@@ -58,7 +58,7 @@ class Stream:
         self._history, self._after = _ending_with(self._after, token), None
 
 
-def dense_log_probs(evaluator: Evaluator, consulted: Consulted, settings: Settings | None) -> Tensor:
+def dense_log_probs(evaluator: Evaluator, consulted: Consulted, settings: RowSettings | None) -> Tensor:
     """Log-probabilities of every token with the evaluator's row read at its settings, float32 [n, V].
 
     Args:

@@ -10,7 +10,7 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.decoding import TokenText
 from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.results.passage import Passage as Scores
+from stages.evaluation.results.range_scores import RangeScores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
@@ -111,7 +111,7 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
     return Inspected(reader.read["model"].reference, split, start, reader.memories, views)
 
 
-def _figures(scores: Scores, row: int, shares: list[float]) -> dict[str, Any]:
+def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, Any]:
     """Probabilities of one token, with each memory's share of the final distribution."""
     model = scores.log_p[row]
     final = scores.rows[0].log_p[row] if scores.rows else model

@@ -16,7 +16,7 @@ from stages.evaluation.readings.consulted import Consulted
 from stages.evaluation.readings.external import ExternalPlan
 from stages.evaluation.readings.rows import MemoryRow, Plan
 from stages.evaluation.results.last_word import LastWords
-from stages.evaluation.results.passage import Settings
+from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.settling import describe_row, settle
 from stages.inspection.gate_search import SearchedIds
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
@@ -38,7 +38,7 @@ class MemoryReader:
 
     read: Mapping[str, Artifact]
     evaluator: Evaluator
-    settings: Settings | None
+    settings: RowSettings | None
     memories: list[dict[str, Any]]
     """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText

@@ -14,7 +14,7 @@ from stages.evaluation.readings.consulted import Consulted
 from stages.evaluation.readings.external import ExternalPlan
 from stages.evaluation.readings.recalled import Part, Recalled
 from stages.evaluation.readings.rows import MemoryRow
-from stages.evaluation.results.passage import Settings
+from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.grids import Point, ReadingGrid
 from stages.memory.cells import Masses
 from stages.memory.external import best_first, scores_from_distances
@@ -46,7 +46,7 @@ class Shares:
     memories: Tensor
 
 
-def read_cells(row: MemoryRow, settings: Settings, consulted: Consulted) -> Iterator[tuple[Shares, list[ReadCells]]]:
+def read_cells(row: MemoryRow, settings: RowSettings, consulted: Consulted) -> Iterator[tuple[Shares, list[ReadCells]]]:
     """The cells of a range, for a few positions at a time, in order.
 
     Args:

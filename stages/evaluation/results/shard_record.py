@@ -10,35 +10,35 @@ from stages.evaluation.gate.record import gate_record
 from stages.evaluation.results.breakdown import Breakdown
 from stages.evaluation.results.frequency import Frequencies
 from stages.evaluation.results.metrics import finite
-from stages.evaluation.results.passage import Passage, RowScores
+from stages.evaluation.results.range_scores import RangeScores, RowScores
 
 
-def shard_record(passage: Passage, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
+def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
     """What the report needs of tokens [start, stop), JSON; see `stages.evaluation.results.report.Totals`.
 
     Sums are in float64; None stands for one that is not a finite number.
 
     Args:
-        passage: the c tokens of them that count.
+        scores: of the c tokens of them that count.
     """
-    scores: list[Passage | RowScores] = [passage, *passage.rows]
-    nll = [-one.log_p.double().cpu().numpy() for one in scores]
-    targets, accuracy = passage.targets.cpu().numpy(), breakdown.accuracy
+    each: list[RangeScores | RowScores] = [scores, *scores.rows]
+    nll = [-one.log_p.double().cpu().numpy() for one in each]
+    targets, accuracy = scores.targets.cpu().numpy(), breakdown.accuracy
     wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
     if breakdown.last_words is not None:
-        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in scores]
+        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in each]
         outside = None if outside is None else outside[breakdown.last_words.scored(start, stop)]
     return {
         "tokens": len(targets),
         "nll": [finite(float(one.sum())) for one in nll],
         "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
         "tokens_outside": 0 if outside is None else int(outside.sum()),
-        "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in passage.rows],
+        "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
-        "hits": {str(k): int((passage.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
+        "hits": {str(k): int((scores.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
         "wrong": wrong,
-        "gate": None if passage.gate is None else gate_record(passage.gate),
-        "seconds": passage.seconds,
+        "gate": None if scores.gate is None else gate_record(scores.gate),
+        "seconds": scores.seconds,
     }
 
 
@@ -58,18 +58,18 @@ def _numpy(correct: Tensor | None) -> np.ndarray:
     return correct.cpu().numpy()
 
 
-def token_scores(passage: Passage) -> Mapping[str, np.ndarray]:
+def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
     """The arrays of `scores.zarr` for c tokens; natural logs, float32."""
-    main: RowScores | None = passage.rows[0] if passage.rows else None
-    alone = passage.log_p.cpu().numpy()
+    main: RowScores | None = scores.rows[0] if scores.rows else None
+    alone = scores.log_p.cpu().numpy()
     arrays = {
-        "target": passage.targets.int().cpu().numpy(),
+        "target": scores.targets.int().cpu().numpy(),
         "logp": alone if main is None else main.log_p.cpu().numpy(),
         "logp_lm": alone,
-        "log_z": passage.log_z.cpu().numpy(),
+        "log_z": scores.log_z.cpu().numpy(),
     }
-    if passage.gate is not None:
-        arrays["gate"] = passage.gate.mean.cpu().numpy()
+    if scores.gate is not None:
+        arrays["gate"] = scores.gate.mean.cpu().numpy()
     if main is not None:
         arrays["logp_memory"] = main.log_p_mem.cpu().numpy()
     return arrays

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.evaluation.readings.rows import MemoryRow, Plan
 from stages.evaluation.results.metrics import finite
-from stages.evaluation.results.passage import Settings
+from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.descent import descend, load_part
 from stages.evaluation.tuning.grids import Best, Point, ReadingGrid, best_point
 from stages.memory import READERS
@@ -21,7 +21,7 @@ MOST_POINTS = 10_000
 class Settled(NamedTuple):
     """A row's settings and where they come from; `nll` sums over a lone reading's grid, None without a choice."""
 
-    settings: Settings
+    settings: RowSettings
     best: Best
     nll: np.ndarray | None
 
@@ -41,14 +41,14 @@ def settle(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
     allowed = [plan.cutoffs for plan in row.plans]
     if files and not tries_all(grids):
         best = descend(lambda: map(load_part, files), grids, allowed).best
-        return Settled(Settings(grids, best.points, []), best, None)
+        return Settled(RowSettings(grids, best.points, []), best, None)
     shape = [n for grid in grids for n in grid.shape]
     nll = np.sum([np.load(file) for file in files], axis=0) if files else np.zeros(shape)
     best = best_point(nll, grids, allowed)
     by_cutoff: list[Point] = []
     if len(grids) == 1:
         by_cutoff = [best_point(nll, grids, [(c,)]).points[0] for c in grids[0].cutoffs]
-    return Settled(Settings(grids, best.points, by_cutoff), best, nll if files else None)
+    return Settled(RowSettings(grids, best.points, by_cutoff), best, nll if files else None)
 
 
 def describe_row(row: MemoryRow, settled: Settled, tune_split: str | None) -> list[dict[str, Any]]:

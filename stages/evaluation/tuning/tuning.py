@@ -11,7 +11,7 @@ from stages.evaluation.encoding.history import History
 from stages.evaluation.encoding.split_pass import SAMPLE, SplitPass
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.results.passage import summed
+from stages.evaluation.results.range_scores import summed
 from stages.evaluation.tuning.descent import part_bytes, save_part
 from stages.evaluation.tuning.grids import ReadingGrid
 from stages.evaluation.tuning.settling import (

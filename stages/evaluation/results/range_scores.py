@@ -12,7 +12,7 @@ from stages.evaluation.tuning.grids import Point, ReadingGrid
 
 
 @dataclass(frozen=True)
-class Settings:
+class RowSettings:
     """What a row is read with: a point a reading; for a lone one also a point for each cut-off."""
 
     grids: Sequence[ReadingGrid]
@@ -60,7 +60,7 @@ class RowScores:
 
 
 @dataclass(frozen=True)
-class Passage:
+class RangeScores:
     """A range of the scored split: c counted tokens by the model alone, and by each row.
 
     `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone;
