@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.catalogue import COMMANDS, stage_of
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import Work, plan
+from stages.artifacts.make import ResolvedWork, plan
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -78,12 +78,12 @@ def _work(
     references: Mapping[str, Any],
     store: Store,
     execution: Execution,
-) -> Work:
+) -> ResolvedWork:
     work, _, _ = plan(stage_of(command), config, references, store, execution)
     return work
 
 
-def _state(work: Work, store: Store) -> tuple[bool, str]:
+def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
     """(done, why) of a piece of work whose inputs are all there."""
     if store.has(work.kind, work.id):
         return True, "done"
@@ -93,7 +93,7 @@ def _state(work: Work, store: Store) -> tuple[bool, str]:
     return False, next(filter(None, (_difference(a, work) for a in reversed(alike))), "not made yet")
 
 
-def _difference(artifact: Artifact, work: Work) -> str | None:
+def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
     """What distinguishes a piece of work from one that was done; None if that is more than one thing."""
     inputs = [
         f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"

@@ -31,7 +31,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Work:
+class ResolvedWork:
     """A piece of work, fully resolved: what an id names."""
 
     kind: str
@@ -70,12 +70,12 @@ class Work:
 
 def plan(
     stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
-) -> tuple[Work, C, Inputs]:
+) -> tuple[ResolvedWork, C, Inputs]:
     """Resolve what would be made, without making it."""
     inputs = stage.inputs(config, references, store)
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
-    work = Work(
+    work = ResolvedWork(
         kind=stage.kind,
         config=config.model_dump(mode="json"),
         identity=config.canonical(),
@@ -122,7 +122,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
         raise
 
 
-def _checked(work: Work, store: Store) -> Artifact:
+def _checked(work: ResolvedWork, store: Store) -> Artifact:
     artifact = store.get(work.reference)
     for role, record in work.inputs.items():
         if artifact.manifest.inputs.get(role) != record:
@@ -133,7 +133,9 @@ def _checked(work: Work, store: Store) -> Artifact:
     return artifact
 
 
-def _make_locked(stage: Stage[C], config: C, work: Work, inputs: Inputs, store: Store, execution: Execution) -> Outcome:
+def _make_locked(
+    stage: Stage[C], config: C, work: ResolvedWork, inputs: Inputs, store: Store, execution: Execution
+) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
     if (folder / MANIFEST).is_file() and Manifest.read(folder).inputs == work.inputs:
         return Outcome(_publish(work, store, Manifest.read(folder)), "resumed")
@@ -161,7 +163,7 @@ def _make_locked(stage: Stage[C], config: C, work: Work, inputs: Inputs, store: 
     return Outcome(_publish(work, store, manifest), "resumed" if draft.resumed else "made")
 
 
-def _publish(work: Work, store: Store, manifest: Manifest) -> Artifact:
+def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:
     final = store.folder(work.kind, work.id)
     publish(store.draft_folder(work.kind, work.id), manifest, final)
     write_stamps(store.stamp_file(work.kind, work.id), final, manifest.files)
