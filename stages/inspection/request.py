@@ -10,8 +10,8 @@ from stages.evaluation.corpus import WindowSettings, require_split, resolve_wind
 from stages.evaluation.gate.settings import GateSettings, resolve_gate
 from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
 from stages.evaluation.readings.complete import complete_reading
-from stages.inspection.numbers import default_readings, given_readings, reads_datastore, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
+from stages.inspection.settled_readings import default_readings, given_readings, reads_datastore, reported_readings
 from stages.memory.spec import Reading
 from stages.models.config import parse_model
 
