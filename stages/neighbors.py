@@ -18,6 +18,7 @@ from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.evaluation.corpus import corpus_of, own_splits, require_split
+from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
 from stages.text.tokens import open_split
@@ -315,7 +316,7 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitWork, missing: f
     """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
-    told = f"{missing:.1%} of the neighbours of {name!r} are missing: "
+    told = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if not split.stored or exclude == "none":
         return f"{told}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]

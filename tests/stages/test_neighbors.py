@@ -182,7 +182,7 @@ def test_one_document_is_said_to_have_no_neighbours_outside(store: Store) -> Non
     notes = Notes()
     precompute(store, build_index(store, stored), notes, exclude="document")
     assert len(notes.warnings) == 1
-    assert "100.0% of the neighbours of 'train'" in notes.warnings[0]
+    assert "100% of the neighbours of 'train'" in notes.warnings[0]
     assert "(documents of 'train': 1)" in notes.warnings[0]
     assert "memlm tokenize --documents" in notes.warnings[0]
 
