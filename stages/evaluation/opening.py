@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.corpus import own_splits
 from stages.evaluation.defaults import habits, is_own_datastore
 from stages.evaluation.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
@@ -59,16 +60,22 @@ def open_evaluator(
     datastore = None if external is None else external.datastore
     trained = habits(read["model"]).trained_with_memory
     rows = rows_of(readings, reader, datastore, lossless, trained)
-    return Evaluator(model, reader, rows, external, last_words, _gate_memory(read, gate))
+    return Evaluator(model, reader, rows, external, last_words, _gate_memory(read, gate, datastore))
 
 
-def _gate_memory(read: Mapping[str, Artifact], settings: GateSettings | None) -> GateMemory | None:
-    """What the gate of the model reads, if it has one."""
+def _gate_memory(
+    read: Mapping[str, Artifact], settings: GateSettings | None, datastore: Datastore | None
+) -> GateMemory | None:
+    """What the gate of the model reads, if it has one; `datastore`: what readings look into."""
     if "gate_neighbors" not in read:
         return None
     settings = settings or GateSettings()
     numbers = settings.gate_k or trained_numbers(read["model"])
-    return GateMemory(NeighborTokens.of(read["gate_neighbors"], max(1, *numbers)), numbers, settings.shown)
+    neighbors, k = read["gate_neighbors"], max(1, *numbers)
+    if datastore is None or neighbors.find("datastore").record != read["datastore"].record:
+        return GateMemory(NeighborTokens.of(neighbors, k), numbers, settings.shown)
+    values = datastore.values[:-1].cpu().numpy()
+    return GateMemory(NeighborTokens(neighbors.zarr("neighbors.zarr"), values, k), numbers, settings.shown)
 
 
 def _external_memory(
@@ -157,7 +164,4 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device) -> tu
         lossless = stored.config["exact"] or index.metrics["lossless"]
         return StoredNeighbors(stored.zarr("neighbors.zarr"), k), lossless
     searcher = open_searcher(index.file("index.faiss"), index.config, device.type)
-    datastore = read["datastore"]
-    same_tokens = datastore.input("corpus").record == read["tokens"].record
-    own_split = datastore.config["split"] if same_tokens else None
-    return IndexSearch(searcher, k, own_split), searcher.lossless
+    return IndexSearch(searcher, k, own_splits(read["datastore"], read["tokens"])), searcher.lossless

@@ -181,6 +181,21 @@ def test_knn_lm_reads_on_top_of_the_gate(store, index, model, encoder, neighbors
     np.testing.assert_allclose(array(report, "scores.zarr", "logp_lm"), gated, atol=1e-4)
 
 
+@pytest.mark.parametrize("key", ["hidden", "ffn-input"])
+def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
+    store, index, model, encoder, monkeypatch, key
+):
+    stored = made(store, BuildDatastore(), DatastoreConfig(key=key), encoder)
+    searched = made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), stored)
+    opened, original = [], Evaluate.open
+    monkeypatch.setattr(Evaluate, "open", lambda self, job: opened.append(original(self, job)) or opened[-1])
+    evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
+    gate, values = opened[0].evaluator.gate, opened[0].evaluator.external.datastore.values.numpy()
+    shared = searched.input("datastore").id == index.input("datastore").id
+    assert np.shares_memory(gate.tokens.values, values) == shared
+    np.testing.assert_array_equal(gate.tokens.values, array(index.input("datastore"), "datastore.zarr", "values"))
+
+
 @pytest.mark.parametrize("reader", ["lam", "alpha"])
 def test_keys_of_memory_are_as_before_the_gate(store, model, neighbors, reader):
     reading = {"lam": "long:size=12,theta=0.4,lambda=0.2", "alpha": "long:size=12,theta=0.4,reader=joint,alpha=0.1"}
