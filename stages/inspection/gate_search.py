@@ -8,13 +8,16 @@ from stages.artifacts.artifact import Artifact
 from stages.evaluation.encoding.scoring import search_keys
 from stages.evaluation.encoding.split_reader import SplitReader
 from stages.models.language_model import State, load_model
+from stages.search.distances import search_with_candidates
+from stages.search.keys import StoredKeys
 from stages.search.searcher import open_searcher
 
 
 class SearchedIds:
     """Stands for the group of a neighbors artifact: `<split>/ids`, rows of the same datastore, of any text.
 
-    Contexts are searched for in the index behind the artifact, with the keys of the datastore's own encoder.
+    Contexts are searched for in the index behind the artifact, with the keys of the datastore's own encoder,
+    and as it was searched then: among as many candidates, with distances of the stored keys where it was so.
     """
 
     def __init__(self, neighbors: Artifact, reader: SplitReader) -> None:
@@ -35,6 +38,8 @@ class SearchedIds:
         )
         probe = neighbors.config["probe"] or index.config["probe"]
         self._searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": probe}, reader.device.type)
+        self._stored = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
+        self._candidates = neighbors.config["candidates"]
         self._place = 0
         self._state: State = None
         self._last: tuple[tuple[str, int, int, int], np.ndarray] | None = None
@@ -48,7 +53,9 @@ class SearchedIds:
         if self._last is None or self._last[0] != asked:
             if self._encoder.config.carries_state and start != self._place:
                 self._keys(split, 0 if start < self._place else self._place, start)
-            self._last = asked, self._searcher.search(self._keys(split, start, stop), max(1, k))[0][:, :k]
+            keys = self._keys(split, start, stop)
+            found, _ = search_with_candidates(self._searcher, self._stored, keys, max(1, k), self._candidates)
+            self._last = asked, found[:, :k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:

@@ -171,17 +171,29 @@ def test_without_numbers_defaults_are_named(store, tokens, indexes):
     assert inspect_text(request(text_model(store, tokens)), store, TEXT, 0).memories == []
 
 
-@pytest.fixture(scope="module")
-def gated(store, tokens, indexes) -> Artifact:
-    index = built_index(store, indexes["transformer"].find("encoder"), {"key": "hidden"}, metric="ip")
+def gated_model(store: Store, tokens: Artifact, index: Artifact, **settings) -> Artifact:
     return text_model(
         store,
         tokens,
         TRANSFORMER_XL | {"gate": "vector"},
-        neighbors=found_neighbors(store, index, k=3),
+        neighbors=found_neighbors(store, index, k=3, **settings),
         method="spalm",
         memory={"method": "spalm", "k": 3, "only_gate": False},
     )
+
+
+@pytest.fixture(scope="module")
+def gated(store, tokens, indexes) -> Artifact:
+    index = built_index(store, indexes["transformer"].find("encoder"), {"key": "hidden"}, metric="ip")
+    return gated_model(store, tokens, index)
+
+
+@pytest.fixture(scope="module")
+def gated_by_candidates(store, tokens, indexes) -> Artifact:
+    """Its neighbours are the best by stored keys of those that an index of compressed keys gave."""
+    codes = {"index": "ivf-pq", "lists": 1, "code_bits": 4, "code_bytes": 1, "metric": "ip"}
+    index = built_index(store, indexes["transformer"].find("encoder"), {"key": "hidden"}, **codes)
+    return gated_model(store, tokens, index, exact=True, candidates=20)
 
 
 def test_a_gate_is_told_with_what_it_read(store, tokens, gated):
@@ -200,9 +212,11 @@ def test_a_gate_is_told_with_what_it_read(store, tokens, gated):
         ]
 
 
-def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, gated):
-    test = inspect_split(request(gated), store, "test", 0, 20, 3)
-    found = inspect_text(request(gated), store, "".join(token.text for token in test.tokens), 3)
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, gated, gated_by_candidates, exact):
+    model = gated_by_candidates if exact else gated
+    test = inspect_split(request(model), store, "test", 0, 20, 3)
+    found = inspect_text(request(model), store, "".join(token.text for token in test.tokens), 3)
     for one, other in zip(found.tokens, test.tokens, strict=True):
         assert (one.model, one.gate) == pytest.approx((other.model, other.gate), rel=1e-4)
         assert [near.source.row for near in one.gate_contexts] == [near.source.row for near in other.gate_contexts]
