@@ -17,6 +17,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
 from stages.search.exclusion import forbidden_rows
 from tests.oracles.search import nearest
+from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import array, small_model, small_tokens
 from tests.stages.test_index import Notes
 
@@ -280,6 +281,22 @@ def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
     assert again.digest == expected
     assert len(searched) == len(set(searched)) == 6
     assert "resumed: 2 of 5 shards" in notes.infos
+
+
+def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four shards of a split whose first 90 tokens are stored, and two of another."""
+    model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 150}), model=XL)
+    references, config = {"source": model.reference}, DatastoreConfig(fraction=0.3, dtype="float32")
+    stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
+    index = build_index(store, stored, index="flat")
+    whole = precompute(store, index, k=3)
+    store.remove(whole.path)
+    made, attempts = made_in_pieces(monkeypatch, lambda: precompute(store, index, k=3), logged=False)
+    assert made.manifest.files == whole.manifest.files
+    assert attempts.begun_with == list(range(4 + 2 + 1))
+    assert attempts.most_states <= 1 + 3
 
 
 @pytest.mark.parametrize("k", [4, 64, 1024])
