@@ -97,7 +97,7 @@ def _references(member: "Member", members: Members) -> Iterator[list[str]]:
 
 def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
-    from stages.pages.lineage import SPLITS
+    from stages.text.tokens import SPLITS
 
     assert member.artifact is not None
     prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
