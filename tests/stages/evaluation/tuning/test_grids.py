@@ -79,7 +79,7 @@ def test_two_readings_make_the_product_of_their_grids():
 
 def test_a_dense_reading_holds_what_is_read_of_the_target_whichever_token_that_is():
     """Of some of the positions: the distribution after two readings, one token after the other."""
-    (first, _, p_lm), (second, _, _) = random_case(1), random_case(2)
+    (first, _, _), (second, _, _) = random_case(1), random_case(2)
     points, rows, vocabulary = (Point(2, 2.0, 0.3), Point(4, 3.0, 0.6)), slice(1, 5), 7
     every = torch.rand((6, vocabulary), generator=torch.Generator().manual_seed(0)).log_softmax(-1)
     log_z = torch.linspace(-1, 1, 6)
