@@ -22,7 +22,7 @@ from stages.evaluation.encoding.split_pass import SAMPLE, SCORE, TUNE, Part, Spl
 from stages.evaluation.gate.settings import GateSettings, resolve_gate, spelled_passage
 from stages.evaluation.lineage import artifacts_read, language_model, memory_source
 from stages.evaluation.readings.complete import complete_reading
-from stages.memory.spec import parse_readings
+from stages.memory.spec import any_reads, parse_readings
 
 if TYPE_CHECKING:
     from stages.evaluation.encoding.trail import Trail
@@ -110,7 +110,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        asked = None if config.memory is None else _reads_datastore(config.memory)
+        asked = None if config.memory is None else any_reads(parse_readings(config.memory), "external")
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
@@ -120,7 +120,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         from stages.models.devices import resolve_device, resolve_precision
 
         readings = parse_readings(_memory(config, inputs, execution))
-        local = any("local" in reading.sources for reading in readings)
+        local = any_reads(readings, "local")
         asked = config.context, config.stride, config.mem_length
         windows = resolve_windows(inputs["model"], *asked, segmented=local)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
@@ -248,10 +248,6 @@ def _memory(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tup
     return default_memory(inputs.artifacts)
 
 
-def _reads_datastore(memory: Sequence[str]) -> bool:
-    return any("external" in reading.sources for reading in parse_readings(tuple(memory)))
-
-
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     """Tokens of one shard of a resolved configuration; whole strides, at least one, where there are windows."""
     config = job.config
@@ -259,7 +255,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     readings = parse_readings(config.memory or ())
     cells = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
     most = min(MOST_TOKENS_PER_SHARD, CELLS_PER_SHARD // cells)
-    if stride < context and any("local" in reading.sources for reading in readings):
+    if stride < context and any_reads(readings, "local"):
         most = min(most, INPUTS_PER_SHARD * stride // context)
     unit = shard_unit(job.inputs["model"], stride)
     return max(1, most // unit) * unit

@@ -6,7 +6,6 @@ the best and the last weights.
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from stages.evaluation.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MemoryConfig, methods_for
 from stages.models.config import ModelConfig, parse_model
+from stages.reporting import first_process
 from stages.training.config import TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
 
@@ -94,7 +94,7 @@ class Train(Stage[TrainConfig]):
 
         Returns: whether this process is such a rank; then the artifact is made by the first.
         """
-        if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
+        if first_process():
             return False
         _fit(config, inputs, execution, None)
         return True

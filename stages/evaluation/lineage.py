@@ -151,7 +151,7 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
     record = neighbors.manifest.inputs["index"]
     options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
     words = (f"--{name} {value}".strip() for name, value in options.items() if value is not None)
-    return " ".join([f"memlm precompute-neighbors {record.kind}/{record.id}", *words])
+    return " ".join([f"memlm precompute-neighbors {record.reference}", *words])
 
 
 def _asked_for(neighbors: Artifact) -> dict[str, Any]:
@@ -172,6 +172,6 @@ def _require_queries(neighbors: Artifact, tokens: Artifact) -> None:
     record = neighbors.manifest.inputs["queries"]
     if record != tokens.record:
         raise ArtifactError(
-            f"{neighbors.reference} holds neighbours of {record.kind}/{record.id}, not of {tokens.reference}; "
+            f"{neighbors.reference} holds neighbours of {record.reference}, not of {tokens.reference}; "
             f"find those: {_finding(neighbors, tokens=tokens.reference, queries=None)}"
         )

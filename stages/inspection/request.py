@@ -11,8 +11,8 @@ from stages.evaluation.gate.settings import GateSettings, resolve_gate
 from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
 from stages.evaluation.readings.complete import complete_reading
 from stages.inspection.passages import PASSAGE, with_passage
-from stages.inspection.settled_readings import default_readings, given_readings, reads_datastore, reported_readings
-from stages.memory.spec import Reading
+from stages.inspection.settled_readings import default_readings, given_readings, reported_readings
+from stages.memory.spec import Reading, any_reads
 from stages.models.config import parse_model
 
 
@@ -63,8 +63,8 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
-    memory = memory_source(source, request.references, store, None if asked is None else reads_datastore(asked))
-    if memory is None and asked is not None and reads_datastore(asked):
+    memory = memory_source(source, request.references, store, None if asked is None else any_reads(asked, "external"))
+    if memory is None and asked is not None and any_reads(asked, "external"):
         memory = _reported_memory(report)
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
@@ -107,7 +107,7 @@ def _windows(
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
     if stride is not None and not parse_model(model.config["model"]).carries_state:
         given["stride"] = request.stride or stride
-    local = any("local" in reading.sources for reading in readings)
+    local = any_reads(readings, "local")
     return resolve_windows(model, **given, segmented=local)
 
 

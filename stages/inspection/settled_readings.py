@@ -1,7 +1,7 @@
 """Readings of memory whose numbers are settled: given, those of an evaluation, or defaults. Free of torch."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
@@ -68,8 +68,3 @@ def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
     if joint:
         changes |= {"alpha": (0.0,), "temperature": (trained_temperature(model),)}
     return reading.model_copy(update=changes)
-
-
-def reads_datastore(readings: Sequence[Reading]) -> bool:
-    """Whether any of them looks into a datastore."""
-    return any("external" in reading.sources for reading in readings)

@@ -1,5 +1,6 @@
 """One reading of a memory with all its settings, checked. Free of torch."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
@@ -134,6 +135,11 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 "put it first, or read with reader=interpolate."
             )
     return readings
+
+
+def any_reads(readings: Iterable[Reading], source: str) -> bool:
+    """Whether one of the readings looks into a source."""
+    return any(source in reading.sources for reading in readings)
 
 
 def _spell(value: Any) -> str:
