@@ -17,19 +17,25 @@ import time
 from pathlib import Path
 from typing import Any
 
+GATE_ALONE = ["--set", "memory.only_gate=true"]
 TIMED_FILES = {"training.jsonl", "metrics.json", "manifest.json"}
 
 
 def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
-    """The commands in order: (kind of the artifact, arguments); `{kind}` stands for an earlier reference."""
+    """The commands in order: (name of the artifact, arguments); `{name}` stands for an earlier reference."""
+    training = ["--steps", str(steps), "--checkpoint-seconds", "1"]
     return [
         ("tokens", ["tokenize", *texts, "--split", "0.8,0.1,0.1", "--tokenizer", "bpe", "--vocab-size", "2048"]),
-        ("model", ["train", "{tokens}", "--steps", str(steps), "--checkpoint-seconds", "1"]),
+        ("model", ["train", "{tokens}", *training]),
         ("datastore", ["build-datastore", "{model}"]),
         ("index", ["build-index", "{datastore}", "--index", "ivf-pq"]),
         ("neighbors", ["precompute-neighbors", "{index}", "--k", "32"]),
         ("batches", ["pack-batches", "{tokens}", "--segment-length", "16"]),
         ("report", ["evaluate", "{neighbors}", "--save-token-scores"]),
+        ("xl", ["train", "{tokens}", "--backbone", "transformer-xl", *training]),
+        ("spalm", ["train", "{neighbors}", "--method", "spalm", *training]),
+        ("gate", ["train", "{neighbors}", "--method", "spalm", "--init-from", "{xl}", *GATE_ALONE, *training]),
+        ("gated", ["evaluate", "{spalm}", "--save-token-scores"]),
     ]
 
 
@@ -116,9 +122,9 @@ def main() -> None:
         commands = pipeline(options.texts, options.steps)
         references: dict[str, str] = {}
         spent = wrong = 0
-        for number, (kind, template) in enumerate(commands):
+        for number, (name, template) in enumerate(commands):
             arguments = [argument.format(**references) for argument in template]
-            references[kind], seconds = timed(whole, arguments)
+            references[name], seconds = timed(whole, arguments)
             _, idle = timed(whole, arguments)
             kills = (options.kills - spent) // (len(commands) - number)
             spent += (caught := kill_until_spent(killed, arguments, seconds, idle, kills))
@@ -126,10 +132,10 @@ def main() -> None:
             resumed = next(
                 (line for line in err.splitlines() if "resumed" in line), "cached" if "cached" in err else "-"
             )
-            other = differences(whole / references[kind], killed / reference)
-            wrong += bool(other) or reference != references[kind]
+            other = differences(whole / references[name], killed / reference)
+            wrong += bool(other) or reference != references[name]
             print(
-                f"{kind:10} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} "
+                f"{name:10} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} "
                 f"different: {other or 'nothing'}"
             )
     print(f"{spent} kills, {wrong} artifacts differ")
