@@ -235,12 +235,19 @@ def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
         raw = choose_preset(preset, backbone)
         method = {} if raw.get("method") == config["method"] else {"method": config["method"]}
         base = TrainConfig.model_validate(merged(raw, method)).model_dump(mode="json")
-        own = {} if preset or backbone == DEFAULT_BACKBONE else {"model.backbone": backbone}
+        own = {} if preset or backbone == _usual_backbone(config["method"]) else {"model.backbone": backbone}
         said = {**own, **method, **dict(differences(config, base))}
         made = TrainConfig.model_validate(merged(raw, nested(said))).model_dump(mode="json")
     except ValueError:
         return None
     return said if not dict(differences(config, made)) and not _left_over(raw, config) else None
+
+
+def _usual_backbone(method: str) -> str:
+    """The backbone of a model where neither a preset nor a backbone is named."""
+    from stages.training.presets import choose_preset
+
+    return str(choose_preset(None, None, method).get("model", {}).get("backbone", DEFAULT_BACKBONE))
 
 
 def _left_over(raw: Settings, config: Settings) -> bool:

@@ -29,15 +29,16 @@ def measured(value: float, name: str) -> str:
 def size(count: float) -> str:
     """Bytes: `552.5 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        decimals = 0 if unit == "B" else 1
+        if round(count, decimals) < 1000:
+            return f"{count:.{decimals}f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
 
 
 def duration(seconds: float) -> str:
     """`1:02:03` hours, minutes and seconds; `2:03` below an hour; `1.5 s` below a minute."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

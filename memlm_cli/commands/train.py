@@ -68,11 +68,11 @@ def train(
     asked = given_settings(common, options)
     architecture = asked.get("model")
     backbone = architecture.get("backbone") if isinstance(architecture, dict) else None
-    preset = choose_preset(model, backbone, asked.get("method"))
     if init_from is not None:
         _require_nothing_idle(common.set or ())
         if model is None and backbone is None:
-            preset["model"] = {"backbone": _backbone_of(init_from, common)}
+            backbone = _backbone_of(init_from, common)
+    preset = choose_preset(model, backbone, asked.get("method"))
     if mem_length is not None:
         _require_carried(preset.get("model", {}).get("backbone", "transformer"), init_from)
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)

@@ -69,8 +69,8 @@ def require_split(tokens: Artifact, split: str) -> None:
     splits = tokens.metrics["splits"]
     making = f"memlm tokenize --tokenizer {tokens.reference} --{split} FILE"
     if split not in splits:
-        mend = f"make one: {making}" if split in SPLITS else did_you_mean(split, splits)
-        raise ArtifactError(f"{tokens.reference} has no split {split!r}; {mend}")
+        mend = f"tokens that have one: {making}" if split in SPLITS else did_you_mean(split, splits)
+        raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}); {mend}")
     if not splits[split]["tokens"]:
         raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}")
 

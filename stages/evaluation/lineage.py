@@ -103,7 +103,7 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
     Args:
         fewer: the option that has fewer read, up to their number: `train --set memory.k=`.
     Raises: ArtifactError, naming the command that mends it, if the split or so many neighbours were not looked up,
-        none was found, or they may hold the answers.
+        or they may hold the answers.
     """
     stored = stored_splits(neighbors)
     if split not in stored:
@@ -117,7 +117,6 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
             f"read fewer: {fewer}{stored[split]}, or find more: {_finding(neighbors, k=k)}"
         )
     _require_honest(neighbors, split)
-    _require_some(neighbors, split)
 
 
 def _require_honest(neighbors: Artifact, split: str) -> None:
@@ -129,7 +128,8 @@ def _require_honest(neighbors: Artifact, split: str) -> None:
         )
 
 
-def _require_some(neighbors: Artifact, split: str) -> None:
+def require_some(neighbors: Artifact, split: str) -> None:
+    """Raises: ArtifactError, naming what mends it, if no token of a split has a neighbour to learn from."""
     if neighbors.metrics["splits"][split]["missing"] < 1:
         return
     exclude = neighbors.config["exclude"]

@@ -60,13 +60,9 @@ class MemoryReader:
         No gate takes part: what memory keeps of a position is from before it.
         """
         evaluator = replace(self.evaluator, gate=None)
-        encoder = evaluator.model if evaluator.external is None else evaluator.external.encoder
-        stateful_encoder = encoder is not evaluator.model and encoder.config.carries_state
-        whole = stateful_encoder or evaluator.model.config.carries_state
-        past = History(0 if whole else max(0, start - evaluator.reach))
+        past = History(0 if evaluator.carries_state else max(0, start - evaluator.reach))
         while past.start < start:
-            part = split, past.start, min(past.start + BLOCK_TOKENS, start), past
-            past = evaluator.consult(*part).after if stateful_encoder else evaluator.past(*part)
+            past = evaluator.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
 
 

@@ -3,7 +3,7 @@
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.corpus import require_same_tokenizer
-from stages.evaluation.lineage import require_neighbors
+from stages.evaluation.lineage import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.training.config import TrainConfig
 
@@ -57,6 +57,7 @@ def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
     tokens = neighbors.input("queries")
     for split in splits_read(tokens):
         require_neighbors(neighbors, split, config.neighbors_read, "train --set memory.k=")
+        require_some(neighbors, split)
     neighbors.find("datastore")
     return tokens
 

@@ -136,6 +136,15 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     assert "--set model.width=64" in spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)
 
 
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [("tiny", "--method spalm --backbone transformer"), ("tiny-transformer-xl", "--method spalm")],
+)
+def test_a_backbone_is_named_that_is_not_the_usual_one_of_the_method(preset: str, words: str) -> None:
+    line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **trained(preset, method="spalm"))
+    assert sorted(line.split()) == sorted(f"memlm train neighbors/1 {words}".split())
+
+
 def test_settings_that_this_version_does_not_know_are_spelled_all_the_same() -> None:
     config = trained("tiny") | {"from_the_past": 3}
     assert "--set from_the_past=3" in spelled("model/1", {"tokens": "tokens/1"}, **config)

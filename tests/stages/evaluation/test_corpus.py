@@ -50,8 +50,10 @@ def test_a_missing_split_is_refused_with_what_mends_it(store: Store) -> None:
     tokenize = f"memlm tokenize --tokenizer {tokens.reference} --test FILE"
     with pytest.raises(ArtifactError, match=f"Split 'test' of {tokens.reference} has no tokens; .*{tokenize}$"):
         require_split(tokens, "test")
-    with pytest.raises(ArtifactError, match="no split 'vaild'; did you mean 'valid'"):
+    with pytest.raises(ArtifactError, match=r"no split 'vaild' \(it has: test, train, valid\); did you mean 'valid'"):
         require_split(tokens, "vaild")
     short = small_tokens(store, lengths={"train": 9})
-    with pytest.raises(ArtifactError, match=f"no split 'test'; make one: .*{short.reference} --test FILE$"):
+    with pytest.raises(
+        ArtifactError, match=f"no split 'test' .*; tokens that have one: .*{short.reference} --test FILE$"
+    ):
         require_split(short, "test")
