@@ -224,7 +224,7 @@ def test_another_corpus_must_have_the_model_s_tokenizer(store, model):
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"split": "vaild"}, ArtifactError, "no split 'vaild'; did you mean 'valid'"),
+        ({"split": "vaild"}, ArtifactError, "no split 'vaild' .*; did you mean 'valid'"),
         ({"stride": 9}, UsageError, "--stride 9 is larger than the context, 8"),
         ({"context": 17}, UsageError, "learned 16 positions; --context 17 is longer"),
         ({"mem_length": 4}, UsageError, "has no memory of a given length: leave --mem-length out"),
