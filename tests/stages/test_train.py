@@ -173,7 +173,8 @@ def test_settings_that_do_not_fit_the_tokens(store, settings, error, message):
 
 
 def test_tokens_without_a_training_split_are_refused(store):
-    with pytest.raises(ArtifactError, match=r"has no split 'train' .*; tokens that have one: memlm tokenize .* --train FILE"):
+    mend = "tokens that have one: memlm tokenize .* --train FILE"
+    with pytest.raises(ArtifactError, match=f"has no split 'train' .*; {mend}"):
         train(store, small_tokens(store, lengths={"test": 20}))
 
 
