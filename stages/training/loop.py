@@ -91,7 +91,8 @@ class Trainer:
             parameter.requires_grad_(id(parameter) in learnt)
         self.model.train()
         for part in self.model.children():
-            part.train(any(parameter.requires_grad for parameter in part.parameters()))
+            learned = [parameter.requires_grad for parameter in part.parameters()]
+            part.train(any(learned) or not learned)
 
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""
