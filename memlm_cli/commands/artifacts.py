@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
 
 Reference = Annotated[str, typer.Argument(metavar="REF", help="kind/id, kind/name or a folder.")]
+Removable = Annotated[list[str], typer.Argument(metavar="REF...", help="What to remove: kind/id or kind/name.")]
 
 
 @app.command("list")
@@ -97,7 +98,7 @@ def graph(
 
 @app.command()
 def rm(
-    references: Annotated[list[str], typer.Argument(metavar="REF...", help="What to remove.")],
+    references: Removable,
     force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
@@ -106,21 +107,21 @@ def rm(
     from stages.errors import UsageError
 
     opened = _store(store)
-    folders = [opened.locate(reference) for reference in references]
-    going = {f"{folder.parent.name}/{folder.name}" for folder in folders}
-    for artifact in (opened.open(reference) for reference in references) if not force else ():
+    folders = dict.fromkeys(opened.own_folder(reference) for reference in references)
+    going = [f"{folder.parent.name}/{folder.name}" for folder in folders]
+    for artifact in map(opened.open, going) if not force else ():
         kept = [d.reference for d in opened.dependents(artifact) if d.reference not in going]
         if kept:
             raise UsageError(
                 f"{artifact.reference} is what {', '.join(kept)} was made from; remove that too, or give --force."
             )
     removed = []
-    for folder in dict.fromkeys(folders):
-        freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        opened.remove(folder)
-        removed.append({"reference": f"{folder.parent.name}/{folder.name}", "bytes": freed})
+    for reference, folder in zip(going, folders, strict=True):
+        freed = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+        opened.remove(reference)
+        removed.append({"reference": reference, "bytes": freed})
         if not json_:
-            answer(f"removed {folder.parent.name}/{folder.name} ({size(freed)})")
+            answer(f"removed {reference} ({size(freed)})")
     if json_:
         answer(json.dumps(removed))
 

@@ -47,7 +47,7 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found."""
     for item in garbage:
         if item.artifact is not None:
-            store.remove(item.path)
+            store.remove(f"{item.path.parent.name}/{item.path.name}")
         else:
             _remove_leftover(store, item.path)
 
@@ -57,7 +57,10 @@ def _remove_leftover(store: Store, path: Path) -> None:
     id = path.name.removeprefix(".").rpartition("-")[0]
     lock_file = store.lock_file(path.parent.name, id)
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
-        shutil.rmtree(path)
+        if path.is_symlink():
+            path.unlink()  # what it points to is not the store's
+        else:
+            shutil.rmtree(path)
 
 
 def _drafts(store: Store) -> Iterator[Garbage]:

@@ -141,6 +141,11 @@ class Store:
         if name not in names:
             known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
+        if not is_id(names[name]):
+            raise ArtifactError(
+                f"{self._name_file(kind, name)} is damaged: a name holds an id, not {names[name][:40]!r}; delete that "
+                f"file, and give the name again with memlm {KINDS[kind].command} --name {name}."
+            )
         return names[name]
 
     def _absence(self, kind: str, id: str, reference: str) -> str:
@@ -166,13 +171,41 @@ class Store:
         """Artifacts that were made directly from this one."""
         return [a for a in self.artifacts() if artifact.reference in parents(a)]
 
-    def remove(self, folder: Path) -> None:
-        """Delete an artifact's folder, its names and its stamps; it disappears in one step."""
+    def own_folder(self, reference: str) -> Path:
+        """The folder kind/id of this store that a reference lets be removed, whatever is in it.
+
+        Raises: UsageError for a path, which is for reading; ArtifactError if there is no such folder, or it is a link
+            or lies behind one.
+        """
+        if split_reference(reference) is None and (Path(reference) / MANIFEST).is_file():
+            raise UsageError(
+                f"{reference} is a path, and paths are for reading: name what is to be removed as kind/id or "
+                "kind/name, and its store with --store."
+            )
+        folder = self.locate(reference)
+        if folder.is_symlink() or not self._is_own(folder):
+            raise ArtifactError(
+                f"{folder} is a link, or lies behind one, to {folder.resolve()}: only folders of the store itself "
+                "are removed. Remove the link by hand if it is not wanted."
+            )
+        return folder
+
+    def remove(self, reference: str) -> None:
+        """Delete an artifact's folder, its names and its stamps; it disappears in one step.
+
+        Raises: as `own_folder`, having touched nothing.
+        """
+        folder = self.own_folder(reference)
         kind, id = folder.parent.name, folder.name
         doomed = folder.with_name(f".{id}-removed")
         folder.rename(doomed)
         for name, named in self.names(kind).items():
-            if named == id:
+            if named == id and self._is_own(self._name_file(kind, name)):
                 self._name_file(kind, name).unlink()
-        self.stamp_file(kind, id).unlink(missing_ok=True)
+        if self._is_own(self.stamp_file(kind, id)):
+            self.stamp_file(kind, id).unlink(missing_ok=True)
         shutil.rmtree(doomed)
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a path below the root lies where it seems to, with no link on the way to it."""
+        return path.parent.resolve() == self.root.resolve() / path.parent.relative_to(self.root)

@@ -47,7 +47,7 @@ def stage(store: Store, model: Artifact, precision: str) -> Callable[[], None]:
     def run() -> None:
         config = DatastoreConfig(precision=precision)
         made = make(BuildDatastore(), config, {"source": model.reference}, store, Execution())
-        store.remove(made.artifact.path)
+        store.remove(made.artifact.reference)
 
     return run
 

@@ -28,7 +28,7 @@ def evaluation_time(store: Store, source: Artifact, *memory: str, **settings: An
     wall, cpu = time.perf_counter(), time.process_time()
     report = make(Evaluate(), config, {"source": source.reference}, store, Execution()).artifact
     taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-    store.remove(report.path)
+    store.remove(report.reference)
     return taken
 
 

@@ -147,3 +147,20 @@ def test_a_damaged_name_hides_nothing_else(memlm: Memlm, store: Store, made: Lin
     (store.root / "names" / "tokens" / "odd").write_bytes(b"\xff\xfe")
     assert made.model in memlm("artifacts", "list").out
     assert memlm("artifacts", "show", "tokens/odd").code == 4
+
+
+def test_rm_with_force_takes_nothing_but_artifacts_of_the_store(
+    memlm: Memlm, store: Store, made: Lineage, tmp_path: Path
+) -> None:
+    stranger = tmp_path / "p"
+    stranger.mkdir()
+    (stranger / "manifest.json").write_text("{}")
+    names = store.root / "names" / "model"
+    names.mkdir(parents=True)
+    (names / "empty").write_text("")
+    (names / "away").write_text(str(stranger))
+    assert memlm("artifacts", "rm", "--force", stranger).code == 2
+    for name in ("empty", "away"):
+        assert memlm("artifacts", "rm", "--force", f"model/{name}").code == 4
+    assert (stranger / "manifest.json").exists()
+    assert [a.reference for a in store.artifacts()] == [made.tokens, made.model, made.datastore]

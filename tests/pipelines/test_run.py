@@ -67,7 +67,7 @@ def test_the_plan_says_what_changed(recipe_file: Path, files: Files, store: Stor
     changed = replanned({"model": {"seed": 7}})
     assert changed["model"] == "settings changed: seed: 0 -> 7"
     assert changed["datastore"] == "reads model"
-    store.remove(results[1].artifact.path)
+    store.remove(results[1].artifact.reference)
     assert replanned({})["model"] == "not made yet"
     with Path(files["train"][0]).open("a") as text:
         text.write("a new line\n")
@@ -78,7 +78,7 @@ def test_an_interrupted_stage_continues(recipe_file: Path, files: Files, store: 
     recipe = load_recipe(recipe_file, files, {})
     results = run(recipe, store)
     last = results[-1].artifact
-    store.remove(last.path)
+    store.remove(last.reference)
     store.draft_folder(last.kind, last.id).mkdir(parents=True)
     assert states(plan_recipe(recipe, store, CPU))["index"] == "interrupted: continues"
 

@@ -150,7 +150,7 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(stor
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 16)
     model = small_model(store, small_tokens(store), model=backbone)
     whole = build(store, model, dtype="float32", key="hidden")
-    store.remove(whole.path)
+    store.remove(whole.reference)
     made, attempts = made_in_pieces(
         monkeypatch, lambda: build(store, model, dtype="float32", key="hidden"), logged=logged
     )
@@ -167,7 +167,7 @@ def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(s
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
     model = small_model(store, small_tokens(store), model=XL)
     whole = build(store, model, dtype="float32")
-    store.remove(whole.path)
+    store.remove(whole.reference)
     with monkeypatch.context() as patched:
         patched.setattr(BuildDatastore, "finish", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -101,12 +101,12 @@ def test_either_memory_is_read_as_its_own_model_sees_the_stream(
     want = slow_log_p(models[model], models[encoder], indexes[encoder], split)
     np.testing.assert_allclose(scores, want, atol=5e-4)
     assert len(list((parts.path / "scores.zarr/logp/c").iterdir())) > 2
-    store.remove(parts.path)
+    store.remove(parts.reference)
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 1 << 15)
     whole = run(model, encoder, EXTERNAL, LONG, split=split)
     np.testing.assert_allclose(array(whole, "scores.zarr", "logp"), scores, atol=1e-4)
     assert metrics(whole)["retrieval_accuracy"] == accuracy
-    store.remove(whole.path)
+    store.remove(whole.reference)
 
 
 @pytest.mark.parametrize(("model", "encoder", "logged"), [("transformer", "lstm", False), ("lstm", "other-lstm", True)])
@@ -118,7 +118,7 @@ def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
     memory = EXTERNAL.replace("0.3", "0.1/0.3"), "long:size=6,theta=0.4,lambda=0.2/0.4"
     whole = run(model, encoder, *memory)
     told = metrics(whole)
-    store.remove(whole.path)
+    store.remove(whole.reference)
     made, attempts = made_in_pieces(monkeypatch, lambda: run(model, encoder, *memory), logged=logged)
     assert attempts.begun_with == list(range(1 + 5 + 5 + 1))
     assert attempts.most_states <= 2 + 4
@@ -131,7 +131,7 @@ def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 4)
     memory = EXTERNAL, "long:size=6,theta=0.4,lambda=0.2"
     whole = run("lstm", "other-lstm", *memory)
-    store.remove(whole.path)
+    store.remove(whole.reference)
 
     def killed(*_):
         raise KeyboardInterrupt

@@ -231,7 +231,7 @@ def test_an_interrupted_evaluation_of_last_words_goes_on(store, tokens, backbone
 
     whole = run()
     told, scores = metrics(whole), array(whole, "scores.zarr", "logp")
-    store.remove(whole.path)
+    store.remove(whole.reference)
     monkeypatch.setattr(Evaluate, "run_shard", run_shard)
     for budget[0] in (3, shards(tokens["bpe"], "valid")):
         with pytest.raises(KeyboardInterrupt):

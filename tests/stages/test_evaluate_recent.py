@@ -151,7 +151,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_p
 
     whole = evaluated(store, model, spec)
     bytes_of = {name: (whole.path / name).read_bytes() for name in whole.manifest.files if name.startswith("scores")}
-    store.remove(whole.path)
+    store.remove(whole.reference)
     monkeypatch.setattr(Evaluate, "run_shard", run_shard)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):

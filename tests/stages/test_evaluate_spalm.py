@@ -260,7 +260,7 @@ def test_a_passage_is_shown_with_its_neighbours(store, model, neighbors):
 def test_an_interrupted_evaluation_counts_every_gate_once(store, model, monkeypatch):
     whole = metrics(evaluated(store, model, gate_k=(2, 4), split="valid"))
     passage = evaluated(store, model, gate_k=(2, 4), split="valid").file("passage.json").read_text()
-    store.remove(evaluated(store, model, gate_k=(2, 4), split="valid").path)
+    store.remove(evaluated(store, model, gate_k=(2, 4), split="valid").reference)
     original, budget = Evaluate.run_shard, [1]
 
     def run_shard(self, job, work, shard):

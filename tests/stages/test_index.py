@@ -95,7 +95,7 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     settings = {"index": "ivf-pq", "code_bits": 4, "recall_queries": 20}
     whole = build_index(store, datastore, **settings)
     expected = whole.file("index.faiss").read_bytes(), whole.metrics["recall"]
-    store.remove(whole.path)
+    store.remove(whole.reference)
     added: list[list[int]] = []
     real = build.write_part
 

@@ -262,7 +262,7 @@ def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
     index = build_index(store, datastore)
     whole = precompute(store, index)
     expected = whole.digest
-    store.remove(whole.path)
+    store.remove(whole.reference)
     searched: list[str] = []
     real = neighbors._search
 
@@ -292,7 +292,7 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
     stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
     index = build_index(store, stored, index="flat")
     whole = precompute(store, index, k=3)
-    store.remove(whole.path)
+    store.remove(whole.reference)
     made, attempts = made_in_pieces(monkeypatch, lambda: precompute(store, index, k=3), logged=False)
     assert made.manifest.files == whole.manifest.files
     assert attempts.begun_with == list(range(4 + 2 + 1))

@@ -105,7 +105,7 @@ def test_an_interrupted_packing_goes_on_and_gives_the_same_bytes(
     monkeypatch.setattr(pack, "SEGMENTS", 9)
     whole = packed(store, tokens)
     expected = {name: entry["blake2b"] for name, entry in whole.manifest.files.items()}
-    store.remove(whole.path)
+    store.remove(whole.reference)
     looked_up: list[int] = []
     real = Bm25Index.search
 

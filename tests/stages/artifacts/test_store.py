@@ -154,14 +154,65 @@ def test_an_artifact_without_its_manifest_says_what_mends_it(store: Store, squar
 def test_an_unreadable_manifest_hides_only_its_own_artifact(store: Store, squares: Artifact, cubes: Artifact) -> None:
     (squares.path / "manifest.json").write_text("{")
     assert [a.reference for a in store.artifacts()] == [cubes.reference]
-    store.remove(store.locate(squares.reference))
+    store.remove(squares.reference)
     assert not squares.path.exists()
+
+
+def made_to_look_like_one(folder: Path, squares: Artifact) -> Path:
+    """A stranger's folder that holds a manifest, and something to lose."""
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text((squares.path / "manifest.json").read_text())
+    (folder / "thesis.txt").write_text("all of it")
+    return folder
+
+
+def test_a_path_is_no_way_to_remove_anything(tmp_path: Path, store: Store, squares: Artifact) -> None:
+    stranger = made_to_look_like_one(tmp_path / "stranger", squares)
+    for path in (str(stranger), str(squares.path), f"{squares.path}/"):
+        with pytest.raises(UsageError, match="paths are for reading"):
+            store.remove(path)
+    assert (stranger / "thesis.txt").exists() and squares.path.exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n", "{stranger}", "../../../stranger", "..", ".", "0123456789AB", "\0", "x" * 300]
+)
+def test_a_name_that_holds_no_id_leads_nowhere(tmp_path: Path, store: Store, squares: Artifact, content: str) -> None:
+    stranger = made_to_look_like_one(tmp_path / "stranger", squares)
+    store.name(squares, "mine")
+    (store.root / "names" / "tokens" / "mine").write_text(content.format(stranger=stranger))
+    for refused in (store.get, store.locate, store.remove):
+        with pytest.raises(ArtifactError, match="a name holds an id"):
+            refused("tokens/mine")
+    assert (stranger / "thesis.txt").exists() and squares.path.exists()
+
+
+def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, squares: Artifact) -> None:
+    stranger = made_to_look_like_one(tmp_path / "others" / "0123456789ab", squares)
+    (store.root / "tokens" / "0123456789ab").symlink_to(stranger)
+    (store.root / "model").symlink_to(stranger.parent)
+    for reference in ("tokens/0123456789ab", "model/0123456789ab"):
+        with pytest.raises(ArtifactError, match="is a link, or lies behind one"):
+            store.remove(reference)
+    assert (stranger / "thesis.txt").exists()
+    linked = Store(tmp_path / "link")
+    linked.root.symlink_to(store.root)
+    linked.remove(squares.reference)
+    assert not squares.path.exists(), "the store itself may be reached by a link"
+
+
+def test_a_link_among_what_is_left_over_goes_alone(tmp_path: Path, store: Store, squares: Artifact) -> None:
+    stranger = made_to_look_like_one(tmp_path / "stranger", squares)
+    (store.root / "tokens" / ".0123456789ab-partial").symlink_to(stranger)
+    remove_garbage(store, find_garbage(store))
+    assert not find_garbage(store)
+    assert (stranger / "thesis.txt").exists()
 
 
 def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: Artifact) -> None:
     assert [a.reference for a in store.dependents(squares)] == [cubes.reference]
     store.name(squares, "gone")
-    store.remove(squares.path)
+    store.remove(squares.reference)
     assert store.names("tokens") == {}
     with pytest.raises(ArtifactError, match=rf"{squares.reference} .*not in .*memlm tokenize"):
         store.get(cubes.reference).input("squares")

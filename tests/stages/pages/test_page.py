@@ -124,7 +124,7 @@ def test_what_comes_from_data_is_escaped(store: Store) -> None:
 def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
     report = made.chain(store)
     model = report.input("model")
-    store.remove(model.path)
+    store.remove(model.reference)
     page = page_of(store, report.reference)
     assert f"{model.reference}</a> is no longer in the store" in page.html
     assert "training-loss" not in {figure.name for figure in page.figures}
