@@ -26,7 +26,7 @@ from memlm_cli.commands import (
     train,
 )
 from memlm_cli.console import answer
-from memlm_cli.exits import guarded
+from memlm_cli.exit_codes import guarded
 from memlm_cli.options import with_common_options
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated

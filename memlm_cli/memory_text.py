@@ -8,7 +8,7 @@ from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
-    from stages.inspection.sources import Source
+    from stages.text.excerpt import Source
 
 NUMBERS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the numbers of a reading have."""

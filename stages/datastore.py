@@ -17,15 +17,16 @@ from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.encoding.window_settings import resolve_windows, shard_unit
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import corpus_of, require_key, require_split, resolve_windows, shard_unit
-from stages.evaluation.defaults import stored_key
+from stages.lineage.corpus import corpus_of, require_key, require_split
+from stages.methods.defaults import stored_key
 
 if TYPE_CHECKING:
     import torch
 
-    from stages.evaluation.encoding.history import History
-    from stages.evaluation.encoding.trail import Trail
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.state_store import StateStore
     from stages.models.language_model import LanguageModel
 
 VALUE_DTYPE = np.dtype(np.int32)
@@ -65,7 +66,7 @@ class Work:
     dim: int
     keys: DraftArray
     values: DraftArray
-    trail: "Trail"
+    states: "StateStore"
 
 
 class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
@@ -95,7 +96,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         return device_name(execution.device)
 
     def open(self, job: Job[DatastoreConfig]) -> Work:
-        from stages.evaluation.encoding.trail import Trail
+        from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
@@ -112,8 +113,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         )
         keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
         values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
-        trail = Trail(job.draft, device)
-        return Work(model, device, ids, eos, rows, dim, keys, values, trail)
+        states = StateStore(job.draft, device)
+        return Work(model, device, ids, eos, rows, dim, keys, values, states)
 
     def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
         """With three carried states at most: the one to go on from, and of two shards under way."""
@@ -127,9 +128,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
         started = time.perf_counter()
         number = int(shard.key)
         earlier = [other.key for other in self.shards(job, work)[:number]]
-        history = _history(job.config, work, earlier)
-        keys, values, after = _encode(job.config, work, work.keys.rows(number), history)
-        work.trail.keep(shard.key, after, idle=earlier[-1] if earlier else None)
+        carried = _history(job.config, work, earlier)
+        keys, values, after = _encode(job.config, work, work.keys.rows(number), carried)
+        work.states.keep(shard.key, after, idle=earlier[-1] if earlier else None)
         _check_finite(keys, job)
         work.keys.write(number, keys)
         work.values.write(number, values)
@@ -152,16 +153,16 @@ def _stored_bytes(config: DatastoreConfig, work: Work) -> int:
     return work.rows * (work.dim * np.dtype(config.dtype).itemsize + VALUE_DTYPE.itemsize)
 
 
-def _history(config: DatastoreConfig, work: Work, earlier: Sequence[str]) -> "History":
+def _history(config: DatastoreConfig, work: Work, earlier: Sequence[str]) -> "CarriedState":
     """The past of the shard behind these: as they left it, or, where that is lost, by reading their tokens again."""
-    from stages.evaluation.encoding.history import History
+    from stages.encoding.carried_state import CarriedState
 
     if not work.model.config.carries_state:
-        return History(len(earlier) * work.keys.rows_per_shard)
-    history = work.trail.latest(earlier, work.keys.rows_per_shard)
-    for number in range(history.start // work.keys.rows_per_shard, len(earlier)):
-        _, _, history = _encode(config, work, work.keys.rows(number), history)
-    return history
+        return CarriedState(len(earlier) * work.keys.rows_per_shard)
+    carried = work.states.latest(earlier, work.keys.rows_per_shard)
+    for number in range(carried.start // work.keys.rows_per_shard, len(earlier)):
+        _, _, carried = _encode(config, work, work.keys.rows(number), carried)
+    return carried
 
 
 def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
@@ -175,16 +176,16 @@ def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
 
 
 def _encode(
-    config: DatastoreConfig, work: Work, rows: slice, history: "History"
-) -> tuple[np.ndarray, np.ndarray, "History"]:
-    """Keys [n, d] and values [n] of a range of tokens, and the history behind it."""
+    config: DatastoreConfig, work: Work, rows: slice, carried: "CarriedState"
+) -> tuple[np.ndarray, np.ndarray, "CarriedState"]:
+    """Keys [n, d] and values [n] of a range of tokens, and the carried behind it."""
     import torch
 
-    from stages.evaluation.encoding.encode import encode_range
-    from stages.evaluation.encoding.history import History
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.encode import encode_range
 
     assert config.context is not None and config.stride is not None and config.key is not None
-    state = history.state
+    state = carried.state
     keys = torch.empty((rows.stop - rows.start, work.dim), dtype=getattr(torch, config.dtype))
     values = np.empty(len(keys), VALUE_DTYPE)
     blocks = encode_range(
@@ -204,7 +205,7 @@ def _encode(
         keys[part] = block.key(config.key).to(keys.dtype)
         values[part] = block.targets.cpu().numpy()
         state = block.state
-    return keys.numpy(), values, History(rows.stop, state)
+    return keys.numpy(), values, CarriedState(rows.stop, state)
 
 
 def _key_width(model: "LanguageModel", key: str, device: "torch.device") -> int:

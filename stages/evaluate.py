@@ -15,25 +15,26 @@ from pydantic import Field, field_validator
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.diagnostics.gate.settings import GateSettings, resolve_gate, spelled_passage
+from stages.encoding.window_settings import resolve_windows, shard_unit
 from stages.errors import ArtifactError
-from stages.evaluation.corpus import require_split, require_tune_split, resolve_windows, shard_unit
-from stages.evaluation.defaults import default_memory, lacking_memory
-from stages.evaluation.encoding.split_pass import SAMPLE, SCORE, TUNE, Part, SplitPass
-from stages.evaluation.gate.settings import GateSettings, resolve_gate, spelled_passage
-from stages.evaluation.lineage import artifacts_read, language_model, memory_source
-from stages.evaluation.readings.complete import complete_reading
-from stages.memory.spec import any_reads, parse_readings
+from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
+from stages.lineage.corpus import require_split, require_tune_split
+from stages.lineage.evaluation import artifacts_read, language_model, memory_source
+from stages.methods.defaults import default_memory, lacking_memory
+from stages.retrieval.reading import any_reads, parse_readings
+from stages.retrieval.resolve import resolve_reading
 
 if TYPE_CHECKING:
-    from stages.evaluation.encoding.trail import Trail
+    from stages.encoding.state_store import StateStore
     from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.results.breakdown import Breakdown
     from stages.evaluation.results.last_word import LastWords
-    from stages.evaluation.results.metrics import Counts
     from stages.evaluation.results.score_files import ScoreFiles
     from stages.evaluation.tuning.tuning import Tuning
+    from stages.metrics import Counts
 
-CELLS_PER_SHARD = 1 << 23
+ENTRIES_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
 INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
@@ -93,11 +94,11 @@ class Work:
     """What all shards share."""
 
     evaluator: "Evaluator"
-    tuning_pass: SplitPass | None
+    tuning_pass: RangePass | None
     """None if nothing is tuned."""
-    scoring_pass: SplitPass
+    scoring_pass: RangePass
     tuning: "Tuning"
-    trail: "Trail"
+    states: "StateStore"
     breakdown: "Breakdown"
     scores: "ScoreFiles | None"
 
@@ -127,7 +128,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         if tune_split is not None:
             require_tune_split(inputs["tokens"], tune_split)
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
-        complete = [complete_reading(r, inputs.artifacts, splits) for r in readings]
+        complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         gate = resolve_gate(GateSettings(config.gate_k, config.passage), inputs.artifacts, splits)
         return config.model_copy(
             update={
@@ -145,8 +146,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return device_name(execution.device)
 
     def open(self, job: Job[EvaluateConfig]) -> Work:
-        from stages.evaluation.encoding.trail import Trail
-        from stages.evaluation.opening import open_evaluator
+        from stages.encoding.state_store import StateStore
+        from stages.evaluation.open import open_evaluator
         from stages.evaluation.results.breakdown import find_breakdown
         from stages.evaluation.tuning.tuning import Tuning
         from stages.models.devices import resolve_device, tune_allocator
@@ -175,7 +176,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             tuning_pass,
             _pass(job, SCORE, config.split),
             Tuning(job.draft, evaluator, tuning_pass),
-            Trail(job.draft, evaluator.reader.device),
+            StateStore(job.draft, evaluator.reader.device),
             find_breakdown(job.inputs.artifacts, config.split, config.frequency, evaluator.rows, last_words),
             _score_files(job, last_words),
         )
@@ -197,15 +198,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         assert work.tuning_pass is not None
         if shard.phase == SAMPLE:
             return work.tuning.sample()
-        consultation = work.tuning_pass.consult(shard, work.evaluator, work.trail)
-        return work.tuning.tune(shard.key, consultation.consulted)
+        result = work.tuning_pass.read_range(shard, work.evaluator, work.states)
+        return work.tuning.tune(shard.key, result.scored_range)
 
     def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
-        """Score one range with the model alone and with every row, at the settled settings."""
+        """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
-        consultation = work.scoring_pass.consult(shard, work.evaluator, work.trail)
-        passage = work.evaluator.score(consultation, [settled.settings for settled in work.tuning.settled])
+        result = work.scoring_pass.read_range(shard, work.evaluator, work.states)
+        passage = work.evaluator.score(result, [selected.settings for selected in work.tuning.selected])
         if work.scores is not None:
             work.scores.write(work.scoring_pass.number(shard), token_scores(passage))
         record = shard_record(passage, shard.start, shard.stop, work.breakdown)
@@ -232,7 +233,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         if passage is not None:
             _write(job, "passage.json", passage)
         if made["grid"] is not None or made["curves"] or passage is not None:
-            from stages.evaluation.figures import draw_figures
+            from stages.charts.figures import draw_figures
 
             draw_figures(made, job.draft.add, passage)
         return {name: made[name] for name in report.HEADLINE}
@@ -253,16 +254,16 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     config = job.config
     stride, context = config.stride or 1, config.context or 1
     readings = parse_readings(config.memory or ())
-    cells = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
-    most = min(MOST_TOKENS_PER_SHARD, CELLS_PER_SHARD // cells)
+    entries = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
+    most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any_reads(readings, "local"):
         most = min(most, INPUTS_PER_SHARD * stride // context)
     unit = shard_unit(job.inputs["model"], stride)
     return max(1, most // unit) * unit
 
 
-def _pass(job: Job[EvaluateConfig], phase: str, split: str) -> SplitPass:
-    return SplitPass(phase, split, _tokens(job, split), _tokens_per_shard(job))
+def _pass(job: Job[EvaluateConfig], phase: str, split: str) -> RangePass:
+    return RangePass(phase, split, _tokens(job, split), _tokens_per_shard(job))
 
 
 def _tokens(job: Job[EvaluateConfig], split: str) -> int:
@@ -288,7 +289,7 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
 
 def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The content of `metrics.json`, from what the shards of the scored split left."""
-    from stages.evaluation.gate.report import gate_curve, gate_figures
+    from stages.diagnostics.gate.report import gate_curve, gate_figures
     from stages.evaluation.results import report
 
     totals, counts = report.Totals.of(records), _counts(job, work)
@@ -319,7 +320,7 @@ def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str
 
 def _passage(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The content of `passage.json`; None for a model without a gate."""
-    from stages.evaluation.gate.report import passage_of
+    from stages.diagnostics.gate.report import passage_of
 
     if work.evaluator.gate is None:
         return None
@@ -332,7 +333,7 @@ def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> N
 
 def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
     """How long what is scored is: the split, or the last words of its passages."""
-    from stages.evaluation.results.metrics import Counts
+    from stages.metrics import Counts
 
     words = work.breakdown.last_words
     if words is None:

@@ -17,7 +17,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import DraftArray
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
-from stages.evaluation.corpus import corpus_of, own_splits, require_split
+from stages.lineage.corpus import corpus_of, own_splits, require_split
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
@@ -26,8 +26,8 @@ from stages.text.tokens import open_split
 if TYPE_CHECKING:
     import torch
 
-    from stages.evaluation.encoding.history import History
-    from stages.evaluation.encoding.trail import Trail
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.state_store import StateStore
     from stages.models.language_model import LanguageModel
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
@@ -77,22 +77,22 @@ class Encoder:
         made = self.datastore
         return load_model(self.model.path, device, context=made["context"], mem_length=made.get("mem_length")), device
 
-    def history(self, ids: Any, start: int) -> "History":
+    def carried(self, ids: Any, start: int) -> "CarriedState":
         """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""
-        from stages.evaluation.encoding.history import History
+        from stages.encoding.carried_state import CarriedState
 
-        past = History(0 if self.loaded[0].config.carries_state else start)
+        past = CarriedState(0 if self.loaded[0].config.carries_state else start)
         while past.start < start:
             _, past = self.encode(ids, past, min(past.start + FEWEST_QUERIES, start))
         return past
 
-    def encode(self, ids: Any, history: "History", stop: int) -> "tuple[np.ndarray, History]":
-        """Keys of tokens history.start .. stop - 1 in the dtype of the datastore, [n, d], and the history behind."""
-        from stages.evaluation.encoding.encode import encode_range
-        from stages.evaluation.encoding.history import History
+    def encode(self, ids: Any, carried: "CarriedState", stop: int) -> "tuple[np.ndarray, CarriedState]":
+        """Keys of tokens carried.start .. stop - 1 in the dtype of the datastore, [n, d], and the carried behind."""
+        from stages.encoding.carried_state import CarriedState
+        from stages.encoding.encode import encode_range
 
         model, device = self.loaded
-        start, state = history.start, history.state
+        start, state = carried.start, carried.state
         out = np.empty((stop - start, self.dim), self.datastore["dtype"])
         windows = {name: self.datastore[name] for name in ("context", "stride")}
         for block in encode_range(
@@ -101,7 +101,7 @@ class Encoder:
             keys = block.key(self.datastore["key"]).float().cpu().numpy()
             out[block.start - start : block.stop - start] = keys
             state = block.state
-        return out, History(stop, state)
+        return out, CarriedState(stop, state)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Work:
     keys: "StoredKeys"
     values: Any
     encoder: Encoder
-    trail: "Trail"
+    states: "StateStore"
     splits: dict[str, SplitWork]
     queries_per_shard: int
 
@@ -169,7 +169,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         return device_name(execution.device)
 
     def open(self, job: Job[NeighborsConfig]) -> Work:
-        from stages.evaluation.encoding.trail import Trail
+        from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.keys import StoredKeys
@@ -194,7 +194,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
                 job.execution.device,
                 keys.dim,
             ),
-            trail=Trail(job.draft, resolve_device(job.execution.device)),
+            states=StateStore(job.draft, resolve_device(job.execution.device)),
             splits={split: _split_work(job, split, datastore, rows) for split in config.queries or ()},
             queries_per_shard=at_once,
         )
@@ -295,10 +295,10 @@ def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: str | Non
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
-        left = None if earlier is None else work.trail.before(earlier, between)
-        past = left or work.encoder.history(split.ids, between)
+        left = None if earlier is None else work.states.before(earlier, between)
+        past = left or work.encoder.carried(split.ids, between)
         out[between - shard.start :], after = work.encoder.encode(split.ids, past, shard.stop)
-        work.trail.keep(shard.key, after, idle=earlier)
+        work.states.keep(shard.key, after, idle=earlier)
     return out
 
 

@@ -19,7 +19,7 @@ from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import DataError
-from stages.evaluation.corpus import require_split
+from stages.lineage.corpus import require_split
 
 if TYPE_CHECKING:
     from stages.text.bm25.index import Bm25Index

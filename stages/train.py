@@ -17,7 +17,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import UsageError, did_you_mean
-from stages.evaluation.corpus import require_split
+from stages.lineage.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MemoryConfig, methods_for
 from stages.models.config import ModelConfig, parse_model
@@ -172,19 +172,19 @@ def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path
     """Train to the last step, with checkpoints in `folder`, which the first rank tells the others."""
     from stages.models.devices import resolve_device, tune_allocator
     from stages.training.loop import Trainer
-    from stages.training.materials import read_given, read_splits
+    from stages.training.materials import open_side_inputs, read_splits
     from stages.training.ranks import make_fabric
 
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
     folder = Path(fabric.broadcast(str(folder)))
     with fabric.rank_zero_first():
-        splits, given = read_splits(inputs["tokens"], folder), read_given(inputs, config, folder)
+        splits, side_inputs = read_splits(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
     trainer = Trainer(
         fabric,
         config,
         _make_model(config, inputs, splits, fabric.global_rank),
-        METHODS.load(config.method)(config.memory, given),
+        METHODS.load(config.method)(config.memory, side_inputs),
         splits,
         folder,
         execution.reporter,

@@ -12,7 +12,7 @@ import typer
 from memlm_cli.app import app
 from pipelines.recipe import load_recipe, shipped_recipes
 from pipelines.settings import assignment, merged, validated
-from stages.memory.spec import parse_readings
+from stages.retrieval.reading import parse_readings
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 

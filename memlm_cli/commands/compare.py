@@ -41,7 +41,7 @@ def compare(
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where."""
     from memlm_cli.comparison_text import comparison_text
-    from memlm_cli.making import read_reference
+    from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
     from stages.comparison.settings import ComparisonSettings
@@ -62,7 +62,7 @@ def compare(
 
 def _require_scores(report: "Artifact") -> None:
     """Raises: ArtifactError for a report without token scores, with the command that makes one."""
-    from memlm_cli.rebuild import report_with_scores
+    from memlm_cli.reproduce import report_with_scores
     from stages.comparison.scores import has_scores
 
     if not has_scores(report):

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli.console import answer, answer_part, say
-from memlm_cli.making import read_reference
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
+from memlm_cli.run_stage import read_reference
 from stages.errors import UsageError
 from stages.numbers import number
 
 if TYPE_CHECKING:
-    from stages.evaluation.decoding import TextStream
-    from stages.generation.generate import Written
+    from stages.generation.generate import GeneratedToken
     from stages.inspection.reading import MemoryReader
+    from stages.text.decoding import TextStream
 
 
 def generate(
@@ -56,14 +56,14 @@ def generate(
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
     from stages.artifacts.store import Store
-    from stages.generation.generate import Wanted, open_writer
+    from stages.generation.generate import GenerationRequest, open_writer
     from stages.generation.generate import generate as written_tokens
     from stages.generation.sampling import Sampling
     from stages.inspection.request import Request
 
     if report and memory:
         raise UsageError("--report and --memory both say what is read; give one of them.")
-    wanted = Wanted(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
+    wanted = GenerationRequest(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
     request = Request(
         source=read_reference(source),
         memory=None if memory is None else tuple(memory),
@@ -81,12 +81,12 @@ def generate(
     _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
 
 
-def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_json: bool) -> None:
+def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: str, as_json: bool) -> None:
     """The text as it comes, then what carried it; or all of it as one object."""
-    from stages.evaluation.decoding import TextStream
+    from stages.text.decoding import TextStream
 
     text = TextStream(reader.text)
-    told: list[Written] = []
+    told: list[GeneratedToken] = []
     if as_json:
         told = list(tokens)
         pieces = [text.add(token.id) for token in told]
@@ -97,7 +97,7 @@ def _write(reader: "MemoryReader", tokens: Iterator["Written"], prompt: str, as_
                 answer(_attributed(reader, token))
 
 
-def _stream_tokens(text: "TextStream", tokens: Iterator["Written"], told: list["Written"]) -> bool:
+def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told: list["GeneratedToken"]) -> bool:
     """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
     try:
         for token in tokens:
@@ -110,7 +110,7 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["Written"], told: list["
     return answer_part(text.end() + "\n")
 
 
-def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Written"]) -> dict[str, Any]:
+def _object(reader: "MemoryReader", prompt: str, text: str, told: list["GeneratedToken"]) -> dict[str, Any]:
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
     return {
         "model": reader.read["model"].reference,
@@ -121,7 +121,7 @@ def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Written"
     }
 
 
-def _attributed(reader: "MemoryReader", token: "Written") -> str:
+def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)

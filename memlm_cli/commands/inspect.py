@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memlm_cli.console import answer, say
-from memlm_cli.making import read_reference
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.output_files import check_output_file
+from memlm_cli.run_stage import read_reference
 from stages.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from memlm_cli.making import make_artifact
 from memlm_cli.options import Common
+from memlm_cli.run_stage import make_artifact
 
 
 def precompute_neighbors(

@@ -34,8 +34,8 @@ def report(
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
-    from memlm_cli.making import read_reference
-    from memlm_cli.rebuild import script
+    from memlm_cli.reproduce import script
+    from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page
     from stages.pages.lineage import find_reports

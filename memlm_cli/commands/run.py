@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli.console import ConsoleReporter, answer, say
-from memlm_cli.exits import resumable
-from memlm_cli.making import check_artifact_name, execution, publish_name, reference_line
+from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
+from memlm_cli.run_stage import check_artifact_name, execution, publish_name, reference_line
 from memlm_cli.tables import show_table, table
 from stages.numbers import duration
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from memlm_cli.making import make_artifact
 from memlm_cli.options import Common
+from memlm_cli.run_stage import make_artifact
 from memlm_cli.settings import given_settings
 from pipelines.settings import assignment, merged
 from stages.errors import UsageError, did_you_mean

@@ -10,7 +10,7 @@ from stages.comparison.places import Places, scored_places
 from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.results.metrics import perplexity
+from stages.metrics import perplexity
 
 
 @dataclass(frozen=True)

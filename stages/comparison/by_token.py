@@ -10,10 +10,10 @@ from stages.comparison.places import Units, scored_places, units_of
 from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.tally import Group, Tally, range_bounds
+from stages.comparison.token_rows import token_rows
 from stages.comparison.token_sums import read_sums
-from stages.comparison.told import told_tokens
 from stages.evaluation.results.frequency import Frequencies, buckets, find_frequencies
-from stages.evaluation.results.metrics import perplexity
+from stages.metrics import perplexity
 
 
 def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings)
         "bootstrap": _bootstrap_facts(sums.tally, units, bootstrap),
         "by_frequency": _by_frequency(groups.buckets, frequencies),
         "by_position": _by_position(groups.ranges),
-        "most_won": list(told_tokens(a, b, sums.won.rows, contexts)),
-        "most_lost": list(told_tokens(a, b, sums.lost.rows, contexts)),
+        "most_won": list(token_rows(a, b, sums.won.rows, contexts)),
+        "most_lost": list(token_rows(a, b, sums.lost.rows, contexts)),
     }
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.comparison.likeness import same_tokens
+from stages.comparison.comparability import same_tokens
 from stages.comparison.scores import TokenScores, open_scores
 from stages.comparison.settings import ComparisonSettings
 

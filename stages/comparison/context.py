@@ -40,7 +40,7 @@ class Contexts:
 
     def __init__(self, tokens: Artifact, places: Places, around: int | None) -> None:
         """Read the tokenizer; `around` None: as many tokens as fill a line."""
-        from stages.evaluation.decoding import TokenText
+        from stages.text.decoding import TokenText
 
         self.places = places
         self._text = TokenText(tokens)

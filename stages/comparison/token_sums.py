@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.comparison.bootstrap import Bootstrap
-from stages.comparison.extremes import Extremes
 from stages.comparison.places import Units
 from stages.comparison.scores import TokenScores
 from stages.comparison.tally import Group, PairedTokens, Tally, position_range
+from stages.comparison.top_tokens import TopTokens
 from stages.errors import ArtifactError
 from stages.evaluation.results.frequency import BOUNDS, Frequencies
 
@@ -32,7 +32,7 @@ class TokenSums:
     def __init__(self, units: Units, frequencies: Frequencies | None, most: int) -> None:
         ranges = int(position_range(np.diff(units.places.doc_offsets)).max()) + 1
         self.tally = Tally(units.count, _FIRST_RANGE + ranges)
-        self.won, self.lost = Extremes(most), Extremes(most)
+        self.won, self.lost = TopTokens(most), TopTokens(most)
         self._units, self._frequencies = units, frequencies
 
     def add(self, start: int, nll_a: np.ndarray, nll_b: np.ndarray, targets: np.ndarray) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.comparison.comparability import same_tokens
 from stages.comparison.context import Contexts
-from stages.comparison.likeness import same_tokens
 from stages.comparison.places import scored_places
 from stages.comparison.scores import open_scores
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.told import told_tokens
+from stages.comparison.token_rows import token_rows
 from stages.errors import UsageError
 
 TOKENS_AT_ONCE = 1 << 14
@@ -38,7 +38,7 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
     def lines() -> Iterator[dict[str, Any]]:
         for start in range(0, len(places), TOKENS_AT_ONCE):
             rows = np.arange(start, min(start + TOKENS_AT_ONCE, len(places)))
-            yield from told_tokens(scores_a, scores_b, rows, contexts)
+            yield from token_rows(scores_a, scores_b, rows, contexts)
 
     with path.open("w", encoding="utf-8", newline="") as file:
         written = lines()

@@ -1,0 +1,1 @@
+"""A split scored with a model and its memories: passes over it, tuning, what a report holds."""

@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.clock import Stopwatch
-from stages.evaluation.encoding.history import History
-from stages.evaluation.encoding.scoring import Scored, score_blocks, search_keys
-from stages.evaluation.encoding.split_reader import SplitReader
-from stages.evaluation.gate.gating import GateMemory, Gating
-from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.readings.external import Datastore, ExternalPlan
-from stages.evaluation.readings.recalled import Recalled
-from stages.evaluation.readings.recent import RecentPlan
-from stages.evaluation.readings.retrieval import Found, Retrieval
-from stages.evaluation.readings.rows import MemoryRow
+from stages.diagnostics.gate.gating import GateMemory, Gating
+from stages.encoding.carried_state import CarriedState
+from stages.encoding.clock import Stopwatch
+from stages.encoding.scoring import LMScores, score_blocks, search_keys
+from stages.encoding.split_reader import SplitReader
 from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
-from stages.evaluation.tuning.descent import Part
-from stages.evaluation.tuning.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
-from stages.memory.cells import Masses
+from stages.evaluation.tuning.coordinate_descent import Part
+from stages.memory.entries import LogSums
 from stages.models.language_model import LanguageModel, State
+from stages.retrieval.external import Datastore, ExternalPlan
+from stages.retrieval.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
+from stages.retrieval.neighbors import Found, Retrieval
+from stages.retrieval.recent import RecentPlan
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.scored_range import ScoredRange
 
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""
@@ -61,11 +61,11 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Consultation:
-    """A range with its neighbours, and the history behind it."""
+class RangeResult:
+    """A range with its neighbours, and the carried behind it."""
 
-    consulted: Consulted
-    after: History
+    scored_range: ScoredRange
+    after: CarriedState
     seconds: Seconds
 
 
@@ -86,7 +86,9 @@ class Evaluator:
 
     # One range of tokens
 
-    def consult(self, split: str, start: int, stop: int, history: History, *, analysed: bool = False) -> Consultation:
+    def read_range(
+        self, split: str, start: int, stop: int, carried: CarriedState, *, analysed: bool = False
+    ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
         Stored neighbours are read while the model works.
@@ -101,22 +103,22 @@ class Evaluator:
             gating = None if self.gate is None else self.gate.begin(background, split, start, stop, analysis)
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
-            scored = self._score_alone(split, start, stop, history, counted, gating)
+            scored = self._score_alone(split, start, stop, carried, counted, gating)
             model = watch.lap()
-            queries, encoder_state = self._queries(split, scored, history)
+            queries, encoder_state = self._queries(split, scored, carried)
             found = early.result() if early else self._find(split, start, stop, queries)
             search = watch.lap()
-        after = history.after(scored, self.reach, self._recent_keys, encoder_state)
+        after = carried.after(scored, self.reach, self._recent_keys, encoder_state)
         past = watch.lap()
-        consulted = Consulted(scored, history, self.reader.places(split, start, stop), counted, found, queries)
+        scored_range = ScoredRange(scored, carried, self.reader.places(split, start, stop), counted, found, queries)
         told = 0.0 if scored.gate is None else scored.gate.seconds
-        return Consultation(consulted, after, Seconds(model - told, search, past))
+        return RangeResult(scored_range, after, Seconds(model - told, search, past))
 
-    def past(self, split: str, start: int, stop: int, history: History) -> History:
-        """The history behind tokens [start, stop) that were consulted before."""
-        scored = self._score_alone(split, start, stop, history)
-        encoder_state = self._queries(split, scored, history)[1] if self._encoder_carries_state else None
-        return history.after(scored, self.reach, self._recent_keys, encoder_state)
+    def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
+        """The carried behind tokens [start, stop) that were scored_range before."""
+        scored = self._score_alone(split, start, stop, carried)
+        encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
+        return carried.after(scored, self.reach, self._recent_keys, encoder_state)
 
     @property
     def reach(self) -> int:
@@ -130,7 +132,7 @@ class Evaluator:
 
     @property
     def state_bytes(self) -> int:
-        """Size of the largest state of a history."""
+        """Size of the largest state of a carried."""
         own = self.model.state_bytes(self.reader.context)
         if not self._encoder_carries_state:
             return own
@@ -151,14 +153,14 @@ class Evaluator:
         split: str,
         start: int,
         stop: int,
-        history: History,
+        carried: CarriedState,
         counted: Tensor | None = None,
         gating: Gating | None = None,
-    ) -> Scored:
+    ) -> LMScores:
         """What the model alone says, with the keys that readings need; no key has been through a gate."""
         return score_blocks(
             self.model,
-            self.reader.encode(self.model, split, start, stop, history.state),
+            self.reader.encode(self.model, split, start, stop, carried.state),
             {*self._recent_keys, *self._own_search_key},
             {plan.reading.key or "" for plan in self._recent if plan.by_window},
             counted,
@@ -196,14 +198,14 @@ class Evaluator:
             return ()
         return (self.external.key,)
 
-    def _queries(self, split: str, scored: Scored, history: History) -> tuple[np.ndarray | None, State]:
+    def _queries(self, split: str, scored: LMScores, carried: CarriedState) -> tuple[np.ndarray | None, State]:
         """Search keys float32 [n, d], if any are needed, and the state of the model that made them if another."""
         memory = self.external
         if memory is None or not self._needs_queries:
             return None, None
         if memory.encoder is self.model:
             return search_keys(scored.keys[memory.key], memory.dtype), None
-        made, state = [], history.encoder_state
+        made, state = [], carried.encoder_state
         for block in memory.reader.encode(memory.encoder, split, scored.start, scored.stop, state):
             made.append(search_keys(block.key(memory.key), memory.dtype))
             state = block.state
@@ -214,55 +216,55 @@ class Evaluator:
 
     # Tuning
 
-    def tune(self, consulted: Consulted, row: MemoryRow, grids: Sequence[ReadingGrid]) -> np.ndarray:
+    def tune(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> np.ndarray:
         """Summed negative log-likelihood of the counted tokens at every point of a row's grid; see `grid_nll`."""
-        scored, total = consulted.scored, np.zeros([n for grid in grids for n in grid.shape])
-        for rows, recalled in row.recall(consulted):
-            total += grid_nll(scored.log_p[rows], scored.log_z[rows], recalled, grids)
+        scored, total = scored_range.lm, np.zeros([n for grid in grids for n in grid.shape])
+        for rows, retrieved in row.retrieve(scored_range):
+            total += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, grids)
         return total
 
-    def masses(self, consulted: Consulted, row: MemoryRow, grids: Sequence[ReadingGrid]) -> Part:
-        """What `descend` needs of a range to tune a row: log p and log Z, [c], and each reading's masses."""
-        scored, counted = consulted.scored, consulted.counted_rows
+    def log_sums(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> Part:
+        """What `coordinate_descent` needs of a range to tune a row: log p and log Z, [c]; each reading's log sums."""
+        scored, counted = scored_range.lm, scored_range.counted_rows
         parts = [
-            [one.masses(grid.scales, grid.cutoffs) for one, grid in zip(recalled, grids, strict=True)]
-            for _, recalled in row.recall(consulted)
+            [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
+            for _, retrieved in row.retrieve(scored_range)
         ]
         return scored.log_p[counted], scored.log_z[counted], [_beside(list(one)) for one in zip(*parts, strict=True)]
 
     # Scoring
 
-    def score(self, consultation: Consultation, settings: Sequence[RowSettings]) -> RangeScores:
+    def score(self, result: RangeResult, settings: Sequence[RowSettings]) -> RangeScores:
         """Score a range with the model alone and with every row at its settings."""
-        consulted = consultation.consulted
-        scored, counted = consulted.scored, consulted.counted_rows
-        rows, seconds = [], [consultation.seconds.model]
+        scored_range = result.scored_range
+        scored, counted = scored_range.lm, scored_range.counted_rows
+        rows, seconds = [], [result.seconds.model]
         for row, at in zip(self.rows, settings, strict=True):
-            shared = consultation.seconds.of(row) + _recomputing_seconds(consulted, row)
+            shared = result.seconds.of(row) + _recomputing_seconds(scored_range, row)
             watch = Stopwatch(self.reader.device)
-            rows.append(self._read(consulted, row, at))
+            rows.append(self._read(scored_range, row, at))
             seconds.append(shared + watch.lap())
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
         gate = None if scored.gate is None else scored.gate.taken(counted)
         return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, gate)
 
-    def _read(self, consulted: Consulted, row: MemoryRow, settings: RowSettings) -> RowScores:
+    def _read(self, scored_range: ScoredRange, row: MemoryRow, settings: RowSettings) -> RowScores:
         """Read a row's memory at its settings."""
-        scored, done = consulted.scored, 0
+        scored, done = scored_range.lm, 0
         if not settings.by_cutoff:
             row = row.narrowed([point.cutoff for point in settings.points])
         likeliest = scored.hidden is not None
         parts = [RowScores.of_nothing(len(row.plans), len(settings.by_cutoff), scored.log_p, likeliest)]
-        for rows, recalled in row.recall(consulted):
+        for rows, retrieved in row.retrieve(scored_range):
             log_z = scored.log_z[rows]
-            log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, recalled, settings)
+            log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, retrieved, settings)
             correct = None
             if scored.hidden is not None:
                 hidden = scored.hidden[done : done + len(log_p)]
-                correct = self._correct(hidden, scored.targets[rows], log_z, recalled, settings)
+                correct = self._correct(hidden, scored.targets[rows], log_z, retrieved, settings)
             memory = torch.stack(log_p_mem, -1)
-            parts.append(RowScores(log_p, memory, np.array(sums), recalled[0].first_hits, correct))
+            parts.append(RowScores(log_p, memory, np.array(sums), retrieved[0].first_matches, correct))
             done += len(log_p)
         return RowScores.joined(parts)
 
@@ -271,39 +273,39 @@ class Evaluator:
         hidden: Tensor,
         targets: Tensor,
         log_z: Tensor,
-        recalled: Sequence[Recalled],
+        retrieved: Sequence[Retrieved],
         settings: RowSettings | None,
     ) -> Tensor:
-        """Whether no token is likelier than the target once memory, if any is recalled, is read; bool [c]."""
+        """Whether no token is likelier than the target once memory, if any is retrieved, is read; bool [c]."""
         correct = []
         step = max(1, DENSE_SCORES // (self.model.config.vocab_size or 1))
         for start in range(0, len(hidden), step):
             part = slice(start, start + step)
             log_p = self.model.log_probs(hidden[part])
             if settings is not None:
-                log_p = compose_dense(log_p, log_z[part], recalled, part, settings.grids, settings.points)
+                log_p = compose_dense(log_p, log_z[part], retrieved, part, settings.grids, settings.points)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
 
 
-def _recomputing_seconds(consulted: Consulted, row: MemoryRow) -> float:
+def _recomputing_seconds(scored_range: ScoredRange, row: MemoryRow) -> float:
     """What the distances took that a row reads from stored keys; they are there for all rows after the first."""
     plans = {(plan.metric, plan.k): plan for plan in row.parts(ExternalPlan) if plan.recompute}
-    return sum(plan.recomputed(consulted).seconds for plan in plans.values())
+    return sum(plan.recomputed(scored_range).seconds for plan in plans.values())
 
 
 def _read_part(
-    log_p: Tensor, log_z: Tensor, recalled: Sequence[Recalled], settings: RowSettings
+    log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], settings: RowSettings
 ) -> tuple[Tensor, list[Tensor], list[float]]:
     """log p [c], log p_mem of each reading [c], and summed nats for each cut-off of a lone one."""
     if not settings.by_cutoff:
-        return *compose(log_p, log_z, recalled, settings.grids, settings.points), []
-    reads = read_points(log_p, log_z, recalled[0], settings.grids[0], settings.by_cutoff)
+        return *compose(log_p, log_z, retrieved, settings.grids, settings.points), []
+    reads = read_points(log_p, log_z, retrieved[0], settings.grids[0], settings.by_cutoff)
     main, memory = reads[settings.by_cutoff.index(settings.points[0])]
     return main, [memory], [-summed(read) for read, _ in reads]
 
 
-def _beside(parts: Sequence[Masses]) -> Masses:
-    """Masses [S, C, …] of tokens that follow each other."""
-    joined = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("target", "total", "peak"))
-    return Masses(*joined)
+def _beside(parts: Sequence[LogSums]) -> LogSums:
+    """LogSums [S, C, …] of tokens that follow each other."""
+    joined = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("target", "total", "max_score"))
+    return LogSums(*joined)

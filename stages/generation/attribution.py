@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from stages.evaluation.readings.consulted import Consulted
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
-from stages.inspection.sources import SplitText
+from stages.retrieval.scored_range import ScoredRange
+from stages.text.excerpt import SplitText
 
 MOST_CONTEXTS = 3
 """Passages that are named a token."""
@@ -17,8 +17,8 @@ MOST_CONTEXTS = 3
 class Attributed:
     """Where the probability of a token comes from.
 
-    `memories`: of each reading what all of its cells with this token added; the rest is the model's. `contexts`: the
-    cells that added most, the heaviest first. `gate_contexts`: the neighbours with this token that a gate let in.
+    `memories`: of each reading what all of its entries with this token added; the rest is the model's. `contexts`: the
+    entries that added most, the heaviest first. `gate_contexts`: the neighbours with this token that a gate let in.
     """
 
     memories: list[float]
@@ -33,17 +33,17 @@ class Attribution:
         self._reader, self._passage = reader, passage
         self._contexts, self._gate_contexts = Contexts(reader), GateContexts(reader)
 
-    def of(self, consulted: Consulted, token: int) -> Attributed:
-        """What carried the token at the one position that was consulted."""
-        place = consulted.scored.start
+    def of(self, scored_range: ScoredRange, token: int) -> Attributed:
+        """What carried the token at the one position that was scored_range."""
+        place = scored_range.lm.start
         (near,) = self._gate_contexts.read(PASSAGE, place, [token])
-        return Attributed(*self._memory(consulted, token, place), [one for one in near if one.right])
+        return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])
 
-    def _memory(self, consulted: Consulted, token: int, place: int) -> tuple[list[float], list[Context]]:
+    def _memory(self, scored_range: ScoredRange, token: int, place: int) -> tuple[list[float], list[Context]]:
         """What each memory added, and the contexts that added most."""
         memories = [0.0] * len(self._reader.memories)
-        cells = [one for _, some in self._reader.read_cells(consulted) for one in some]
-        for one in cells:
+        entries = [one for _, some in self._reader.read_entries(scored_range) for one in some]
+        for one in entries:
             memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
         here = SplitText.of(self._passage, PASSAGE, self._reader.text)
-        return memories, self._contexts.best(cells, 0, token, place, here, MOST_CONTEXTS, right=True)
+        return memories, self._contexts.best(entries, 0, token, place, here, MOST_CONTEXTS, right=True)

@@ -17,7 +17,7 @@ STRIDE = 1
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GenerationRequest:
     """What is to be written."""
 
     prompt: str = ""
@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedToken:
     """One more token, with its probability by the model and its memories, before temperature and cuts."""
 
     id: int
@@ -43,17 +43,17 @@ def open_writer(request: Request, store: Store) -> MemoryReader:
     return open_reader(request, store, None, stride=STRIDE)
 
 
-def generate(reader: MemoryReader, wanted: Wanted) -> Iterator[Written]:
+def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:
     """Tokens behind the prompt, one by one; the same seed gives the same tokens. An `<eos>` that stops is left out."""
     stream = Stream(reader, reader.text.ids(wanted.prompt))
     attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
     random = np.random.default_rng(wanted.seed)
     for _ in range(wanted.max_tokens):
-        consulted = stream.consult()
-        log_p = stream.log_probs(consulted)
+        scored_range = stream.read_range()
+        log_p = stream.log_probs(scored_range)
         token = draw(probabilities(log_p, wanted.sampling), random)
         if wanted.stop_at_eos and token == reader.text.eos:
             return
         stream.put(token)
-        found = None if attribution is None else attribution.of(consulted, token)
-        yield Written(token, float(np.exp(log_p[token])), found)
+        found = None if attribution is None else attribution.of(scored_range, token)
+        yield GeneratedToken(token, float(np.exp(log_p[token])), found)

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.encoding.history import History
+from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.readings.consulted import Consulted
 from stages.evaluation.results.range_scores import RowSettings
-from stages.evaluation.tuning.grids import compose_dense
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
+from stages.retrieval.grids import compose_dense
+from stages.retrieval.scored_range import ScoredRange
 
 ANY = 0
 """Stands in the place of the token that is not there yet; what is read of its own position does not see it."""
@@ -29,60 +29,60 @@ class Stream:
         """
         self.passage = Passage(prompt)
         self.reader = reader.of_passage(self.passage)
-        self._history = self.reader.history(PASSAGE, len(prompt)) if prompt else History()
-        self._after: History | None = None
+        self._history = self.reader.carried(PASSAGE, len(prompt)) if prompt else CarriedState()
+        self._after: CarriedState | None = None
 
     @property
     def tokens(self) -> list[int]:
         """All tokens, the prompt's first."""
         return [int(id) for id in self.passage.ids]
 
-    def consult(self) -> Consulted:
+    def read_range(self) -> ScoredRange:
         """The position of the next token, with all that it reads; its target stands for no token."""
         place = len(self.passage)
         self.passage.append(ANY)
-        consultation = self.reader.evaluator.consult(PASSAGE, place, place + 1, self._history)
-        self._after = consultation.after
-        return consultation.consulted
+        result = self.reader.evaluator.read_range(PASSAGE, place, place + 1, self._history)
+        self._after = result.after
+        return result.scored_range
 
-    def log_probs(self, consulted: Consulted) -> np.ndarray:
+    def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
         """Log-probabilities of every next token with all memories read, natural log, [V]."""
-        dense = dense_log_probs(self.reader.evaluator, consulted, self.reader.settings)
+        dense = dense_log_probs(self.reader.evaluator, scored_range, self.reader.settings)
         found: np.ndarray = dense[0].double().cpu().numpy()
         return found
 
     def put(self, token: int) -> None:
-        """Go on with a token in the place that was consulted."""
-        assert self._after is not None, "the place of the token is consulted first"
+        """Go on with a token in the place that was scored_range."""
+        assert self._after is not None, "the place of the token is scored_range first"
         self.passage.put_last(token)
         self._history, self._after = _ending_with(self._after, token), None
 
 
-def dense_log_probs(evaluator: Evaluator, consulted: Consulted, settings: RowSettings | None) -> Tensor:
+def dense_log_probs(evaluator: Evaluator, scored_range: ScoredRange, settings: RowSettings | None) -> Tensor:
     """Log-probabilities of every token with the evaluator's row read at its settings, float32 [n, V].
 
     Args:
-        consulted: a range whose hidden states were kept.
+        scored_range: a range whose hidden states were kept.
         settings: None: the plain model.
     """
-    hidden, log_z = consulted.scored.hidden, consulted.scored.log_z
+    hidden, log_z = scored_range.lm.hidden, scored_range.lm.log_z
     assert hidden is not None, "hidden states are kept where the tokens that count are told"
     log_p = evaluator.model.log_probs(hidden)
     if settings is None:
         return log_p
     done, parts = 0, []
-    for rows, recalled in evaluator.rows[0].recall(consulted):
+    for rows, retrieved in evaluator.rows[0].retrieve(scored_range):
         n = len(log_z[rows])
         alone = log_p[done : done + n]
-        parts.append(compose_dense(alone, log_z[rows], recalled, slice(0, n), settings.grids, settings.points))
+        parts.append(compose_dense(alone, log_z[rows], retrieved, slice(0, n), settings.grids, settings.points))
         done += n
     return torch.cat(parts)
 
 
-def _ending_with(history: History, token: int) -> History:
-    """The history with another last token."""
-    if history.tokens is None:
-        return history
-    tokens = history.tokens.clone()
+def _ending_with(carried: CarriedState, token: int) -> CarriedState:
+    """The carried with another last token."""
+    if carried.tokens is None:
+        return carried
+    tokens = carried.tokens.clone()
     tokens[-1] = token
-    return replace(history, tokens=tokens)
+    return replace(carried, tokens=tokens)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stages.inspection.reading import MemoryReader
-from stages.inspection.sources import Source, SplitText
-from stages.inspection.weights import ReadCells
+from stages.inspection.weights import ReadEntries
+from stages.text.excerpt import Source, SplitText
 
 
 @dataclass(frozen=True)
 class Context:
-    """One cell of memory that a position read.
+    """One entry of memory that a position read.
 
     `reading`: its number, from 0; `weight`: its share of that reading's memory; `carried`: what it adds to the
     probability of the token it holds; `back`: positions back from the one that reads, None for a datastore's row.
@@ -39,7 +39,7 @@ class Contexts:
 
     def best(
         self,
-        cells: Sequence[ReadCells],
+        entries: Sequence[ReadEntries],
         row: int,
         token: int,
         at: int,
@@ -48,40 +48,42 @@ class Contexts:
         *,
         right: bool = False,
     ) -> list[Context]:
-        """The cells that carried most at one position, the heaviest first.
+        """The entries that carried most at one position, the heaviest first.
 
         Args:
-            cells: of every reading and kind.
+            entries: of every reading and kind.
             row: place of the position among them.
             token: the one that stands, or was written, there.
             at: the position in the text that is read, `here`.
             most: how many are wanted.
-            right: whether only cells that hold the token are wanted.
+            right: whether only entries that hold the token are wanted.
         """
         found = [
-            (-float(one.carried[row, cell]), number, cell)
-            for number, one in enumerate(cells)
-            for cell in _heaviest(one, row, most, token if right else None)
+            (-float(one.carried[row, entry]), number, entry)
+            for number, one in enumerate(entries)
+            for entry in _heaviest(one, row, most, token if right else None)
         ]
-        return [self._context(cells[number], row, cell, token, at, here) for _, number, cell in sorted(found)[:most]]
+        return [
+            self._context(entries[number], row, entry, token, at, here) for _, number, entry in sorted(found)[:most]
+        ]
 
-    def _context(self, cells: ReadCells, row: int, cell: int, token: int, at: int, here: SplitText) -> Context:
-        place = int(cells.places[row, cell])
+    def _context(self, entries: ReadEntries, row: int, entry: int, token: int, at: int, here: SplitText) -> Context:
+        place = int(entries.places[row, entry])
         return Context(
-            reading=cells.reading,
-            weight=float(cells.weights[row, cell]),
-            carried=float(cells.carried[row, cell]),
-            right=int(cells.values[row, cell]) == token,
-            back=None if cells.external else at - place,
-            source=self._corpus.at(place) if cells.external else here.at(place),
+            reading=entries.reading,
+            weight=float(entries.weights[row, entry]),
+            carried=float(entries.carried[row, entry]),
+            right=int(entries.values[row, entry]) == token,
+            back=None if entries.external else at - place,
+            source=self._corpus.at(place) if entries.external else here.at(place),
         )
 
 
-def _heaviest(cells: ReadCells, row: int, most: int, token: int | None) -> list[int]:
-    """Cells of a position in falling order of what they carry, at most so many; with a token those that hold it."""
-    carried = cells.carried[row]
+def _heaviest(entries: ReadEntries, row: int, most: int, token: int | None) -> list[int]:
+    """Entries of a position in falling order of what they carry, at most so many; with a token those that hold it."""
+    carried = entries.carried[row]
     if token is not None:
-        carried = carried.where(cells.values[row] == token, 0)
+        carried = carried.where(entries.values[row] == token, 0)
     best, order = carried.sort(descending=True, stable=True)
     wanted: list[int] = order[:most][best[:most] > 0].tolist()
     return wanted

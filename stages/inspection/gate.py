@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stages.inspection.reading import MemoryReader
-from stages.inspection.sources import Source, SplitText
+from stages.text.excerpt import Source, SplitText
 
 
 @dataclass(frozen=True)

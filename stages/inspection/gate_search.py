@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.encoding.scoring import search_keys
-from stages.evaluation.encoding.split_reader import SplitReader
+from stages.encoding.scoring import search_keys
+from stages.encoding.split_reader import SplitReader
 from stages.models.language_model import State, load_model
 from stages.search.distances import search_with_candidates
 from stages.search.keys import StoredKeys

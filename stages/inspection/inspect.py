@@ -8,15 +8,15 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.decoding import TokenText
-from stages.evaluation.readings.consulted import Consulted
 from stages.evaluation.results.range_scores import RangeScores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.gate import GateContext, GateContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
-from stages.inspection.sources import SplitText
+from stages.retrieval.scored_range import ScoredRange
+from stages.text.decoding import TokenText
+from stages.text.excerpt import SplitText
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
     """What stands in tokens [start, stop) of a split whose arrays are `own`."""
-    consultation = reader.evaluator.consult(split, start, stop, reader.history(split, start), analysed=True)
-    scores = reader.evaluator.score(consultation, [] if reader.settings is None else [reader.settings])
+    result = reader.evaluator.read_range(split, start, stop, reader.carried(split, start), analysed=True)
+    scores = reader.evaluator.score(result, [] if reader.settings is None else [reader.settings])
     ids = scores.targets.tolist()
-    read = _read_memory(reader, consultation.consulted, SplitText.of(own, split, reader.text), most)
+    read = _read_memory(reader, result.scored_range, SplitText.of(own, split, reader.text), most)
     near = GateContexts(reader).read(split, start, ids)
     views = [
         TokenView(
@@ -126,13 +126,13 @@ def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, An
 
 
 def _read_memory(
-    reader: MemoryReader, consulted: Consulted, here: SplitText, most: int
+    reader: MemoryReader, scored_range: ScoredRange, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
     """Of each token every memory's share of the final distribution, and the contexts that carried most of it."""
-    scored, contexts, place = consulted.scored, Contexts(reader), 0
-    for shares, cells in reader.read_cells(consulted):
+    scored, contexts, place = scored_range.lm, Contexts(reader), 0
+    for shares, entries in reader.read_entries(scored_range):
         for row, parts in enumerate(shares.memories.tolist()):
-            yield parts, contexts.best(cells, row, int(scored.targets[place]), scored.start + place, here, most)
+            yield parts, contexts.best(entries, row, int(scored.targets[place]), scored.start + place, here, most)
             place += 1
     yield from (([], []) for _ in range(len(scored) - place))
 

@@ -1,4 +1,4 @@
-"""A model with its memories at settled numbers, ready to be asked."""
+"""A model with its memories at selected numbers, ready to be asked."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -8,21 +8,21 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.evaluation.decoding import TokenText
-from stages.evaluation.encoding.history import History
+from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.opening import open_evaluator
-from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.readings.external import ExternalPlan
-from stages.evaluation.readings.rows import MemoryRow, Plan
+from stages.evaluation.open import open_evaluator
 from stages.evaluation.results.last_word import LastWords
 from stages.evaluation.results.range_scores import RowSettings
-from stages.evaluation.tuning.settling import describe_row, settle
+from stages.evaluation.tuning.select import describe_row, select
 from stages.inspection.gate_search import SearchedIds
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Found, Request, find
-from stages.inspection.weights import ReadCells, Shares, read_cells
+from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.models.devices import resolve_device, resolve_precision
+from stages.retrieval.external import ExternalPlan
+from stages.retrieval.rows import MemoryRow, Plan
+from stages.retrieval.scored_range import ScoredRange
+from stages.text.decoding import TokenText
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -43,10 +43,10 @@ class MemoryReader:
     """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText
 
-    def read_cells(self, consulted: Consulted) -> Iterator[tuple[Shares, list[ReadCells]]]:
+    def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """What is read at each token of a range, for a few at a time; of the plain model nothing comes."""
         if self.settings is not None:
-            yield from read_cells(self.evaluator.rows[0], self.settings, consulted)
+            yield from read_entries(self.evaluator.rows[0], self.settings, scored_range)
 
     def of_passage(self, passage: Passage) -> "MemoryReader":
         """The same, which reads a passage in place of splits, and keeps hidden states."""
@@ -54,13 +54,13 @@ class MemoryReader:
         evaluator = replace(_reading_passage(self.evaluator, self.read, passage), last_words=every)
         return replace(self, evaluator=evaluator)
 
-    def history(self, split: str, start: int) -> History:
+    def carried(self, split: str, start: int) -> CarriedState:
         """The past of a token that readings and states need, by reading as much of the split before it.
 
         No gate takes part: what memory keeps of a position is from before it.
         """
         evaluator = replace(self.evaluator, gate=None)
-        past = History(0 if evaluator.carries_state else max(0, start - evaluator.reach))
+        past = CarriedState(0 if evaluator.carries_state else max(0, start - evaluator.reach))
         while past.start < start:
             past = evaluator.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
@@ -77,9 +77,9 @@ def load_reader(found: Found, request: Request) -> MemoryReader:
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)
     row = _measured(evaluator.rows[0], evaluator, found.read["tokens"])
-    settled = settle(row, row.grids([1.0] * len(row.plans)), [])
-    told = [_told(memory, found.numbers) for memory in describe_row(row, settled, None)]
-    settings = replace(settled.settings, by_cutoff=[])
+    selected = select(row, row.grids([1.0] * len(row.plans)), [])
+    told = [_told(memory, found.numbers) for memory in describe_row(row, selected, None)]
+    settings = replace(selected.settings, by_cutoff=[])
     return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, told, text)
 
 
@@ -121,11 +121,11 @@ def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryR
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
-    sample = [replace(evaluator, gate=None).consult(split, start, stop, History(start)).consulted]
+    sample = [replace(evaluator, gate=None).read_range(split, start, stop, CarriedState(start)).scored_range]
     return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
 
 
-def _with_temperature(plan: Plan, sample: list[Consulted]) -> Plan:
+def _with_temperature(plan: Plan, sample: list[ScoredRange]) -> Plan:
     if plan.reading.temperature != "tune" or not isinstance(plan, ExternalPlan):
         return plan
     temperature = float(f"{TEMPERATURE_FRACTION * plan.spread(sample):.4g}")

@@ -6,14 +6,15 @@ from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.evaluation.corpus import WindowSettings, require_split, resolve_windows
-from stages.evaluation.gate.settings import GateSettings, resolve_gate
-from stages.evaluation.lineage import SOURCES, artifacts_read, language_model, memory_source
-from stages.evaluation.readings.complete import complete_reading
+from stages.diagnostics.gate.settings import GateSettings, resolve_gate
+from stages.encoding.window_settings import WindowSettings, resolve_windows
+from stages.inspection.fixed_readings import default_readings, given_readings, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
-from stages.inspection.settled_readings import default_readings, given_readings, reported_readings
-from stages.memory.spec import Reading, any_reads
+from stages.lineage.corpus import require_split
+from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
 from stages.models.config import parse_model
+from stages.retrieval.reading import Reading, any_reads
+from stages.retrieval.resolve import resolve_reading
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     else:
         require_split(read["tokens"], split)
     readings = default_readings(read) if asked is None else asked
-    complete = tuple(complete_reading(reading, read, (split or PASSAGE,)) for reading in readings)
+    complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     windows = _windows(request, report, model, complete, stride)
     return Found(read, complete, _numbers(request), windows, _gate(read, report, split), _by_document(report))
 

@@ -1,6 +1,6 @@
-"""Which cells of memory a prediction was read from, and how much of the final distribution each one carried.
+"""Which entries of memory a prediction was read from, and how much of the final distribution each one carried.
 
-Shapes: n positions, k cells a position.
+Shapes: n positions, k entries a position.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.evaluation.readings.consulted import Consulted
-from stages.evaluation.readings.external import ExternalPlan
-from stages.evaluation.readings.recalled import Part, Recalled
-from stages.evaluation.readings.rows import MemoryRow
 from stages.evaluation.results.range_scores import RowSettings
-from stages.evaluation.tuning.grids import Point, ReadingGrid
-from stages.memory.cells import Masses
+from stages.memory.entries import LogSums
 from stages.memory.external import best_first, scores_from_distances
+from stages.retrieval.external import ExternalPlan
+from stages.retrieval.grids import Point, ReadingGrid
+from stages.retrieval.retrieved import Part, Retrieved
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.scored_range import ScoredRange
 
 
 @dataclass(frozen=True)
-class ReadCells:
-    """Cells of one kind that n positions read in one of the readings.
+class ReadEntries:
+    """Entries of one kind that n positions read in one of the readings.
 
     `places` int64 [n, k]: rows of the datastore (`external`) or positions of the text itself; -1 where missing.
     `values` int64 [n, k]: the tokens that they hold, -1 where missing.
@@ -46,35 +46,37 @@ class Shares:
     memories: Tensor
 
 
-def read_cells(row: MemoryRow, settings: RowSettings, consulted: Consulted) -> Iterator[tuple[Shares, list[ReadCells]]]:
-    """The cells of a range, for a few positions at a time, in order.
+def read_entries(
+    row: MemoryRow, settings: RowSettings, scored_range: ScoredRange
+) -> Iterator[tuple[Shares, list[ReadEntries]]]:
+    """The entries of a range, for a few positions at a time, in order.
 
     Args:
         row, settings: the readings, and the numbers they are read with.
-        consulted: the range; all of its tokens count.
+        scored_range: the range; all of its tokens count.
     """
     row = row.narrowed([point.cutoff for point in settings.points])
-    neighbors = {id(plan): _neighbors(plan, consulted) for plan in row.parts(ExternalPlan)}
-    for rows, recalled in row.recall(consulted):
-        places = torch.arange(len(consulted.scored), device=consulted.scored.log_z.device)[rows]
-        shares = shares_of(recalled, settings.grids, settings.points, consulted.scored.log_z[rows])
-        cells = []
-        for number, (plan, one) in enumerate(zip(row.plans, recalled, strict=True)):
-            weights = cell_weights(one, settings.points[number].scale, settings.points[number].cutoff)
+    neighbors = {id(plan): _neighbors(plan, scored_range) for plan in row.parts(ExternalPlan)}
+    for rows, retrieved in row.retrieve(scored_range):
+        places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
+        shares = shares_of(retrieved, settings.grids, settings.points, scored_range.lm.log_z[rows])
+        entries = []
+        for number, (plan, one) in enumerate(zip(row.plans, retrieved, strict=True)):
+            weights = entry_weights(one, settings.points[number].scale, settings.points[number].cutoff)
             for kind, part, weight in zip(plan.parts, one.parts, weights, strict=True):
-                where = neighbors[id(kind)][places] if id(kind) in neighbors else _positions(part, consulted, places)
-                values = part.cells.values.long()
+                where = neighbors[id(kind)][places] if id(kind) in neighbors else _positions(part, scored_range, places)
+                values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
-                found = ReadCells(number, id(kind) in neighbors, where, values, weight, carried)
-                cells.append(found)
-        yield shares, cells
+                found = ReadEntries(number, id(kind) in neighbors, where, values, weight, carried)
+                entries.append(found)
+        yield shares, entries
 
 
 def shares_of(
-    recalled: Sequence[Recalled], grids: Sequence[ReadingGrid], points: Sequence[Point], log_z: Tensor
+    retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid], points: Sequence[Point], log_z: Tensor
 ) -> Shares:
     """How much of the final distribution the model and each reading's memory make up; log_z [n]."""
-    kept = [_kept(one, grid.reader, point, log_z) for one, grid, point in zip(recalled, grids, points, strict=True)]
+    kept = [_kept(one, grid.reader, point, log_z) for one, grid, point in zip(retrieved, grids, points, strict=True)]
     left = torch.ones_like(log_z)
     memories = []
     for one in reversed(kept):
@@ -83,17 +85,17 @@ def shares_of(
     return Shares(left, torch.stack(memories[::-1], -1))
 
 
-def _kept(recalled: Recalled, reader: Any, point: Point, log_z: Tensor) -> Tensor:
+def _kept(retrieved: Retrieved, reader: Any, point: Point, log_z: Tensor) -> Tensor:
     """The factor [n] by which a reading makes probabilities smaller of tokens that its memory lacks."""
-    masses = recalled.masses([point.scale], [point.cutoff]).at(0, 0)
-    absent = Masses(torch.full_like(masses.total, -torch.inf), masses.total, masses.peak)
+    log_sums = retrieved.log_sums([point.scale], [point.cutoff]).at(0, 0)
+    absent = LogSums(torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score)
     kept: Tensor = reader.read(torch.zeros_like(log_z), log_z, absent, point.weight).exp()
     return kept
 
 
-def cell_weights(recalled: Recalled, scale: float, cutoff: int) -> list[Tensor]:
-    """Softmax of the scores over the cells of all parts that are read, [n, k] each; zeros where there are none."""
-    scores = [_scores_read(part, cutoff) for part in recalled.parts]
+def entry_weights(retrieved: Retrieved, scale: float, cutoff: int) -> list[Tensor]:
+    """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where there are none."""
+    scores = [_scores_read(part, cutoff) for part in retrieved.parts]
     joined = torch.cat(scores, -1)
     scaled = torch.where(joined.isneginf(), joined, joined * scale)
     weights = scaled.softmax(-1).nan_to_num(nan=0.0)
@@ -101,26 +103,26 @@ def cell_weights(recalled: Recalled, scale: float, cutoff: int) -> list[Tensor]:
 
 
 def _scores_read(part: Part, cutoff: int) -> Tensor:
-    """Scores [n, k] of the cells that a cut-off reads; -inf of the others."""
-    cells, reads = part.cells, cutoff if part.reads is None else part.reads
-    reach = reads if cells.least is None else cells.least.clamp(min=reads)[:, None]
-    places = torch.arange(cells.scores.shape[1], device=cells.scores.device)
-    return cells.scores.float().masked_fill(places >= reach, -torch.inf)
+    """Scores [n, k] of the entries that a cut-off reads; -inf of the others."""
+    entries, reads = part.entries, cutoff if part.reads is None else part.reads
+    reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
+    places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
+    return entries.scores.float().masked_fill(places >= reach, -torch.inf)
 
 
-def _neighbors(plan: ExternalPlan, consulted: Consulted) -> Tensor:
-    """Rows of the datastore in the order of the plan's cells, int64 [n, k], -1 where missing."""
-    assert consulted.found is not None
-    ids = torch.from_numpy(consulted.found.ids[:, : plan.k])
+def _neighbors(plan: ExternalPlan, scored_range: ScoredRange) -> Tensor:
+    """Rows of the datastore in the order of the plan's entries, int64 [n, k], -1 where missing."""
+    assert scored_range.found is not None
+    ids = torch.from_numpy(scored_range.found.ids[:, : plan.k])
     if plan.recompute:
-        distances = torch.from_numpy(plan.recomputed(consulted).distances)
+        distances = torch.from_numpy(plan.recomputed(scored_range).distances)
         ids, _ = best_first(ids, scores_from_distances(distances, plan.metric))
-    return ids.to(consulted.scored.targets.device)
+    return ids.to(scored_range.lm.targets.device)
 
 
-def _positions(part: Part, consulted: Consulted, places: Tensor) -> Tensor:
-    """Positions of the split that recent cells are of, int64 [n, k]: the nearest first; -1 where missing."""
-    values = part.cells.values
-    own = consulted.scored.start + places[:, None]
+def _positions(part: Part, scored_range: ScoredRange, places: Tensor) -> Tensor:
+    """Positions of the split that recent entries are of, int64 [n, k]: the nearest first; -1 where missing."""
+    values = part.entries.values
+    own = scored_range.lm.start + places[:, None]
     back = 1 + torch.arange(values.shape[1], device=values.device)
     return torch.where(values >= 0, own - back, -1)

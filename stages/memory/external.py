@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from stages.memory.cells import Cells
+from stages.memory.entries import Entries
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Neighbors:
     values: Tensor
 
 
-def external_cells(found: Neighbors) -> Cells:
-    """Neighbours as cells [n, k]."""
+def external_entries(found: Neighbors) -> Entries:
+    """Neighbours as entries [n, k]."""
     ids = found.ids
     if (ids[:, -1] < 0).any():
         ids = ids.masked_fill(ids < 0, len(found.values) - 1)
     values = found.values.index_select(0, ids.flatten())
-    return Cells(found.scores, values.view(ids.shape))
+    return Entries(found.scores, values.view(ids.shape))
 
 
 def best_first(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

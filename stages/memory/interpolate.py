@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stages.memory.cells import Masses
+from stages.memory.entries import LogSums
 
 
 def interpolate(log_p_lm: Tensor, log_p_mem: Tensor, lam: float | Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Interpolate:
     )
 
     @staticmethod
-    def read(log_p: Tensor, log_z: Tensor, memory: Masses, lam: float | Tensor) -> Tensor:
+    def read(log_p: Tensor, log_z: Tensor, memory: LogSums, lam: float | Tensor) -> Tensor:
         """log p of the targets with the memory read; where the memory is empty, log_p as it was.
 
         Args:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stages.memory.cells import Masses
+from stages.memory.entries import LogSums
 
 
 class Joint:
@@ -20,7 +20,7 @@ class Joint:
     )
 
     @staticmethod
-    def read(log_p: Tensor, log_z: Tensor, memory: Masses, alpha: float | Tensor) -> Tensor:
+    def read(log_p: Tensor, log_z: Tensor, memory: LogSums, alpha: float | Tensor) -> Tensor:
         """log p of the targets with the memory read; where the memory is empty, log_p as it was.
 
         The larger of both sides' scales is taken out first, so that large scores keep their digits.
@@ -31,7 +31,7 @@ class Joint:
             memory: of the targets, [..., n].
             alpha: one bias, or biases that broadcast against [..., n].
         """
-        ahead = memory.peak + alpha - log_z
-        model, cells = -ahead.clamp(min=0), ahead.clamp(max=0)
-        target = torch.logaddexp(log_p + model, memory.target + cells)
-        return torch.where(memory.empty, log_p, target - torch.logaddexp(model, memory.total + cells))
+        ahead = memory.max_score + alpha - log_z
+        model, entries = -ahead.clamp(min=0), ahead.clamp(max=0)
+        target = torch.logaddexp(log_p + model, memory.target + entries)
+        return torch.where(memory.empty, log_p, target - torch.logaddexp(model, memory.total + entries))

@@ -1,6 +1,6 @@
 """Sources `local` and `long`, and their union: the positions of the stream just before the one that reads.
 
-Shapes: n positions that follow each other, m positions before them, d width of keys, w cells a position.
+Shapes: n positions that follow each other, m positions before them, d width of keys, w entries a position.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stages.memory.cells import Cells, Hits
+from stages.memory.entries import Entries, Matches
 
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
@@ -27,7 +27,7 @@ class Recent:
     `tokens` int [m + n]: the token that followed each key; those of the n are their targets.
     `first` int [n]: index into `keys` of the earliest that the position may read.
     `similarity`: `dot` q·k, `scaled-dot` q·k/sqrt(d), `l2` -‖q-k‖².
-    `width`: cells that a position may read at most: the largest cut-off, or the longest window.
+    `width`: entries that a position may read at most: the largest cut-off, or the longest window.
     `window` int [n]: index of the start of the position's window, which is read whatever the cut-off
     (a union with `local`); None: there is no such part.
     """
@@ -46,18 +46,18 @@ class Recent:
 
     @property
     def columns(self) -> int:
-        """Cells a position, w: `width`, or fewer if so many keys do not stand before the last position."""
+        """Entries a position, w: `width`, or fewer if so many keys do not stand before the last position."""
         return min(self.width, len(self.keys))
 
     @property
     def reach(self) -> Tensor:
-        """Cells that each position can read, int [n]."""
+        """Entries that each position can read, int [n]."""
         earliest = self.first if self.window is None else torch.minimum(self.first, self.window)
         return self._own - earliest
 
     @property
     def least(self) -> Tensor | None:
-        """Cells that each position reads whatever the cut-off, int [n]."""
+        """Entries that each position reads whatever the cut-off, int [n]."""
         return None if self.window is None else self._own - self.window
 
     @property
@@ -66,8 +66,8 @@ class Recent:
         return torch.arange(self.before, len(self.keys), device=self.keys.device)
 
 
-def recent_cells(at: Recent) -> Cells:
-    """Cells [n, w] whose cell c of position i is key m+i-1-c, the nearest first.
+def recent_entries(at: Recent) -> Entries:
+    """Entries [n, w] whose entry c of position i is key m+i-1-c, the nearest first.
 
     A position reads neither itself nor its future, and nothing before min(first, window). One matrix
     product gives the scores of all; those of position i are a run of its row, which begins one
@@ -86,14 +86,14 @@ def recent_cells(at: Recent) -> Cells:
     if (reach < at.columns).any():
         missing = torch.arange(at.columns, device=scores.device) >= reach
         scores, values = scores.masked_fill(missing, -torch.inf), values.masked_fill(missing, -1)
-    return Cells(scores, values, at.least)
+    return Entries(scores, values, at.least)
 
 
-def recent_hits(at: Recent) -> Hits:
-    """`find_hits` of `recent_cells`, whose targets are the tokens of the n positions themselves; [h].
+def recent_matches(at: Recent) -> Matches:
+    """`find_matches` of `recent_entries`, whose targets are the tokens of the n positions themselves; [h].
 
     Sorted by token, what stands before a position in its group are the earlier places of its target:
-    the work is that of the hits, not of the cells.
+    the work is that of the matches, not of the entries.
     """
     order = at.tokens.argsort(stable=True)
     ranked = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
@@ -105,7 +105,7 @@ def recent_hits(at: Recent) -> Hits:
     back = torch.arange(len(rows), device=own.device) - (counts.cumsum(0) - counts)[rows]
     places = at.before + rows - 1 - order[own[rows] - 1 - back]
     readable = places < at.reach.clamp(max=at.columns)[rows]
-    return Hits(rows[readable], places[readable])
+    return Matches(rows[readable], places[readable])
 
 
 def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tensor:

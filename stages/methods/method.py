@@ -15,7 +15,7 @@ from stages.models.config import ModelConfig
 from stages.models.language_model import LanguageModel, State
 
 
-class Turn(NamedTuple):
+class BatchIndex(NamedTuple):
     """Which forward batch of a training run it is: the `number`-th, of update `update` of `updates`; all from 0."""
 
     number: int
@@ -42,7 +42,7 @@ class Batch:
         return replace(self, **{name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor)})
 
 
-class Read(Protocol):
+class EncodedTokens(Protocol):
     """Tokens [start, start + n) of the validation split that a model has read."""
 
     start: int
@@ -56,7 +56,7 @@ class Read(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class SideInputs:
     """What other stages made for a method, beside tokens.
 
     `packing`: segments, int64 [S], in an order in which those that follow each other are alike; None:
@@ -71,14 +71,14 @@ class Given:
 class Method(ABC):
     """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
 
-    `settings`: of a method that trains with memory. `given`: what it learns from beside tokens.
+    `settings`: of a method that trains with memory. `side_inputs`: what it learns from beside tokens.
     """
 
-    remedies: ClassVar[str] = ""
+    hints: ClassVar[str] = ""
     """What else to try where the loss is no number, as it stands in a list."""
 
-    def __init__(self, settings: MethodSettings | None = None, given: Given | None = None) -> None:
-        self.given = given or Given()
+    def __init__(self, settings: MethodSettings | None = None, side_inputs: SideInputs | None = None) -> None:
+        self.side_inputs = side_inputs or SideInputs()
 
     def trained(self, model: LanguageModel) -> Iterable[nn.Parameter]:
         """The parameters that are learnt; all others stay as they are."""
@@ -101,7 +101,7 @@ class Method(ABC):
         """How many rows of a batch belong together: processes share a batch between such groups."""
         return 1
 
-    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> Batch:
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
         """The batch of the given segments [B]."""
         inputs, targets = split.read(segments)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
@@ -114,7 +114,7 @@ class Method(ABC):
             state: the state after the batch before, without gradient; None if none is carried to this one.
         """
 
-    def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Log-probability of tokens that validation looks at, float [n], in nats; no gradients.
 
         Args:

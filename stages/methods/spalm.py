@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.methods.config import TRAIN, VALID, SpalmConfig
-from stages.methods.method import Batch, Given, Method, Read, Turn
+from stages.methods.method import Batch, BatchIndex, EncodedTokens, Method, SideInputs
 from stages.methods.segments import Segments
 from stages.models.config import ModelConfig
 from stages.models.language_model import LanguageModel, State
@@ -29,10 +29,10 @@ class Spalm(Method):
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
 
-    def __init__(self, settings: SpalmConfig | None = None, given: Given | None = None) -> None:
-        super().__init__(settings, given)
+    def __init__(self, settings: SpalmConfig | None = None, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
         self.settings = settings or SpalmConfig()
-        stored = {tokens.shape[1] for tokens in self.given.neighbor_tokens.values()}
+        stored = {tokens.shape[1] for tokens in self.side_inputs.neighbor_tokens.values()}
         assert stored <= {self.settings.k}, "as many neighbours are given as are read"
 
     def carries_state(self, config: ModelConfig) -> bool:
@@ -44,8 +44,8 @@ class Spalm(Method):
         assert model.gate is not None
         return model.gate.parameters()
 
-    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> NeighborBatch:
-        batch = super().batch(split, segments, turn)
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> NeighborBatch:
+        batch = super().batch(split, segments, index)
         return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
@@ -54,11 +54,11 @@ class Spalm(Method):
         gated = model.gated(encoding.hidden.flatten(0, 1), batch.neighbor_tokens.flatten(0, 1))
         return model.loss(gated.hidden, batch.targets.flatten()), encoding.state
 
-    def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         places = np.arange(read.start, read.start + len(read.targets))
         neighbors = self._neighbor_tokens(VALID, places).to(read.targets.device)
         return model.log_prob(model.gated(read.key("hidden"), neighbors).hidden, read.targets)[0]
 
     def _neighbor_tokens(self, split: str, places: np.ndarray) -> Tensor:
         """Tokens of the neighbours of a split's tokens at `places` [...], int64 [..., k]."""
-        return torch.from_numpy(self.given.neighbor_tokens[split][places].astype(np.int64))
+        return torch.from_numpy(self.side_inputs.neighbor_tokens[split][places].astype(np.int64))

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.memory.in_batch import in_batch_masses
-from stages.memory.visible import Visible, earlier
+from stages.memory.in_batch.log_sums import in_batch_log_sums
+from stages.memory.in_batch.visible import Visible, earlier
 from stages.methods.config import TrimeConfig
-from stages.methods.method import Batch, Given, Method, Read, Turn
+from stages.methods.method import Batch, BatchIndex, EncodedTokens, Method, SideInputs
 from stages.methods.segments import Segments
 from stages.models.language_model import LanguageModel, State
 
@@ -39,20 +39,20 @@ class Trime(Method):
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5 and section 4.1.
     """
 
-    remedies = "more updates with the plain loss (--set memory.warmup=…), "
+    hints = "more updates with the plain loss (--set memory.warmup=…), "
     settings: TrimeConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
-        super().__init__(settings, given)
+    def __init__(self, settings: TrimeConfig | None = None, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
         self.settings = settings or TrimeConfig()
 
-    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> MemoryBatch:
-        batch = super().batch(split, segments, turn)
-        return MemoryBatch(batch.inputs, batch.targets, self.is_plain(turn))
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> MemoryBatch:
+        batch = super().batch(split, segments, index)
+        return MemoryBatch(batch.inputs, batch.targets, self.is_plain(index))
 
-    def is_plain(self, turn: Turn) -> bool:
+    def is_plain(self, index: BatchIndex) -> bool:
         """Whether a batch belongs to the warm-up, whose loss is the plain one."""
-        return turn.done < self.settings.warmup
+        return index.done < self.settings.warmup
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, MemoryBatch)
@@ -66,8 +66,8 @@ class Trime(Method):
             return model.loss(hidden.flatten(0, 1), targets)
         queries = keys.flatten(0, 1)
         memory = self.memory(model, batch, queries if self.settings.backpropagate else queries.detach(), past)
-        masses = in_batch_masses(queries, memory.keys, targets, memory.values, memory.visible, self._scale(keys))
-        return model.joint_loss(hidden.flatten(0, 1), targets, *masses)
+        log_sums = in_batch_log_sums(queries, memory.keys, targets, memory.values, memory.visible, self._scale(keys))
+        return model.joint_loss(hidden.flatten(0, 1), targets, *log_sums)
 
     def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
         """What the positions of a batch read, keys [B·L, d]; here the earlier ones of their own segment."""
@@ -78,11 +78,11 @@ class Trime(Method):
         """The representation that memory is searched with."""
         return self.settings.key or model.config.keys[0]
 
-    def log_prob(self, model: LanguageModel, read: Read, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
         keys = read.key(self.key(model)).float()
         visible = earlier(self.validated_from(starts), torch.arange(len(keys), device=keys.device))
-        target, total = in_batch_masses(keys, keys, read.targets, read.targets, visible, self._scale(keys))
+        target, total = in_batch_log_sums(keys, keys, read.targets, read.targets, visible, self._scale(keys))
         return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
 
     def validated_from(self, starts: Tensor) -> Tensor:

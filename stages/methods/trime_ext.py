@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch import distributed as ranks
 
-from stages.memory.visible import others
+from stages.memory.in_batch.visible import others
 from stages.methods.config import TrimeConfig, TrimeExtConfig
-from stages.methods.method import Given, Turn
+from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
 from stages.methods.trime import Memory, MemoryBatch, Trime
 from stages.models.language_model import LanguageModel, State
@@ -37,22 +37,22 @@ class TrimeExt(Trime):
 
     settings: TrimeExtConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
-        super().__init__(settings or TrimeExtConfig(), given)
+    def __init__(self, settings: TrimeConfig | None = None, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings or TrimeExtConfig(), side_inputs)
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
-        if self.given.packing is None:
+        if self.side_inputs.packing is None:
             return super().order(segments, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = segments // size
         first = random.integers(segments - batches * size + 1)
-        chain = self.given.packing[first : first + batches * size].reshape(batches, size)
+        chain = self.side_inputs.packing[first : first + batches * size].reshape(batches, size)
         return random.permutation(chain)
 
-    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> ExtBatch:
-        batch = super().batch(split, segments, turn)
-        draw = np.random.default_rng([turn.seed, turn.number, DROPOUT]).random()
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
+        batch = super().batch(split, segments, index)
+        draw = np.random.default_rng([index.seed, index.number, DROPOUT]).random()
         return ExtBatch(batch.inputs, batch.targets, batch.plain, bool(draw >= self.settings.local_dropout))
 
     def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.memory.visible import earlier
+from stages.memory.in_batch.visible import earlier
 from stages.methods.config import TrimeConfig, TrimeLongConfig
-from stages.methods.method import Batch, Given, Turn
+from stages.methods.method import Batch, BatchIndex, SideInputs
 from stages.methods.segments import Segments
 from stages.methods.trime import Memory, MemoryBatch, Trime
 from stages.models.config import ModelConfig
@@ -33,8 +33,8 @@ class TrimeLong(Trime):
 
     settings: TrimeLongConfig
 
-    def __init__(self, settings: TrimeConfig | None = None, given: Given | None = None) -> None:
-        super().__init__(settings or TrimeLongConfig(), given)
+    def __init__(self, settings: TrimeConfig | None = None, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings or TrimeLongConfig(), side_inputs)
 
     @property
     def consecutive(self) -> int:
@@ -56,8 +56,8 @@ class TrimeLong(Trime):
     def rows_together(self, config: ModelConfig) -> int:
         return 1 if config.carries_state else self.consecutive
 
-    def batch(self, split: Segments, segments: np.ndarray, turn: Turn) -> LongBatch:
-        batch = super().batch(split, segments, turn)
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> LongBatch:
+        batch = super().batch(split, segments, index)
         within = self.settings.scope == "document"
         back = split.back(segments) if within else np.full(batch.targets.shape, np.iinfo(np.int64).max)
         return LongBatch(batch.inputs, batch.targets, batch.plain, torch.from_numpy(back))

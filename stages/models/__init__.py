@@ -5,8 +5,8 @@ from stages.registry import Registry
 BACKBONES = Registry(
     "backbone",
     {
-        "transformer": "stages.models.transformer:Transformer",
-        "transformer-xl": "stages.models.transformer_xl:TransformerXL",
-        "lstm": "stages.models.lstm:LSTM",
+        "transformer": "stages.models.backbones.transformer.network:Transformer",
+        "transformer-xl": "stages.models.backbones.transformer_xl.network:TransformerXL",
+        "lstm": "stages.models.backbones.lstm.network:LSTM",
     },
 )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.models import BACKBONES
 from stages.models.config import ModelConfig, parse_model
-from stages.models.gate import Gate, Gated
+from stages.models.layers.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
 
 State = tuple[Tensor, ...] | None

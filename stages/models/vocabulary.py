@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
 from stages.models.cross_entropy import Beside, linear_cross_entropy, linear_log_prob
-from stages.models.dropout import Dropout
+from stages.models.layers.dropout import Dropout
 
 INITIAL_NORM = 0.3
 """Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting its own input
@@ -35,7 +35,7 @@ class Vocabulary(nn.Module):
         raise NotImplementedError
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
-        """Mean negative log-likelihood of targets in one softmax with a memory, whose log masses are [N].
+        """Mean negative log-likelihood of targets in one softmax with a memory, whose log log sums are [N].
 
         With adaptive softmax the vocabulary's part is exp(Z) p(w), Z the logsumexp of the head's scores.
         """

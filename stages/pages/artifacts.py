@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.graph import Box, graph
 from stages.numbers import duration, number, size
-from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.graph import Box, graph
 from stages.pages.lineage import Member, in_order
 
 SPEEDS = ("tokens_per_second", "segments_per_second")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from stages.artifacts.durable import write_atomically
+from stages.charts.drawing import figure as drawing
 from stages.errors import UsageError
-from stages.pages.drawing import figure as drawing
 from stages.pages.page import Page
 from stages.pages.rendering import MARK
 

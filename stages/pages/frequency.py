@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.charts.drawing.bar_chart import Bars, bar_chart
+from stages.charts.drawing.figure import Figure, slug
 from stages.numbers import bucket_label
 from stages.pages.chunks import in_figures
-from stages.pages.drawing.bar_chart import Bars, bar_chart
-from stages.pages.drawing.figure import Figure, slug
 from stages.pages.source import Source
 
 

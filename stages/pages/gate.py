@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from stages.charts.drawing.bar_chart import Bars, bar_chart
+from stages.charts.drawing.figure import Figure, slug
 from stages.numbers import number, percent
-from stages.pages.drawing.bar_chart import Bars, bar_chart
-from stages.pages.drawing.figure import Figure, slug
 from stages.pages.source import Source
 
 KINDS = {"tokens": "mean of a token", "values": "single dimensions"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from stages.charts.drawing.figure import csv_text
 from stages.numbers import number
-from stages.pages.drawing.figure import csv_text
 from stages.pages.source import Source
 
 SETTINGS = {

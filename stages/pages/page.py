@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages.artifacts.artifact import Artifact
-from stages.pages.amounts import accuracy_figures, amount_figures
+from stages.charts.drawing.figure import Figure, csv_text
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_graph
-from stages.pages.drawing.figure import Figure, csv_text
 from stages.pages.frequency import BucketTable, frequency_items
 from stages.pages.gate import gate_figures
 from stages.pages.headline import headline, headline_csv, measures_shown, rankings
 from stages.pages.lineage import Member, lineage_of
+from stages.pages.memory_size import accuracy_figures, amount_figures
 from stages.pages.rendering import render
 from stages.pages.source import Source, read_sources
 from stages.pages.training import training_figures

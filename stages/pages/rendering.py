@@ -7,8 +7,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stages.charts.drawing.figure import Figure
 from stages.numbers import measured, number
-from stages.pages.drawing.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARK = '<meta name="generator" content="memlm report">'

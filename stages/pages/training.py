@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.line_chart import Axes, Line, line_chart
 from stages.errors import ArtifactError
 from stages.pages.chunks import in_figures
-from stages.pages.drawing.figure import Figure
-from stages.pages.drawing.line_chart import Axes, Line, line_chart
 from stages.pages.lineage import Member
 
 JOURNAL = "training.jsonl"

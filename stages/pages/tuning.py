@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.evaluation.results.tuning_result import TuningResult, tuning_result
-from stages.pages.drawing.figure import Figure, slug
-from stages.pages.drawing.heat_map import Cells, Side, heat_map
-from stages.pages.drawing.line_chart import Axes, Line, line_chart
+from stages.charts.drawing.figure import Figure, slug
+from stages.charts.drawing.heat_map import Entries, Side, heat_map
+from stages.charts.drawing.line_chart import Axes, Line, line_chart
+from stages.charts.tuning_result import TuningResult, tuning_result
 from stages.pages.source import Source
 
 
@@ -29,7 +29,7 @@ def _heat_map(source: Source, tuning: TuningResult) -> Figure:
         _caption(tuning) + " Darker, in the dark brighter, is better; colours are finer near the best.",
         Side(tuning.scale.symbol, tuning.scale.labels),
         Side(tuning.weight.symbol, tuning.weight.labels),
-        Cells(tuning.perplexity.tolist(), tuning.limit, "plain" if tuning.helps else ""),
+        Entries(tuning.perplexity.tolist(), tuning.limit, "plain" if tuning.helps else ""),
         _table(tuning),
     )
 

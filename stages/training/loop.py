@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, Method, Turn, aligned_order
+from stages.methods.method import Batch, BatchIndex, Method, aligned_order
 from stages.methods.segments import Segments
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel, State, save_weights
@@ -170,8 +170,8 @@ class Trainer:
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
-        turn = Turn(number, number // self.config.accumulate, self.config.steps, self.config.seed)
-        return self.method.batch(self.segments, share, turn).to(self.fabric.device)
+        index = BatchIndex(number, number // self.config.accumulate, self.config.steps, self.config.seed)
+        return self.method.batch(self.segments, share, index).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self.carries_state:
@@ -182,7 +182,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise UsageError(
                 f"The training loss is {loss} at step {self.progress.step + 1} of {self.config.steps}. "
-                f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.method.remedies}"
+                f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.method.hints}"
                 "clipping (--set clip_norm=1) or --precision fp32."
             )
 

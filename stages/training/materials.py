@@ -8,7 +8,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import Given
+from stages.methods.method import SideInputs
 from stages.training.config import TrainConfig
 from stages.training.mapped import mapped
 from stages.training.neighbors import DTYPE, map_neighbors
@@ -26,15 +26,15 @@ def read_splits(tokens: Artifact, folder: Path) -> Splits:
     return Splits(train, valid, tokens.metrics["eos_id"], documents)
 
 
-def read_given(inputs: Inputs, config: TrainConfig, folder: Path) -> Given:
+def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
     """The packing, or the neighbours, that a run was given; large arrays are mapped into `folder`."""
     if "batches" in inputs:
         packed: Any = inputs["batches"].zarr("batches.zarr")
-        return Given(packing=np.asarray(packed["order"][:]))
+        return SideInputs(packing=np.asarray(packed["order"][:]))
     if "neighbors" in inputs:
         splits = splits_read(inputs["tokens"])
-        return Given(neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.neighbors_read, folder))
-    return Given()
+        return SideInputs(neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.neighbors_read, folder))
+    return SideInputs()
 
 
 def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:

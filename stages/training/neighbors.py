@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.gate.neighbor_tokens import neighbor_tokens
+from stages.retrieval.neighbor_tokens import neighbor_tokens
 from stages.training.mapped import mapped
 
 DTYPE = np.dtype(np.int32)

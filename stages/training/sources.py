@@ -2,8 +2,8 @@
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.corpus import require_same_tokenizer
-from stages.evaluation.lineage import require_neighbors, require_some
+from stages.lineage.corpus import require_same_tokenizer
+from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.training.config import TrainConfig
 

@@ -8,7 +8,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from stages.evaluation.encoding.encode import EncodedBlock, encode_range
+from stages.encoding.encode import EncodedBlock, encode_range
 from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
 from stages.training.ranks import mean_over_ranks

@@ -22,7 +22,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.evaluation.encoding.encode import encode_range
+from stages.encoding.encode import encode_range
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.language_model import load_model
 from tests.benchmarks.artificial import Model, Tokens, artificial

@@ -56,14 +56,14 @@ class ClusteredKeys(Artificial):
     def run(self, job: Any) -> dict[str, Any]:
         random, rows = np.random.default_rng(0), job.config.rows
         centers = random.standard_normal((CLUSTERS, LATENT), np.float32)
-        turn = random.standard_normal((LATENT, DIM), np.float32) / LATENT**0.5
+        index = random.standard_normal((LATENT, DIM), np.float32) / LATENT**0.5
         keys = job.draft.array("datastore.zarr/keys", (rows, DIM), np.float16, rows_per_shard(2 * DIM))
         for shard in range(keys.shards):
             count = keys.rows(shard).stop - keys.rows(shard).start
             latent = centers[random.integers(0, CLUSTERS, count)]
             latent = latent + 0.6 * random.standard_normal((count, LATENT), np.float32)
             noise = 0.15 * random.standard_normal((count, DIM), np.float32)
-            keys.write(shard, (latent @ turn + noise).astype(np.float16))
+            keys.write(shard, (latent @ index + noise).astype(np.float16))
             job.draft.commit(f"keys-{shard}")
         return {"rows": rows, "dim": DIM, "dtype": "float16"}
 
@@ -134,9 +134,9 @@ def speed(rows: int, rounds: int, block: int) -> None:
         runs = {"ours": ours(automatic, keys, block), "plain": plain(compressed, keys, BATCH)}
         found = {name: run(0)[1] for name, run in runs.items()}
         rates: dict[str, list[float]] = {name: [] for name in runs}
-        for turn in range(rounds):
+        for index in range(rounds):
             for name, run in runs.items():
-                start = turn * block % max(1, rows - block)
+                start = index * block % max(1, rows - block)
                 began = time.perf_counter()
                 queries, _ = run(start)
                 rates[name].append(queries / (time.perf_counter() - began))

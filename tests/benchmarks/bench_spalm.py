@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from stages.methods.config import SpalmConfig
-from stages.methods.method import Given
+from stages.methods.method import SideInputs
 from stages.models.config import parse_model
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
@@ -50,13 +50,13 @@ def configured(arguments: argparse.Namespace, gate: str | None) -> TrainConfig:
     )
 
 
-def neighbors(tokens: np.ndarray, k: int, folder: Path) -> Given:
+def neighbors(tokens: np.ndarray, k: int, folder: Path) -> SideInputs:
     """For each token k others, one in ten missing."""
     random = np.random.default_rng(1)
     drawn = random.choice(tokens, (len(tokens), k)).astype(np.int32)
     drawn[random.random(drawn.shape) < 0.1] = -1
     file = mapped(folder / "neighbors.npy", drawn.shape, drawn.dtype, lambda start, stop: drawn[start:stop])
-    return Given(neighbor_tokens={"train": file})
+    return SideInputs(neighbor_tokens={"train": file})
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -66,11 +66,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     tokens = zipf(arguments.batch_tokens * STEPS).astype(np.uint16)
     splits = Splits(tokens, None, 0)
     with tempfile.TemporaryDirectory() as name:
-        given = neighbors(tokens, arguments.k, Path(name))
+        side_inputs = neighbors(tokens, arguments.k, Path(name))
         taken = times_in_turn(
             {
                 "plain": our_step(configured(arguments, None), splits, Path(name), device),
-                "spalm": our_step(configured(arguments, arguments.gate), splits, Path(name), device, given),
+                "spalm": our_step(configured(arguments, arguments.gate), splits, Path(name), device, side_inputs),
             },
             arguments.rounds,
         )

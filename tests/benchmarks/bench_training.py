@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.methods import METHODS
-from stages.methods.method import Given
+from stages.methods.method import SideInputs
 from stages.models.config import TransformerConfig
 from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
@@ -103,14 +103,14 @@ def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: t
 
 
 def our_step(
-    config: TrainConfig, splits: Splits, folder: Path, device: torch.device, given: Given | None = None
+    config: TrainConfig, splits: Splits, folder: Path, device: torch.device, side_inputs: SideInputs | None = None
 ) -> Callable[[], None]:
     """One step of `Trainer`, its report included."""
     trainer = Trainer(
         make_fabric(device),
         config,
         LanguageModel(config.model),
-        METHODS.load(config.method)(config.memory, given),
+        METHODS.load(config.method)(config.memory, side_inputs),
         splits,
         folder,
         Silent(),

@@ -97,7 +97,7 @@ def test_help_whose_reader_has_gone_away_is_no_error() -> None:
 
 def test_any_answer_whose_reader_has_gone_away_is_no_error() -> None:
     program = (
-        "import sys; from memlm_cli.exits import guarded; sys.stdin.read();"
+        "import sys; from memlm_cli.exit_codes import guarded; sys.stdin.read();"
         "sys.exit(guarded(lambda: [print('x' * 9999, flush=True) for _ in range(99)], 'memlm'))"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -14,7 +14,7 @@ from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
 from stages.inspection.gate import GateContext
 from stages.inspection.inspect import Inspected, TokenView
-from stages.inspection.sources import Source
+from stages.text.excerpt import Source
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from memlm_cli.app import main
-from memlm_cli.rebuild import differences, script
+from memlm_cli.reproduce import differences, script
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports, lineage_of
 from tests.cli.conftest import Memlm

@@ -33,8 +33,8 @@ class Stored:
     datastore: Any = None
     neighbors: Any = None
 
-    def cells(self, memory: dict[str, Any], token: int) -> tuple[np.ndarray, np.ndarray]:
-        """Similarities of all cells that a token reads, and the token that each holds."""
+    def entries(self, memory: dict[str, Any], token: int) -> tuple[np.ndarray, np.ndarray]:
+        """Similarities of all entries that a token reads, and the token that each holds."""
         query = self.keys[token].astype(np.float64)
         reach = [token - memory["size"]] if "long" in memory["sources"] else []
         reach += [token // self.context * self.context] if "local" in memory["sources"] else []
@@ -59,7 +59,7 @@ def similarities(query: np.ndarray, keys: np.ndarray, similarity: str) -> np.nda
 
 def read(stored: Stored, memory: dict[str, Any], token: int, log_z: float, log_p: float) -> tuple[float, float]:
     """log p_mem of a token's target, and log p after the reading."""
-    scores, values = stored.cells(memory, token)
+    scores, values = stored.entries(memory, token)
     if not len(scores):
         return -np.inf, log_p
     scores = scores * (memory["theta"] if "theta" in memory else 1 / memory["temperature"])

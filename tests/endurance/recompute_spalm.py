@@ -76,8 +76,8 @@ def gated(hidden: np.ndarray, near: list[np.ndarray], weight: np.ndarray) -> Gat
     if not near:
         return Gated(hidden, 1.0)
     scores = np.array([y @ hidden for y in near])
-    masses = np.exp(scores - log_sum_exp(scores))
-    memory = sum(mass * y for mass, y in zip(masses, near, strict=True))
+    log_sums = np.exp(scores - log_sum_exp(scores))
+    memory = sum(mass * y for mass, y in zip(log_sums, near, strict=True))
     gate = 1 / (1 + np.exp(-(weight @ hidden)))
     return Gated((1 - gate) * memory + gate * hidden, float(gate.mean()))
 

@@ -1,10 +1,10 @@
-"""Slow, obvious twins of the memory's probabilities: float64, one cell at a time."""
+"""Slow, obvious twins of the memory's probabilities: float64, one entry at a time."""
 
 import math
 
 
-def masses(scores, values, target, scale, cutoff):
-    """(target mass, total mass) of the first cells; exact sums of exponentials."""
+def log_sums(scores, values, target, scale, cutoff):
+    """(target mass, total mass) of the first entries; exact sums of exponentials."""
     target_mass = total = 0.0
     for score, value in list(zip(scores, values, strict=True))[:cutoff]:
         if value < 0:
@@ -18,7 +18,7 @@ def masses(scores, values, target, scale, cutoff):
 
 def probability(scores, values, target, scale, cutoff):
     """p_mem(target), or None where there is no memory."""
-    target_mass, total = masses(scores, values, target, scale, cutoff)
+    target_mass, total = log_sums(scores, values, target, scale, cutoff)
     return None if total == 0 else target_mass / total
 
 

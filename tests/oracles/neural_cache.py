@@ -27,17 +27,17 @@ def memory(keys, tokens, t, read, kind, theta):
     return [(theta * similarity(keys[t], keys[j], kind), tokens[j]) for j in read]
 
 
-def _shifted(cells, *others):
-    """Weights exp(s - m) of cells and of other scores, m the largest of all: no sum can overflow."""
-    most = max([s for s, _ in cells] + [o for row in others for o in row])
-    return [(math.exp(s - most), w) for s, w in cells], [[math.exp(o - most) for o in row] for row in others]
+def _shifted(entries, *others):
+    """Weights exp(s - m) of entries and of other scores, m the largest of all: no sum can overflow."""
+    most = max([s for s, _ in entries] + [o for row in others for o in row])
+    return [(math.exp(s - most), w) for s, w in entries], [[math.exp(o - most) for o in row] for row in others]
 
 
-def cache(cells, vocabulary):
+def cache(entries, vocabulary):
     """p_cache of every token; None where the cache is empty."""
-    if not cells:
+    if not entries:
         return None
-    weights, _ = _shifted(cells)
+    weights, _ = _shifted(entries)
     p = [0.0] * vocabulary
     for weight, token in weights:
         p[token] += weight
@@ -45,15 +45,15 @@ def cache(cells, vocabulary):
     return [one / total for one in p]
 
 
-def interpolated(p_lm, cells, lam):
+def interpolated(p_lm, entries, lam):
     """(1 - λ) p_lm + λ p_cache; p_lm where the cache is empty."""
-    p_cache = cache(cells, len(p_lm))
+    p_cache = cache(entries, len(p_lm))
     return p_lm if p_cache is None else [(1 - lam) * a + lam * b for a, b in zip(p_lm, p_cache, strict=True)]
 
 
-def joint(vocabulary_scores, cells, alpha):
-    """One softmax over the vocabulary's scores and the cells' scores + α, cells summed by token."""
-    raised = [(score + alpha, token) for score, token in cells]
+def joint(vocabulary_scores, entries, alpha):
+    """One softmax over the vocabulary's scores and the entries' scores + α, entries summed by token."""
+    raised = [(score + alpha, token) for score, token in entries]
     weights, (p,) = _shifted(raised, vocabulary_scores)
     for weight, token in weights:
         p[token] += weight

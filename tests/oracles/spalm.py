@@ -15,9 +15,9 @@ def aggregated(hidden, neighbors, embeddings):
     for t, tokens in enumerate(neighbors):
         near = [embeddings[token].astype(np.float64) for token in tokens if token >= 0]
         scores = [sum(float(a) * float(b) for a, b in zip(y, hidden[t], strict=True)) for y in near]
-        masses = [math.exp(score - max(scores)) for score in scores]
-        for mass, y in zip(masses, near, strict=True):
-            memory[t] += mass / sum(masses) * y
+        log_sums = [math.exp(score - max(scores)) for score in scores]
+        for mass, y in zip(log_sums, near, strict=True):
+            memory[t] += mass / sum(log_sums) * y
     return memory
 
 

@@ -89,12 +89,12 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
     encoded = []
     original = datastore._encode
 
-    def encode(config, work, rows, history):
+    def encode(config, work, rows, carried):
         if len(encoded) == 2:
             encoded.append(None)
             raise KeyboardInterrupt
         encoded.append(rows.start)
-        return original(config, work, rows, history)
+        return original(config, work, rows, carried)
 
     monkeypatch.setattr("stages.datastore._encode", encode)
     with pytest.raises(KeyboardInterrupt):

@@ -14,9 +14,9 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
-from stages.evaluation.encoding.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -259,7 +259,7 @@ def test_every_row_counts_the_time_of_the_distances_that_it_reads(store, index, 
         time.sleep(0.3)
         return exact_distances(*arguments)
 
-    monkeypatch.setattr("stages.evaluation.readings.consulted.exact_distances", slowly)
+    monkeypatch.setattr("stages.retrieval.scored_range.exact_distances", slowly)
     report = evaluated(store, index, *["external:k=5,lambda=0.3,similarity=dot"] * 2, context=5)
     assert len(calls) == 1
     assert all(row["tokens_per_second"] <= 35 / 0.3 for row in metrics(report)["rows"][1:])

@@ -79,7 +79,7 @@ def slow_log_p(model: Artifact, encoder: Artifact, index: Artifact, split: str) 
         rows, distances = knn_lm.neighbours(keys, query, 5, "l2", {t} if split == "train" else ())
         p_external = knn_lm.memory_probability(distances, values[rows], target, 2.0, "l2")
         p = 0.7 * alone.distribution(t)[target] + 0.3 * p_external
-        p_long = oracle.cache(alone.cells(t, Asked(0.4, 20)), VOCABULARY)
+        p_long = oracle.cache(alone.entries(t, Asked(0.4, 20)), VOCABULARY)
         final.append(math.log(p if p_long is None else 0.8 * p + 0.2 * p_long[target]))
     return np.array(final)
 

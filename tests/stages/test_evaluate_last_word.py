@@ -66,8 +66,8 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", SHARD)
-    monkeypatch.setattr("stages.evaluation.readings.recent.CHUNK_CELLS", {"cpu": 40})
-    monkeypatch.setattr("stages.evaluation.readings.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.retrieval.recent.CHUNK_ENTRIES", {"cpu": 40})
+    monkeypatch.setattr("stages.retrieval.recent.FEWEST_POSITIONS", 3)
 
 
 def _text(passages: list[str]) -> str:
@@ -122,7 +122,7 @@ def check_scores(report: Artifact, slow: Slow, spans: list[tuple[int, int]]) -> 
     rows = [t for span in spans for t in range(*span)]
     targets = slow.ids[rows]
     final, alone = ([slow.distribution(t, *read)[slow.ids[t]] for t in rows] for read in ([asked], []))
-    memory = [oracle.cache(slow.cells(t, asked), slow.scores.shape[1]) for t in rows]
+    memory = [oracle.cache(slow.entries(t, asked), slow.scores.shape[1]) for t in rows]
     p_mem = [0.0 if p is None else p[target] for p, target in zip(memory, targets, strict=True)]
     assert array(report, "scores.zarr", "target").tolist() == targets.tolist()
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(final), atol=2e-4)
@@ -192,7 +192,7 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, tokens, backbone, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.tuning.settling.MOST_POINTS", 1)
+    monkeypatch.setattr("stages.evaluation.tuning.select.MOST_POINTS", 1)
     model = model_of(store, tokens["word"], backbone)
     report = evaluated(store, model, JOINT, LATER, score="last-word")
     valid, spans = Slow(model, "valid"), last_words(tokens["word"], "valid")

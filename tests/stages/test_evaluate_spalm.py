@@ -13,9 +13,9 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.diagnostics.gate import settings as gate_settings
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
-from stages.evaluation.gate import settings as gate_settings
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig

@@ -13,8 +13,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.readings.retrieval import Found, IndexSearch
 from stages.index import BuildIndex
+from stages.retrieval.neighbors import Found, IndexSearch
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
@@ -51,8 +51,8 @@ def index_of(store: Store) -> Callable[..., Artifact]:
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, chunks of a few positions."""
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.evaluation.readings.recent.CHUNK_CELLS", {"cpu": 40})
-    monkeypatch.setattr("stages.evaluation.readings.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.retrieval.recent.CHUNK_ENTRIES", {"cpu": 40})
+    monkeypatch.setattr("stages.retrieval.recent.FEWEST_POSITIONS", 3)
 
 
 def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
@@ -91,9 +91,9 @@ class SlowUnion:
         scores = [asked.theta * oracle.similarity(query.tolist(), key.tolist(), asked.kind) for key in keys]
         return list(zip(scores, self.values[rows].tolist(), strict=True))
 
-    def cells(self, t: int, asked: Asked, k: int) -> list[tuple[float, int]]:
+    def entries(self, t: int, asked: Asked, k: int) -> list[tuple[float, int]]:
         """What position t reads: recent positions, then neighbours."""
-        recent = self.recent.cells(t, asked) if asked.local or asked.size else []
+        recent = self.recent.entries(t, asked) if asked.local or asked.size else []
         return recent + (self.neighbors(t, asked, k) if k else [])
 
     def log_p(self, *readings: tuple[Asked, int], holes: bool = False) -> np.ndarray:
@@ -102,11 +102,11 @@ class SlowUnion:
         for t, target in enumerate(self.recent.ids):
             p = self.recent.distribution(t)
             for asked, k in readings:
-                cells = self.cells(t, asked, found_at(t, k) if holes else k)
+                entries = self.entries(t, asked, found_at(t, k) if holes else k)
                 if asked.alpha is None:
-                    p = oracle.interpolated(p, cells, asked.lam)
+                    p = oracle.interpolated(p, entries, asked.lam)
                 else:
-                    p = oracle.joint(self.recent.scores[t].tolist(), cells, asked.alpha)
+                    p = oracle.joint(self.recent.scores[t].tolist(), entries, asked.alpha)
             final.append(math.log(p[target]))
         return np.array(final)
 
@@ -167,13 +167,13 @@ def test_saved_scores_make_up_the_joint_probability(store, model, index_of):
     index = index_of(model)
     report = evaluated(store, index, spelled("local+long+external", "reader=joint", "alpha=-2"))
     slow, asked = SlowUnion(index), Asked(kind="l2", **SOURCES["local+long+external"])
-    cells = [slow.cells(t, asked, K) for t in range(len(slow.recent.ids))]
-    total = np.array([math.log(sum(math.exp(score - 2) for score, _ in read)) for read in cells])
+    entries = [slow.entries(t, asked, K) for t in range(len(slow.recent.ids))]
+    total = np.array([math.log(sum(math.exp(score - 2) for score, _ in read)) for read in entries])
     names = ("logp", "logp_lm", "log_z", "logp_memory")
     log_p, alone, log_z, memory = (array(report, "scores.zarr", name).astype(float) for name in names)
     np.testing.assert_allclose(log_z, slow.recent.log_z, atol=2e-4)
     with np.errstate(divide="ignore"):
-        p_mem = [oracle.cache(read, len(slow.recent.scores[0])) for read in cells]
+        p_mem = [oracle.cache(read, len(slow.recent.scores[0])) for read in entries]
         want = np.log([p[target] for p, target in zip(p_mem, slow.recent.ids, strict=True)])
     np.testing.assert_allclose(memory[:, 0], want, atol=1e-3)
     made = np.logaddexp(log_z + alone, total + memory[:, 0]) - np.logaddexp(log_z, total)
@@ -246,7 +246,7 @@ def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
 
 
 def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.tuning.settling.MOST_POINTS", 1)
+    monkeypatch.setattr("stages.evaluation.tuning.select.MOST_POINTS", 1)
     index = index_of(small_model(store, small_tokens(store), method="trime-ext"))
     told = metrics(evaluated(store, index, "trime-ext", tune_split="test"))
     union, second = told["memories"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.readings.rows import MemoryRow
 from stages.evaluation.results.frequency import Frequencies, find_frequencies
 from stages.evaluation.results.last_word import LastWords
 from stages.evaluation.results.paragraphs import repeated_tokens
+from stages.retrieval.rows import MemoryRow
 
 ACCURACY_AT = (1, 8, 64, 1024)
 """Numbers of neighbours, beside all that are read, for which retrieval accuracy is told."""
@@ -48,7 +48,7 @@ def find_breakdown(
     """What can be told of the scored split.
 
     Args:
-        read: artifacts by role, as `stages.evaluation.lineage` finds them.
+        read: artifacts by role, as `stages.lineage.evaluation` finds them.
         counted_in: where the frequency of tokens is counted: `train` or `split`.
         rows: those of the evaluator.
         last_words: of each split, the tokens that alone count.

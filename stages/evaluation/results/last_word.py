@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.encoding.encode import READ_AHEAD_IDS
 from stages.errors import DataError
-from stages.evaluation.encoding.encode import READ_AHEAD_IDS
 
 if TYPE_CHECKING:
     from torch import Tensor

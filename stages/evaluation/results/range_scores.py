@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.gate.analysis import GateScores
-from stages.evaluation.tuning.grids import Point, ReadingGrid
+from stages.diagnostics.gate.analysis import GateScores
+from stages.retrieval.grids import Point, ReadingGrid
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class RowScores:
     """c counted tokens read by a row.
 
     `log_p` [c] and `log_p_mem` [c, readings] in nats; `nll_by_cutoff`: sums over all of them;
-    `first_hits` [c]: place of the first cell of the first reading that is right;
+    `first_matches` [c]: place of the first entry of the first reading that is right;
     `correct` bool [c]: whether no token is likelier, None if that was not asked for.
     """
 
     log_p: Tensor
     log_p_mem: Tensor
     nll_by_cutoff: np.ndarray
-    first_hits: Tensor
+    first_matches: Tensor
     correct: Tensor | None
 
     @classmethod
@@ -42,7 +42,7 @@ class RowScores:
             log_p=like.new_empty(0),
             log_p_mem=like.new_empty(0, readings),
             nll_by_cutoff=np.zeros(cutoffs),
-            first_hits=like.new_empty(0, dtype=torch.int64),
+            first_matches=like.new_empty(0, dtype=torch.int64),
             correct=like.new_empty(0, dtype=torch.bool) if with_correct else None,
         )
 
@@ -54,7 +54,7 @@ class RowScores:
             torch.cat([part.log_p for part in parts]),
             torch.cat([part.log_p_mem for part in parts]),
             np.sum([part.nll_by_cutoff for part in parts], axis=0),
-            torch.cat([part.first_hits for part in parts]),
+            torch.cat([part.first_matches for part in parts]),
             torch.cat(correct) if correct else None,
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.evaluation.results.frequency import Frequencies, buckets
-from stages.evaluation.results.metrics import Counts, diverged, figures, finite, perplexity
+from stages.metrics import Counts, diverged, figures, finite, perplexity
 
 PLAIN = "plain"
 
@@ -18,7 +18,7 @@ class Totals:
     `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
     tokens that lie in no paragraph of the training text; None where that is not known.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
-    tokens; None where frequencies are not known. `hits`: tokens whose target is among the best K
+    tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
     asked for. `seconds`: the model's own included.
     """
@@ -30,7 +30,7 @@ class Totals:
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
-    hits: dict[str, int]
+    matches: dict[str, int]
     wrong: list[set[int]] | None
     seconds: list[float]
 
@@ -48,7 +48,7 @@ class Totals:
             nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
             bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
             bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
-            hits={k: sum(r["hits"][k] for r in records) for k in records[0]["hits"]},
+            matches={k: sum(r["matches"][k] for r in records) for k in records[0]["matches"]},
             wrong=None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)],
             seconds=_columns([r["seconds"] for r in records]),
         )
@@ -132,11 +132,11 @@ def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequen
 
 def retrieval_accuracy(totals: Totals) -> dict[str, float] | None:
     """Share of tokens whose target is among the values of the best K neighbours, by K."""
-    return {k: hits / totals.tokens for k, hits in totals.hits.items()} or None
+    return {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
 
 
 def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
-    """Perplexity of reading fewer cells, for every row that reads one memory.
+    """Perplexity of reading fewer entries, for every row that reads one memory.
 
     Args:
         rows: of each memory row its name, what its cut-offs count (`k`, `size`), and its settings at each.

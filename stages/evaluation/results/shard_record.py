@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from stages.evaluation.gate.record import gate_record
+from stages.diagnostics.gate.record import gate_record
 from stages.evaluation.results.breakdown import Breakdown
 from stages.evaluation.results.frequency import Frequencies
-from stages.evaluation.results.metrics import finite
 from stages.evaluation.results.range_scores import RangeScores, RowScores
+from stages.metrics import finite
 
 
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "tokens_outside": 0 if outside is None else int(outside.sum()),
         "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
-        "hits": {str(k): int((scores.rows[accuracy.row].first_hits < k).sum()) for k in accuracy.at},
+        "matches": {str(k): int((scores.rows[accuracy.row].first_matches < k).sum()) for k in accuracy.at},
         "wrong": wrong,
         "gate": None if scores.gate is None else gate_record(scores.gate),
         "seconds": scores.seconds,

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.draft import Draft
-from stages.evaluation.encoding.history import History
-from stages.evaluation.encoding.split_pass import SAMPLE, SplitPass
+from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.readings.consulted import Consulted
+from stages.evaluation.range_pass import SAMPLE, RangePass
 from stages.evaluation.results.range_scores import summed
-from stages.evaluation.tuning.descent import part_bytes, save_part
-from stages.evaluation.tuning.grids import ReadingGrid
-from stages.evaluation.tuning.settling import (
-    Settled,
+from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
+from stages.evaluation.tuning.select import (
+    Selected,
     at_edge,
     describe_by_cutoff,
     describe_grid,
     describe_row,
-    settle,
+    select,
     tries_all,
 )
+from stages.retrieval.grids import ReadingGrid
+from stages.retrieval.scored_range import ScoredRange
 
 SAMPLE_RANGES = 8
 SAMPLE_TOKENS = 128
@@ -31,7 +31,7 @@ SAMPLE_TOKENS = 128
 class Tuning:
     """The grids of every row and what is chosen of them, through the files and records of a draft."""
 
-    def __init__(self, draft: Draft, evaluator: Evaluator, over: SplitPass | None) -> None:
+    def __init__(self, draft: Draft, evaluator: Evaluator, over: RangePass | None) -> None:
         """Tune in a pass over a split; None: all numbers are given."""
         self._draft, self._evaluator, self._over = draft, evaluator, over
         self._split = None if over is None else over.split
@@ -51,24 +51,24 @@ class Tuning:
     def sample(self) -> dict[str, Any]:
         """The record of the first shard: how far scores spread, which default numbers are measured in.
 
-        Looks at a few short ranges of the split; a history they have not.
+        Looks at a few short ranges of the split; a carried they have not.
         """
         assert self._over is not None
         sample = [
-            self._evaluator.consult(self._over.split, start, stop, History(start)).consulted
+            self._evaluator.read_range(self._over.split, start, stop, CarriedState(start)).scored_range
             for start, stop in sample_ranges(self._over.tokens)
         ]
         return {"spreads": [[plan.spread(sample) for plan in row.plans] for row in self._evaluator.rows]}
 
-    def tune(self, shard: str, consulted: Consulted) -> dict[str, Any]:
+    def tune(self, shard: str, scored_range: ScoredRange) -> dict[str, Any]:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
         for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True)):
             path = self._draft.add(_file(shard, number, grids))
             if tries_all(grids):
-                np.save(path, self._evaluator.tune(consulted, row, grids))
+                np.save(path, self._evaluator.tune(scored_range, row, grids))
             else:
-                save_part(path, self._evaluator.masses(consulted, row, grids))
-        scored = consulted.scored.log_p[consulted.counted_rows]
+                save_part(path, self._evaluator.log_sums(scored_range, row, grids))
+        scored = scored_range.lm.log_p[scored_range.counted_rows]
         return {"plain_nll": -summed(scored), "tokens": len(scored)}
 
     @cached_property
@@ -83,23 +83,23 @@ class Tuning:
     # What is chosen
 
     @cached_property
-    def settled(self) -> list[Settled]:
+    def selected(self) -> list[Selected]:
         """The settings of every row; asked for when all shards of the split are done."""
         self._draft.flush()
         return [
-            settle(row, grids, [self._draft.path / _file(shard, number, grids) for shard in self._shards])
+            select(row, grids, [self._draft.path / _file(shard, number, grids) for shard in self._shards])
             for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True))
         ]
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""
-        pairs = zip(self._evaluator.rows, self.settled, strict=True)
-        return [[], *(describe_row(row, settled, self._split) for row, settled in pairs)]
+        pairs = zip(self._evaluator.rows, self.selected, strict=True)
+        return [[], *(describe_row(row, selected, self._split) for row, selected in pairs)]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """Of every memory row its name, what its cut-offs count, and its settings at each."""
-        pairs = zip(self._evaluator.rows, self.settled, strict=True)
-        return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, settled)) for row, settled in pairs]
+        pairs = zip(self._evaluator.rows, self.selected, strict=True)
+        return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, selected)) for row, selected in pairs]
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""
@@ -107,7 +107,7 @@ class Tuning:
             return None
         records = [self._draft.record(shard) for shard in self._shards]
         tokens = sum(record["tokens"] for record in records)
-        grid = describe_grid(self._evaluator.rows[0], self.settled[0], tokens)
+        grid = describe_grid(self._evaluator.rows[0], self.selected[0], tokens)
         if grid is None:
             return None
         plain = sum(record["plain_nll"] for record in records)
@@ -115,7 +115,7 @@ class Tuning:
 
     def at_edge(self) -> list[tuple[str, float]]:
         """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
-        return at_edge(self._evaluator.rows[0], self.settled[0]) if self._split is not None else []
+        return at_edge(self._evaluator.rows[0], self.selected[0]) if self._split is not None else []
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:

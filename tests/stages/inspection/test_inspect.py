@@ -7,12 +7,12 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.defaults import trained_temperature
 from stages.generation.stream import dense_log_probs
 from stages.inspection.inspect import inspect_split, inspect_text
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
 from stages.inspection.request import Request
+from stages.methods.defaults import trained_temperature
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import LSTM, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens
@@ -114,14 +114,14 @@ def test_cells_and_shares_make_up_the_whole_distribution(store, indexes, memory)
     ids = inspect_text(request(indexes["transformer"], "none"), store, TEXT, 0).tokens
     passage = Passage([token.id for token in ids])
     reader = open_reader(request(indexes["transformer"], *memory), store, None).of_passage(passage)
-    consulted = reader.evaluator.consult(PASSAGE, 0, len(passage), reader.history(PASSAGE, 0)).consulted
-    want = dense_log_probs(reader.evaluator, consulted, reader.settings).exp()
-    alone = dense_log_probs(reader.evaluator, consulted, None).exp()
+    scored_range = reader.evaluator.read_range(PASSAGE, 0, len(passage), reader.carried(PASSAGE, 0)).scored_range
+    want = dense_log_probs(reader.evaluator, scored_range, reader.settings).exp()
+    alone = dense_log_probs(reader.evaluator, scored_range, None).exp()
     row = 0
-    for shares, cells in reader.read_cells(consulted):
+    for shares, entries in reader.read_entries(scored_range):
         for place in range(len(shares.model)):
             made = shares.model[place] * alone[row]
-            for one in cells:
+            for one in entries:
                 there = one.values[place] >= 0
                 made.index_add_(0, one.values[place][there], one.carried[place][there])
                 assert one.carried[place][~there].sum() == 0

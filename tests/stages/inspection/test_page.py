@@ -9,7 +9,7 @@ from stages.inspection.contexts import Context
 from stages.inspection.gate import GateContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.inspection.page import page, probability, strength
-from stages.inspection.sources import Source
+from stages.text.excerpt import Source
 
 EVIL = "<script>alert('x')</script>"
 

@@ -3,15 +3,15 @@ import math
 import pytest
 import torch
 
-from stages.memory.external import Neighbors, best_first, external_cells, scaled_dot, scores_from_distances
+from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
 
 
 def test_neighbours_become_cells_and_missing_ones_stay_missing():
     ids = torch.tensor([[2, 0], [1, -1]])
     scores = torch.tensor([[0.5, 0.1], [1.0, -math.inf]])
-    cells = external_cells(Neighbors(ids, scores, torch.tensor([7, 8, 9, -1])))
-    assert cells.values.tolist() == [[9, 7], [8, -1]]
-    assert cells.scores.tolist() == [[0.5, pytest.approx(0.1)], [1.0, -math.inf]]
+    entries = external_entries(Neighbors(ids, scores, torch.tensor([7, 8, 9, -1])))
+    assert entries.values.tolist() == [[9, 7], [8, -1]]
+    assert entries.scores.tolist() == [[0.5, pytest.approx(0.1)], [1.0, -math.inf]]
 
 
 def test_a_missing_neighbour_has_no_score_in_either_metric():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.cells import Cells, Masses, dense_masses, find_hits, target_masses
+from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
 from stages.memory.joint import Joint
 from tests.oracles import neural_cache as oracle
 
@@ -16,12 +16,12 @@ cells_of_one = st.lists(st.tuples(numbers, st.integers(0, VOCABULARY - 1)), min_
 
 
 def cells_from(pairs):
-    return Cells(torch.tensor([[s for s, _ in pairs]]), torch.tensor([[v for _, v in pairs]]))
+    return Entries(torch.tensor([[s for s, _ in pairs]]), torch.tensor([[v for _, v in pairs]]))
 
 
 def masses_from(pairs, target):
-    cells = cells_from(pairs)
-    return target_masses(cells, find_hits(cells, torch.tensor([target])), [1.0], [len(pairs)]).at(0, 0)
+    entries = cells_from(pairs)
+    return target_log_sums(entries, find_matches(entries, torch.tensor([target])), [1.0], [len(pairs)]).at(0, 0)
 
 
 @given(cells_of_one, st.lists(numbers, min_size=VOCABULARY, max_size=VOCABULARY), st.floats(-20, 20), st.integers(0, 3))
@@ -37,15 +37,15 @@ def test_agrees_with_one_softmax_over_both(pairs, vocabulary_scores, alpha, targ
 @settings(deadline=None)
 def test_the_whole_vocabulary_sums_to_one(pairs, vocabulary_scores, alpha):
     scores = torch.tensor([vocabulary_scores])
-    dense = dense_masses(cells_from(pairs), 1.0, len(pairs), VOCABULARY)
+    dense = dense_log_sums(cells_from(pairs), 1.0, len(pairs), VOCABULARY)
     got = Joint.read(scores.log_softmax(-1), scores.logsumexp(-1, keepdim=True), dense, alpha).exp()
     assert got.sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("peak", [1e6, -1e6, 5e4])
+@pytest.mark.parametrize("max_score", [1e6, -1e6, 5e4])
 @pytest.mark.parametrize("log_z", [0.0, 1e6])
 def test_large_scores_keep_their_digits(peak, log_z):
-    memory = Masses(torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(peak))
+    memory = LogSums(torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(peak))
     log_p = torch.tensor(math.log(0.5))
     got = Joint.read(log_p, torch.tensor(log_z), memory, 0.0).item()
     if peak > log_z:
@@ -57,13 +57,13 @@ def test_large_scores_keep_their_digits(peak, log_z):
 
 
 def test_an_absent_target_pays_for_the_memory_and_no_more():
-    memory = Masses(torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0))
+    memory = LogSums(torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0))
     got = Joint.read(torch.tensor(math.log(0.5)), torch.tensor(0.0), memory, 0.0)
     assert got.item() == pytest.approx(math.log(0.25))
 
 
 def test_positions_without_memory_stay_exactly_as_they_were():
-    memory = Masses(torch.full((2,), -math.inf), torch.tensor([-math.inf, 0.0]), torch.zeros(2))
+    memory = LogSums(torch.full((2,), -math.inf), torch.tensor([-math.inf, 0.0]), torch.zeros(2))
     log_p = torch.tensor([-1.2345678, -1.0])
     got = Joint.read(log_p, torch.tensor([3e5, 0.0]), memory, 30.0)
     assert got[0] == log_p[0]
@@ -71,7 +71,7 @@ def test_positions_without_memory_stay_exactly_as_they_were():
 
 
 def test_several_biases_are_read_at_once():
-    memory = Masses(torch.log(torch.tensor([1.0, 0.5])), torch.log(torch.tensor([2.0, 1.0])), torch.tensor([0.0, 3.0]))
+    memory = LogSums(torch.log(torch.tensor([1.0, 0.5])), torch.log(torch.tensor([2.0, 1.0])), torch.tensor([0.0, 3.0]))
     log_p, log_z = torch.log(torch.tensor([0.25, 0.5])), torch.tensor([1.0, 2.0])
     together = Joint.read(log_p, log_z, memory, torch.tensor([[-3.0], [2.0]]))
     for row, alpha in zip(together, (-3.0, 2.0), strict=True):

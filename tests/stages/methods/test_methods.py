@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
-from stages.methods.method import Turn, aligned_order
+from stages.methods.method import BatchIndex, aligned_order
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9
-TURN = Turn(0, 0, 1, 0)
+TURN = BatchIndex(0, 0, 1, 0)
 
 
 @pytest.fixture

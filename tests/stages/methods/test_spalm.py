@@ -8,7 +8,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.config import SpalmConfig
-from stages.methods.method import Given, Turn
+from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
 from stages.models.language_model import LanguageModel
@@ -16,7 +16,7 @@ from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import spalm as oracle
 
 V, L, K, T = 12, 5, 3, 40
-TURN = Turn(0, 0, 1, 0)
+TURN = BatchIndex(0, 0, 1, 0)
 SIZES = {"vocab_size": V, "width": 8, "dropout": 0.0, "gate": "vector"}
 BACKBONES = {
     "transformer": TransformerConfig(layers=2, heads=2, ffn_width=8, max_positions=L, **SIZES),
@@ -59,7 +59,7 @@ def neighbors():
 
 @pytest.fixture
 def method(neighbors):
-    return METHODS.load("spalm")(SpalmConfig(k=K), Given(neighbor_tokens=neighbors))
+    return METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
 
 
 def segments():
@@ -124,9 +124,9 @@ def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neigh
 
 def test_the_gate_alone_is_learnt_where_that_is_asked_for(neighbors):
     lm = model()
-    alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), Given(neighbor_tokens=neighbors))
+    alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), SideInputs(neighbor_tokens=neighbors))
     assert [p is lm.gate.weight for p in alone.trained(lm)] == [True]
-    everything = METHODS.load("spalm")(SpalmConfig(k=K), Given(neighbor_tokens=neighbors))
+    everything = METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
     assert len(list(everything.trained(lm))) == len(list(lm.parameters()))
 
 
@@ -138,13 +138,13 @@ def test_a_leak_is_learnt_at_once(neighbors):
 
 def test_another_number_of_neighbours_than_is_read_is_a_mistake(neighbors):
     with pytest.raises(AssertionError, match="as many neighbours"):
-        METHODS.load("spalm")(SpalmConfig(k=K - 1), Given(neighbor_tokens=neighbors))
+        METHODS.load("spalm")(SpalmConfig(k=K - 1), SideInputs(neighbor_tokens=neighbors))
 
 
 def loss_after_training(tokens):
     torch.manual_seed(0)
     lm = LanguageModel(BACKBONES["transformer"])
-    method = METHODS.load("spalm")(SpalmConfig(k=1), Given(neighbor_tokens={"train": tokens}))
+    method = METHODS.load("spalm")(SpalmConfig(k=1), SideInputs(neighbor_tokens={"train": tokens}))
     optimizer = torch.optim.Adam(lm.parameters(), 0.03)
     for number in range(24):
         loss, _ = method.loss(lm, method.batch(segments(), np.array([number % 8]), TURN), None)

@@ -5,7 +5,7 @@ import torch
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.config import MEMORY_CONFIGS, TrimeConfig, TrimeExtConfig, TrimeLongConfig
-from stages.methods.method import Given, Turn
+from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
 from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
 from stages.models.language_model import LanguageModel
@@ -14,7 +14,7 @@ from tests.oracles import trime as oracle
 
 TRIME = ("trime", "trime-long", "trime-ext")
 V, L = 12, 5
-LATE = Turn(number=50, update=50, updates=100, seed=0)
+LATE = BatchIndex(number=50, update=50, updates=100, seed=0)
 DOCUMENTS = np.array([0, 7, 18, 40])
 
 
@@ -141,9 +141,9 @@ def test_nothing_to_read_is_the_plain_loss(lm):
 @pytest.mark.parametrize("name", TRIME)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
     method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized(TransformerConfig(), 2, 1))
-    plain = [method.batch(split(), np.array([0, 1]), Turn(number, number, 100, 0)).plain for number in range(7)]
+    plain = [method.batch(split(), np.array([0, 1]), BatchIndex(number, number, 100, 0)).plain for number in range(7)]
     assert plain == [True] * 5 + [False] * 2
-    batch = method.batch(split(), np.array([0, 1]), Turn(0, 0, 100, 0))
+    batch = method.batch(split(), np.array([0, 1]), BatchIndex(0, 0, 100, 0))
     expected = lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten())
     torch.testing.assert_close(method.loss(lm, batch, None)[0], expected)
 
@@ -152,8 +152,8 @@ def test_local_memory_is_dropped_as_often_as_asked_and_again_in_a_run_that_goes_
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.7))
 
     def draws(seed):
-        turns = [Turn(number, number, 2000, seed) for number in range(2000)]
-        return [method.batch(split(), np.array([0]), turn).local for turn in turns]
+        turns = [BatchIndex(number, number, 2000, seed) for number in range(2000)]
+        return [method.batch(split(), np.array([0]), index).local for index in turns]
 
     assert draws(0) == draws(0) != draws(1)
     assert 0.26 < np.mean(draws(0)) < 0.34
@@ -172,7 +172,7 @@ def test_runs_of_consecutive_segments_stay_together():
 
 def test_batches_are_neighbours_in_the_packing():
     packing = np.random.default_rng(0).permutation(23)
-    method = METHODS.load("trime-ext")(TrimeExtConfig(), Given(packing))
+    method = METHODS.load("trime-ext")(TrimeExtConfig(), SideInputs(packing))
     place = np.argsort(packing)
     batches = set()
     for epoch in range(5):
@@ -188,13 +188,13 @@ def test_validation_reads_local_memory(lm):
     method = METHODS.load("trime")(TrimeConfig())
     batch = method.batch(split(), np.array([2, 3]), LATE)
 
-    class Read:
+    class EncodedTokens:
         targets = batch.targets.flatten()
         key = staticmethod(lambda name: lm.encode(batch.inputs).key(name).flatten(0, 1))
 
     starts = torch.tensor([0] * L + [L] * L)
     with torch.no_grad():
-        log_p = method.log_prob(lm, Read, starts)
+        log_p = method.log_prob(lm, EncodedTokens, starts)
         torch.testing.assert_close(-log_p.mean(), method.loss(lm, batch, None)[0], rtol=1e-5, atol=1e-5)
 
 
@@ -218,8 +218,8 @@ class TestStreams:
         method = METHODS.load("trime-long")(settings)
         assert method.carries_state(recurrent.config)
         state, constants, values = None, [], []
-        for turn in range(4):
-            batch = method.batch(split(), np.array([turn, 4 + turn]), LATE)
+        for index in range(4):
+            batch = method.batch(split(), np.array([index, 4 + index]), LATE)
             encoding = recurrent.encode(batch.inputs, state and state[:-2])
             loss, state = method.loss(recurrent, batch, state)
             got = torch.autograd.grad(loss, list(recurrent.parameters()))
@@ -256,5 +256,5 @@ def test_consecutive_segments_divide_what_a_process_has_of_a_batch(consecutive, 
 
 def test_the_plain_updates_are_whole_ones():
     method = METHODS.load("trime")(TrimeConfig(warmup=0.05))
-    turns = [Turn(number, number // 3, 30, 0) for number in range(9)]
-    assert [method.batch(split(), np.array([0]), turn).plain for turn in turns] == [True] * 6 + [False] * 3
+    turns = [BatchIndex(number, number // 3, 30, 0) for number in range(9)]
+    assert [method.batch(split(), np.array([0]), index).plain for index in turns] == [True] * 6 + [False] * 3

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from stages.encoding.windows import windows
 from stages.errors import DataError, UsageError
-from stages.evaluation.encoding.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.models.config import TransformerConfig

@@ -89,7 +89,7 @@ def test_documents_reach_the_batches(tmp_path):
     data = type(data)(data.train, data.valid, data.eos, np.array([0, 19, 300]))
     run = trainer(tmp_path, data=data, **changes("trime-long", "transformer"))
     segments = np.arange(4)
-    back = run.method.batch(run.segments, segments, loop.Turn(1, 1, 2, 0)).back
+    back = run.method.batch(run.segments, segments, loop.BatchIndex(1, 1, 2, 0)).back
     assert back.flatten().tolist() == [*range(19), *range(13)]
 
 

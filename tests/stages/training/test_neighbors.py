@@ -84,8 +84,8 @@ def test_a_run_reads_what_is_stored(store, neighbors, monkeypatch):
     batches, validated = [], []
     batch, gated = Spalm.batch, LanguageModel.gated
 
-    def spy_batch(method, split, segments, turn):
-        formed = batch(method, split, segments, turn)
+    def spy_batch(method, split, segments, index):
+        formed = batch(method, split, segments, index)
         batches.append((segments[:, None] * L + np.arange(L), formed.neighbor_tokens.numpy()))
         return formed
 

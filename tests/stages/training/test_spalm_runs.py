@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.method import Given
+from stages.methods.method import SideInputs
 from stages.models.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.training.loop import Trainer
@@ -24,7 +24,7 @@ def given(data):
     for name, ids in {"train": data.train, "valid": data.valid}.items():
         right = np.roll(ids, -5).astype(np.int32)
         made[name] = np.stack((right, random.integers(-1, V, len(ids))), 1).astype(np.int32)
-    return Given(neighbor_tokens=made)
+    return SideInputs(neighbor_tokens=made)
 
 
 def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):

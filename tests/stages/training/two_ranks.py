@@ -48,9 +48,9 @@ def settings(case: str) -> TrainConfig:
 
 
 def main() -> None:
-    store, case, *given = sys.argv[1:]
+    store, case, *side_inputs = sys.argv[1:]
     validate.READ_TOGETHER = VALIDATED
-    references = dict(reference.split("=") for reference in given)
+    references = dict(reference.split("=") for reference in side_inputs)
     outcome = make(Train(), settings(case), references, Store(Path(store)), Execution(device="cpu"))
     if os.environ.get("RANK", "0") == "0":
         print(outcome.artifact.reference)

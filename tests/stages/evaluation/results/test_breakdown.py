@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.evaluation.readings.rows import MemoryRow
 from stages.evaluation.results.breakdown import Accuracy, find_accuracy
+from stages.retrieval.rows import MemoryRow
 
 
 def row(*neighbors: int) -> MemoryRow:

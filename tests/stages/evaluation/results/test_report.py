@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stages.evaluation.results.frequency import Frequencies
-from stages.evaluation.results.metrics import Counts
 from stages.evaluation.results.report import Totals, curves, frequency_buckets, outside_repeated_paragraphs, table
+from stages.metrics import Counts
 
 NAMES = ["plain", "cache"]
 
@@ -22,7 +22,7 @@ def record(**other: Any) -> dict[str, Any]:
         "nll_by_cutoff": [[11.0, 10.0]],
         "bucket_tokens": [6, 0, 0, 0, 4, 0],
         "bucket_nll": [[12.0, 0.0, 0.0, 0.0, 8.0, 0.0], [4.0, 0.0, 0.0, 0.0, 6.0, 0.0]],
-        "hits": {"1": 2, "8": 5},
+        "matches": {"1": 2, "8": 5},
         "wrong": None,
         "seconds": [0.5, 1.0],
         **other,
@@ -36,7 +36,7 @@ def rows(totals: Totals, vocabulary: int = 1000) -> list[dict[str, Any]]:
 def test_records_are_added_up() -> None:
     totals = Totals.of([record(), record()])
     assert (totals.tokens, totals.nll, totals.nll_by_cutoff) == (20, [40.0, 20.0], [[22.0, 20.0]])
-    assert (totals.hits, totals.tokens_outside, totals.nll_outside) == ({"1": 4, "8": 10}, 8, [16.0, 8.0])
+    assert (totals.matches, totals.tokens_outside, totals.nll_outside) == ({"1": 4, "8": 10}, 8, [16.0, 8.0])
     assert totals.bucket_tokens == [12, 0, 0, 0, 8, 0]
     assert [row["nll"] for row in rows(totals)] == [2.0, 1.0]
 

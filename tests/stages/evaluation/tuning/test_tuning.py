@@ -4,9 +4,9 @@ import hashlib
 import json
 
 from stages.artifacts.kinds import KINDS
-from stages.evaluation.readings import recent
-from stages.evaluation.tuning import descent, grids, settling, tuning
+from stages.evaluation.tuning import coordinate_descent as descent
 from stages.evaluation.tuning.tuning import sample_ranges
+from stages.retrieval import recent
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():

@@ -1,0 +1,119 @@
+"""From options to one artifact: what the commands of all stages have in common."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.exit_codes import resumable
+from memlm_cli.options import Common
+from stages.errors import ArtifactError, UsageError
+from stages.reporting import first_process
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+    from stages.artifacts.make import Outcome
+    from stages.artifacts.stage import Execution
+    from stages.reporting import Reporter
+
+
+def make_artifact(
+    command: str,
+    common: Common,
+    source: str | list[str] | None,
+    options: Mapping[str, Any],
+    references: Mapping[str, Any] | None = None,
+    preset: Mapping[str, Any] | None = None,
+) -> "Artifact":
+    """Make, or find, the artifact of a command, and print its reference.
+
+    Args:
+        command: what the user typed.
+        common: the options under "Everywhere".
+        source: the command's argument; None or `-` reads a reference from standard input.
+        options: the command's own options by the name of the setting; None: not given.
+        references: artifacts and files named by options, by what the stage calls them.
+        preset: settings that everything the user says wins over.
+    Raises: UsageError before anything is read or started; whatever the stage raises.
+    """
+    from memlm_cli.settings import given_settings
+    from pipelines.catalogue import stage_of
+    from pipelines.settings import merged, validated
+    from stages.artifacts.make import make
+    from stages.artifacts.store import Store
+
+    stage = stage_of(command)
+    settings = merged(preset or {}, given_settings(common, options))
+    if common.precision and "precision" in stage.Config.model_fields:
+        settings["precision"] = common.precision
+    config = validated(stage.Config, settings)
+    check_artifact_name(common)
+    given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
+    given["source"] = source if isinstance(source, list) else read_reference(source)
+    store = Store(common.store)
+    with resumable(), ConsoleReporter(command) as reporter:
+        outcome = make(stage, config, given, store, execution(common, reporter))
+    publish_name(common, outcome.artifact)
+    print_outcome(command, outcome, common)
+    return outcome.artifact
+
+
+def execution(common: Common, reporter: "Reporter") -> "Execution":
+    """How to work, as the common options say it."""
+    from stages.artifacts.stage import Execution
+
+    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter)
+
+
+def check_artifact_name(common: Common) -> None:
+    """Raises UsageError if --name will not do."""
+    from stages.artifacts.references import check_name
+
+    if common.name is not None:
+        check_name(common.name)
+
+
+def publish_name(common: Common, artifact: "Artifact") -> None:
+    """Give an artifact the name that --name asks for."""
+    if common.name is not None:
+        artifact.store.name(artifact, common.name)
+
+
+def read_reference(argument: str | None) -> str:
+    """The reference that a command works on: its argument, else the last line that the stage before it printed.
+
+    Raises: UsageError if it would be read from a terminal, ArtifactError if nothing comes.
+    """
+    if argument not in (None, "-"):
+        return argument
+    if sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("No artifact reference given: name one (kind/id), or pipe the stage before into this one.")
+    lines = [line.strip() for line in sys.stdin or () if line.strip()]
+    if not lines:
+        raise ArtifactError("no artifact reference on standard input: did the previous stage fail?")
+    return lines[-1]
+
+
+def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:
+    """The one line on stdout; `cached` on stderr."""
+    if outcome.status == "cached" and first_process():
+        say(f"{command}: cached")
+    answer(reference_line(outcome.artifact, outcome.status, common))
+
+
+def reference_line(artifact: "Artifact", status: str, common: Common) -> str:
+    """`kind/id`, or with --json an object that holds it."""
+    if not common.json:
+        return artifact.reference
+    return json.dumps(
+        {
+            "reference": artifact.reference,
+            "kind": artifact.kind,
+            "id": artifact.id,
+            "name": common.name,
+            "status": status,
+            "path": str(artifact.path),
+            "metrics": artifact.metrics,
+        }
+    )

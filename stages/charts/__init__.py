@@ -1,0 +1,1 @@
+"""Every chart, once: for reports and for pages."""

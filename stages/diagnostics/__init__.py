@@ -1,0 +1,1 @@
+"""What a method or a layer shows of itself while a split is scored: a folder each."""

@@ -1,0 +1,85 @@
+"""What a report tells of a model's gate, from what the shards left. Free of torch."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.metrics import perplexity
+from stages.text.decoding import TokenText
+
+BINS = 50
+"""Equal parts of [0, 1] in which gates are counted."""
+GROUPS = 32
+"""Groups of neighbouring dimensions, at most, in which a passage's gates are shown."""
+
+Records = Sequence[Mapping[str, Any]]
+"""What each shard of a split left, in order; `gate` as `stages.diagnostics.gate.record` makes it."""
+
+
+def gate_figures(records: Records, numbers: Sequence[int] | None) -> dict[str, Any] | None:
+    """The `gate` of `metrics.json`; None for a model without one.
+
+    Args:
+        numbers: of neighbours of which perplexity is told; the first is what the gate read.
+    """
+    if numbers is None:
+        return None
+    gates = [record["gate"] for record in records]
+    tokens = sum(gate["tokens"] for gate in gates)
+    return {
+        "neighbors": numbers[0],
+        "mean": sum(gate["sum"] for gate in gates) / tokens,
+        "histogram": {
+            "edges": [place / BINS for place in range(BINS + 1)],
+            "tokens": _summed(gate["token_histogram"] for gate in gates),
+            "values": _summed(gate["value_histogram"] for gate in gates),
+        },
+        "neighbors_right": {k: sum(gate["matches"][k] for gate in gates) / tokens for k in gates[0]["matches"]},
+        "by_neighbors": [
+            {"neighbors": k, "perplexity": perplexity(_nats(gate["nll"][place] for gate in gates), tokens)}
+            for k, place in sorted((k, place) for place, k in enumerate(numbers))
+        ],
+    }
+
+
+def gate_curve(figures: Mapping[str, Any] | None, row: str) -> list[dict[str, Any]]:
+    """Perplexity against the number of neighbours, as one of a report's curves; none where there is one number."""
+    points = [] if figures is None else figures["by_neighbors"]
+    return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 1 else []
+
+
+def passage_of(records: Records, tokens: Artifact, split: str, passage: range) -> dict[str, Any]:
+    """The content of `passage.json`: tokens that follow each other, their gates, and their neighbours beside them.
+
+    Args:
+        tokens: the artifact that the split is of.
+        passage: places of the tokens in the split.
+    """
+    label = TokenText(tokens).label
+    shown = [token for record in records for token in record["gate"]["passage"]]
+    return {
+        "split": split,
+        "start": passage.start,
+        "stop": passage.stop,
+        "tokens": [
+            {
+                "text": label(token["token"]),
+                "probability": token["probability"],
+                "gate": token["gate"],
+                "neighbors": [label(other) if other >= 0 else None for other in token["neighbors"]],
+            }
+            for token in shown
+        ],
+    }
+
+
+def _summed(histograms: Iterable[Sequence[int]]) -> list[int]:
+    total: list[int] = np.sum(list(histograms), axis=0).tolist()
+    return total
+
+
+def _nats(sums: Iterable[float | None]) -> float:
+    return sum(inf if one is None else one for one in sums)

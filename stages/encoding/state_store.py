@@ -1,0 +1,80 @@
+"""Where the carried of a shard comes from: the shard before it, or what that left on disk."""
+
+from collections.abc import Sequence
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from stages.artifacts.draft import Draft
+from stages.encoding.carried_state import CarriedState
+from stages.models.language_model import State
+
+STATE, ENCODER_STATE = "state/", "encoder-state/"
+
+
+class StateStore:
+    """Hands the carried from shard to shard, and keeps on disk the states that a run that goes on begins with.
+
+    Keys of earlier positions are not kept: the tokens they belong to are read again.
+    """
+
+    def __init__(self, draft: Draft, device: torch.device) -> None:
+        self._draft, self._device = draft, device
+        self._latest: tuple[str, CarriedState] | None = None
+
+    def keep(self, shard: str, after: CarriedState, idle: str | None = None) -> None:
+        """Note the carried behind a shard; its states, if there are any, belong to the unit under way.
+
+        Args:
+            idle: an earlier shard, whose states no run needs any more once this one is committed; None: there is none.
+        """
+        self._latest = shard, after
+        tensors = {f"{STATE}{i}": part for i, part in enumerate(after.state or ())}
+        tensors |= {f"{ENCODER_STATE}{i}": part for i, part in enumerate(after.encoder_state or ())}
+        if not tensors:
+            return
+        stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        self._draft.add(_file(shard)).write_bytes(save(stored))
+        if idle is not None:
+            self._draft.discard(_file(idle))
+
+    def after(self, shard: str) -> CarriedState | None:
+        """The carried behind a shard, if it was the latest of this run."""
+        return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
+
+    def before(self, shard: str, start: int) -> CarriedState | None:
+        """The carried of token `start`, behind a shard: in memory, or without its positions if its states are on disk.
+
+        None: neither, so tokens before it are to be read again.
+        """
+        latest = self.after(shard)
+        return self._stored(shard, start) if latest is None else latest
+
+    def latest(self, shards: Sequence[str], step: int) -> CarriedState:
+        """The carried behind the last of these shards that left its states; of none, of the start of the split.
+
+        Args:
+            shards: in order, the first ones of a split, of `step` tokens each.
+        """
+        for number in range(len(shards), 0, -1):
+            carried = self.before(shards[number - 1], number * step)
+            if carried is not None:
+                return carried
+        return CarriedState()
+
+    def _stored(self, shard: str, start: int) -> CarriedState | None:
+        path = self._draft.path / _file(shard)
+        if not path.exists():
+            return None
+        tensors = load_file(path, device=str(self._device))
+        return CarriedState(start, _state(tensors, STATE), _state(tensors, ENCODER_STATE))
+
+
+def _state(tensors: dict[str, Tensor], prefix: str) -> State:
+    number = sum(name.startswith(prefix) for name in tensors)
+    return tuple(tensors[f"{prefix}{i}"] for i in range(number)) or None
+
+
+def _file(shard: str) -> str:
+    return f"scratch/state-{shard}.safetensors"

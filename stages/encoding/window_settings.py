@@ -1,0 +1,56 @@
+"""How a model reads a split: how long its windows are, how far apart they begin, how much it carries. Free of torch."""
+
+from typing import NamedTuple
+
+from stages.artifacts.artifact import Artifact
+from stages.errors import UsageError
+from stages.models.config import parse_model
+
+
+class WindowSettings(NamedTuple):
+    """Inputs that a window reads, inputs between the starts of two windows, and positions that are carried.
+
+    A backbone that attends to a number of positions before its segment has segments of `context` inputs;
+    of others `mem_length` is None.
+    """
+
+    context: int
+    stride: int
+    mem_length: int | None
+
+
+def resolve_windows(
+    encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None, *, segmented: bool = False
+) -> WindowSettings:
+    """Windows for a model: `context` is its segment length unless given, `stride` the context, `mem_length` its own.
+
+    Args:
+        segmented: whether the segments of a stream matter to what reads it (`local` memory).
+    Raises: UsageError for a stride larger than the context, a context longer than the model's learned
+        positions, windows that overlap where the backbone reads a split as one stream, or a memory
+        length where it has none.
+    """
+    own = encoder.config["segment_length"]
+    context = own if context is None else context
+    stride = context if stride is None else stride
+    model = parse_model(encoder.config["model"])
+    if stride > context:
+        raise UsageError(f"--stride {stride} is larger than the context, {context}.")
+    if model.longest_context is not None and context > model.longest_context:
+        raise UsageError(
+            f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
+        )
+    carried = model.carried_positions
+    if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):
+        idle = "--context and --stride" if carried is None else "--stride"
+        raise UsageError(f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out.")
+    if mem_length is not None and carried is None:
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
+        )
+    return WindowSettings(context, stride, carried if mem_length is None else mem_length)
+
+
+def shard_unit(encoder: Artifact, stride: int) -> int:
+    """Tokens that a shard of encoded text is a multiple of: a stride, but any number where a split is one stream."""
+    return 1 if parse_model(encoder.config["model"]).carries_state else stride

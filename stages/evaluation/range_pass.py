@@ -1,0 +1,85 @@
+"""One pass of a model over a split, range after range, each with the carried that the one before it left."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from stages.artifacts.stage import Shard
+
+if TYPE_CHECKING:
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.state_store import StateStore
+    from stages.evaluation.evaluator import Evaluator, RangeResult
+
+SAMPLE = "sample"
+"""Phase, and key of the one part, that looks at a sample of the tuning split."""
+TUNE = "tune"
+SCORE = "score"
+
+
+@dataclass(frozen=True)
+class Part(Shard):
+    """Tokens [start, stop) of a split, and what is done with them, its phase: SAMPLE, TUNE or SCORE."""
+
+    phase: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class RangePass:
+    """A pass over a split of `tokens` tokens, in parts of `step`."""
+
+    phase: str
+    split: str
+    tokens: int
+    step: int
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of the split, in order."""
+        starts = range(0, self.tokens, self.step)
+        return [Part(self._key(n), self.phase, s, min(s + self.step, self.tokens)) for n, s in enumerate(starts)]
+
+    def number(self, part: Part) -> int:
+        """Place of a part in the pass."""
+        return part.start // self.step
+
+    def read_range(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "RangeResult":
+        """Read a part with the model, going on from the one before it."""
+        carried = self._history(part, evaluator, states)
+        analysed = self.phase == SCORE
+        result = evaluator.read_range(self.split, part.start, part.stop, carried, analysed=analysed)
+        idle = self.number(part) - self._parts_back(evaluator) - 1
+        states.keep(part.key, result.after, idle=self._key(idle) if idle >= 0 else None)
+        return result
+
+    def state_bytes(self, evaluator: "Evaluator") -> int:
+        """Size of the states on disk when there are most: those to go on from, and of two parts under way."""
+        return (self._parts_back(evaluator) + 1 + 2) * evaluator.state_bytes
+
+    def _history(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
+        """What the part before left in memory; of an earlier run's, what its tokens give when they are read again."""
+        number = self.number(part)
+        latest = states.after(self._key(number - 1))
+        if latest is not None:
+            return latest
+        carried = self._beginning(max(0, number - self._parts_back(evaluator)), evaluator, states)
+        for start in range(carried.start, part.start, self.step):
+            carried = evaluator.past(self.split, start, start + self.step, carried)
+        return carried
+
+    def _beginning(self, number: int, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
+        """The carried of a part, or of the latest before it whose states are on disk, where models carry any."""
+        from stages.encoding.carried_state import CarriedState
+
+        if not evaluator.carries_state:
+            return CarriedState(number * self.step)
+        return states.latest([self._key(earlier) for earlier in range(number)], self.step)
+
+    def _parts_back(self, evaluator: "Evaluator") -> int:
+        """Parts before one whose positions its readings may reach."""
+        return ceil(evaluator.reach / self.step)
+
+    def _key(self, number: int) -> str:
+        return f"{self.phase}-{number:06d}"

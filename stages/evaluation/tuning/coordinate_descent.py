@@ -1,0 +1,134 @@
+"""Tuning of several readings whose grids together are too large to try: one reading's grid at a time.
+
+Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.memory.entries import LogSums
+from stages.retrieval.grids import Best, ReadingGrid, best_point
+
+MOST_ROUNDS = 10
+CHUNK_TOKENS = 1 << 13
+"""Tokens read at a time: few enough to stay near the processor at every weight of a grid."""
+
+Part = tuple[Tensor, Tensor, Sequence[LogSums]]
+"""Of n tokens: log p and log Z of the model alone, [n] each, and each reading's log sums, [S, C, n]."""
+Parts = Callable[[], Iterable[Part]]
+"""Reads the tuning split once more, part by part, so that one part is in memory."""
+Place = tuple[int, ...]
+"""Scale, cut-off and weight of a reading, as they stand in its grid."""
+LOG_SUMS = ("target", "total", "max_score")
+
+
+class DescentResult(NamedTuple):
+    """Where the descent ended, and the summed nats of the split at its start and after every step."""
+
+    best: Best
+    nll: list[float]
+
+
+def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> DescentResult:
+    """Tune readings in turn, each over its whole grid with the others held, until none moves.
+
+    The start is each reading's best on top of those before it. A reading moves to the first of its
+    best points, and only if that is better than where it stands. The end is no worse than any
+    change of one reading; the best of all points it is where the sums have one valley. One reading
+    alone gets its best point.
+
+    Args:
+        parts: of the tuning split.
+        grids: of each reading, in the order of reading.
+        allowed: for each reading, the cut-offs that may be chosen.
+    """
+    found: list[Best] = []
+    for number in range(len(grids)):
+        sums = _sweep(parts, grids[: number + 1], [best.place for best in found], number)
+        found.append(best_point(sums, [grids[number]], [allowed[number]]))
+    trace, standing = [float(sums[found[-1].place])], 1
+    for number in islice(cycle(range(len(grids))), MOST_ROUNDS * len(grids)):
+        if standing == len(grids):
+            break
+        sums = _sweep(parts, grids, [best.place for best in found], number)
+        best = best_point(sums, [grids[number]], [allowed[number]])
+        if sums[best.place] < sums[found[number].place]:
+            found[number], standing = best, 1
+            trace.append(float(sums[best.place]))
+        else:
+            standing += 1
+    return DescentResult(_together(found), trace)
+
+
+def _together(found: Sequence[Best]) -> Best:
+    """What was found for each reading, as one point of the product of their grids."""
+    points, interior, places = zip(*found, strict=True)
+    return Best(sum(points, ()), sum(interior, ()), sum(places, ()))
+
+
+def _sweep(parts: Parts, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
+    """Summed nats [S, C, G] over the grid of one reading, float64, the others at their places."""
+    total = np.zeros(grids[number].shape)
+    for log_p, log_z, log_sums in parts():
+        for start in range(0, len(log_p), CHUNK_TOKENS):
+            chunk = slice(start, start + CHUNK_TOKENS)
+            part = log_p[chunk], log_z[chunk], [_cut(one, chunk) for one in log_sums]
+            total += _sweep_part(part, grids, places, number)
+    return total
+
+
+def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
+    return LogSums(log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk])
+
+
+def _sweep_part(part: Part, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
+    log_p, log_z, log_sums = part
+    grid, sums = grids[number], np.zeros(grids[number].shape)
+    others = list(zip(grids, log_sums, places, strict=False))
+    for other in others[:number]:
+        log_p = _read(log_p, log_z, *other)
+    weights = torch.tensor(grid.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
+    for scale, cutoff in np.ndindex(*grid.shape[:2]):
+        read = grid.reader.read(log_p, log_z, log_sums[number].at(scale, cutoff), weights)
+        for other in others[number + 1 :]:
+            read = _read(read, log_z, *other)
+        sums[scale, cutoff] = -read.sum(-1, dtype=torch.float64).cpu().numpy()
+    return sums
+
+
+def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, place: Place) -> Tensor:
+    """log p [..., n] with one more memory read, at a place of its grid."""
+    scale, cutoff, weight = place
+    return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.weights[weight])
+
+
+def save_part(path: Path, part: Part) -> None:
+    """Keep a part of the tuning split for `load_part`: float32 arrays in one file, not compressed."""
+    log_p, log_z, log_sums = part
+    tensors = {"log_p": log_p, "log_z": log_z}
+    for number, one in enumerate(log_sums):
+        tensors |= {f"{name}-{number}": getattr(one, name) for name in LOG_SUMS}
+    arrays: dict[str, Any] = {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def part_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
+    """Size of what `save_part` keeps of so many tokens, but for the headers of its arrays."""
+    log_sums = sum(len(LOG_SUMS) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
+    return 4 * tokens * (2 + log_sums)
+
+
+def load_part(path: Path) -> Part:
+    """What `save_part` kept, on the CPU."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: torch.from_numpy(file[name]) for name in file.files}
+    log_p, log_z = arrays.pop("log_p"), arrays.pop("log_z")
+    readings = range(len(arrays) // len(LOG_SUMS))
+    return log_p, log_z, [LogSums(*(arrays[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings]

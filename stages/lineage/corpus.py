@@ -1,0 +1,85 @@
+"""What a model reads: the tokens it was trained on, or others with its vocabulary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError, did_you_mean
+from stages.models.config import parse_model
+from stages.text.tokens import SPLITS
+
+
+def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
+    """The tokens that a model is to read: `references["tokens"]`, else those it was trained on.
+
+    Raises: ArtifactError if the tokens were made with another tokenizer than the model's.
+    """
+    own = encoder.input("tokens")
+    if references.get("tokens") is None:
+        return own
+    given = store.get(references["tokens"], "tokens")
+    require_same_tokenizer(own, given, encoder)
+    return given
+
+
+def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) -> None:
+    """Raises: ArtifactError unless ids mean the same in both tokens artifacts."""
+    if tokenizer_digest(own) != tokenizer_digest(given):
+        raise ArtifactError(
+            f"{given.reference} was tokenized differently from what {encoder.reference} was trained "
+            f"on; tokenize it with the model's tokenizer: memlm tokenize --tokenizer {own.reference}"
+        )
+
+
+def tokenizer_digest(tokens: Artifact) -> str:
+    """Digest of the bytes of a tokens artifact's tokenizer."""
+    return tokens.manifest.files["tokenizer.json"]["blake2b"]
+
+
+def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
+    """The splits of a tokens artifact whose token i is row i of a datastore, which holds the answer.
+
+    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
+    """
+    stored = array_digests(datastore.input("corpus"), f"{datastore.config['split']}/ids")
+    return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == stored}
+
+
+def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
+    """Digests of the files of an array (`train/ids`) or of all arrays of a split, by their names below it."""
+    below, files = f"tokens.zarr/{name}/", tokens.manifest.files
+    return {path.removeprefix(below): files[path]["blake2b"] for path in files if path.startswith(below)}
+
+
+def require_split(tokens: Artifact, split: str) -> None:
+    """Raises: ArtifactError, naming what mends it, if the tokens have no such split, or an empty one."""
+    splits = tokens.metrics["splits"]
+    making = f"memlm tokenize --tokenizer {tokens.reference} --{split} FILE"
+    if split not in splits:
+        mend = f"tokens that have one: {making}" if split in SPLITS else did_you_mean(split, splits)
+        raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}); {mend}")
+    if not splits[split]["tokens"]:
+        raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}")
+
+
+def require_tune_split(tokens: Artifact, split: str) -> None:
+    """Raises: ArtifactError, saying how to do without, if there is no such split to tune on."""
+    splits = tokens.metrics["splits"]
+    if split not in splits:
+        raise ArtifactError(
+            f"{tokens.reference} has no split {split!r} to tune on: name another with --tune-split "
+            f"({', '.join(splits)}), or give numbers in place of tune."
+        )
+    if not splits[split]["tokens"]:
+        raise ArtifactError(
+            f"Split {split!r} of {tokens.reference} has no tokens to tune on: name another with --tune-split, "
+            "or give numbers in place of tune."
+        )
+
+
+def require_key(model: Artifact, key: str) -> None:
+    """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
+    config = parse_model(model.config["model"])
+    if key not in config.keys:
+        raise UsageError(f"{model.reference} ({config.backbone}) has no key {key!r}; it has: {', '.join(config.keys)}.")

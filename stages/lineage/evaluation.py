@@ -1,0 +1,97 @@
+"""From the reference a user gives to every artifact that an evaluation reads. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError
+from stages.lineage.corpus import corpus_of, tokenizer_digest
+from stages.lineage.neighbors import require_queries
+from stages.models.config import parse_model
+
+SOURCES = ("model", "index", "neighbors")
+
+
+def language_model(source: Artifact) -> Artifact:
+    """The model that a reference names: of an index or neighbors, the encoder of the datastore."""
+    if source.kind == "model":
+        return source
+    return source.find("encoder")
+
+
+def has_gate(model: Artifact) -> bool:
+    """Whether a model lets neighbours into its hidden state, and so reads some whatever else is read."""
+    return parse_model(model.config["model"]).gate is not None
+
+
+def memory_source(
+    source: Artifact, references: Mapping[str, Any], store: Store, asked: bool | None = None
+) -> Artifact | None:
+    """The index or neighbors that external memory is read through, if it is read.
+
+    Neighbours that are named for a model with a gate are the gate's, and external memory too where nothing else is.
+
+    Args:
+        asked: whether a reading of a datastore is asked for; None: nothing is said.
+    Raises: UsageError if two are named by options, or one that no reading looks into.
+    """
+    model = language_model(source)
+    gated = has_gate(model)
+    named = [kind for kind in ("index", "neighbors")[: 1 if gated else 2] if references.get(kind) is not None]
+    if named and asked is False:
+        raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
+    if len(named) == 2:
+        raise UsageError("Give --index or --neighbors, not both: neighbors know their index.")
+    if named:
+        return store.get(references[named[0]], named[0])
+    if source.kind != "model":
+        return None if asked is False else source
+    return _gate_neighbors(model, references, store) if gated and asked else None
+
+
+def artifacts_read(
+    model: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
+) -> dict[str, Artifact]:
+    """Everything an evaluation reads, by role; `memory` None: no datastore, but what a gate reads.
+
+    Raises: ArtifactError if the tokens, the neighbours and the models do not belong together.
+    """
+    tokens = corpus_of(model, references, store)
+    read = {"model": model, "tokens": tokens}
+    if has_gate(model):
+        read["gate_neighbors"] = _gate_neighbors(model, references, store)
+        _require_fitting(read["gate_neighbors"], tokens)
+    if memory is None:
+        return read
+    _require_fitting(memory, tokens)
+    read[memory.kind] = memory
+    if memory.kind == "neighbors":
+        read["index"] = memory.input("index")
+    read["datastore"] = memory.find("datastore")
+    read["encoder"] = memory.find("encoder")
+    return read
+
+
+def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
+    """What the gate of a model reads: the neighbors that are named, else those that it was trained with."""
+    if references.get("neighbors") is not None:
+        return store.get(references["neighbors"], "neighbors")
+    if "neighbors" not in model.manifest.inputs:
+        raise ArtifactError(
+            f"{model.reference} has a gate, but was trained without neighbors: name those it is to read, --neighbors."
+        )
+    return model.input("neighbors")
+
+
+def _require_fitting(memory: Artifact, tokens: Artifact) -> None:
+    """Raises: ArtifactError unless an index or neighbors hold rows of the same vocabulary, found for these tokens."""
+    if tokenizer_digest(memory.find("corpus")) != tokenizer_digest(tokens):
+        searching = ", memlm precompute-neighbors" if memory.kind == "neighbors" else ""
+        raise ArtifactError(
+            f"{memory.reference} holds rows of {memory.find('datastore').reference}, whose tokenizer is not that of "
+            f"{tokens.reference}; search a datastore with the same: memlm train {tokens.reference}, "
+            f"memlm build-datastore, memlm build-index{searching}"
+        )
+    if memory.kind == "neighbors":
+        require_queries(memory, tokens)

@@ -1,0 +1,88 @@
+"""Whether stored neighbours are those that a stage needs, and the command that finds such. Free of torch."""
+
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.errors import ArtifactError
+from stages.lineage.corpus import own_splits
+from stages.search.exclusion import excluding_fewer
+
+
+def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:
+    """Whether k stored neighbours of every token of a split can be read.
+
+    Args:
+        fewer: the option that has fewer read, up to their number: `train --set memory.k=`.
+    Raises: ArtifactError, naming the command that mends it, if the split or so many neighbours were not looked up,
+        or they may hold the answers.
+    """
+    stored = stored_splits(neighbors)
+    if split not in stored:
+        raise ArtifactError(
+            f"{neighbors.reference} has no neighbours of split {split!r} (it has: "
+            f"{', '.join(stored)}); find them: {_finding(neighbors, queries=','.join([*stored, split]))}"
+        )
+    if k > stored[split]:
+        raise ArtifactError(
+            f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
+            f"read fewer: {fewer}{stored[split]}, or find more: {_finding(neighbors, k=k)}"
+        )
+    _require_honest(neighbors, split)
+
+
+def _require_honest(neighbors: Artifact, split: str) -> None:
+    excludes = neighbors.config["exclude"] != "none"
+    if not excludes and split in own_splits(neighbors.find("datastore"), neighbors.input("queries")):
+        raise ArtifactError(
+            f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
+            f"find others: {_finding(neighbors, exclude='self')}"
+        )
+
+
+def require_some(neighbors: Artifact, split: str) -> None:
+    """Raises: ArtifactError, naming what mends it, if no token of a split has a neighbour to learn from."""
+    if neighbors.metrics["splits"][split]["missing"] < 1:
+        return
+    exclude = neighbors.config["exclude"]
+    raise ArtifactError(
+        f"{neighbors.reference} has not one neighbour of a token of {split!r}: --exclude {exclude} leaves none of the "
+        f"rows of {neighbors.find('datastore').reference}; "
+        f"{excluding_fewer(exclude, _finding(neighbors, exclude='window:N'))}"
+    )
+
+
+def stored_splits(neighbors: Artifact) -> dict[str, int]:
+    """The splits whose neighbours are stored, with how many a token."""
+    group: Any = neighbors.zarr("neighbors.zarr")
+    return {split: int(group[f"{split}/ids"].shape[1]) for split in sorted(group.group_keys())}
+
+
+def _finding(neighbors: Artifact, **changes: Any) -> str:
+    """The command that finds neighbours as these were found, but for some options; None: leave that out."""
+    record = neighbors.manifest.inputs["index"]
+    options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
+    words = (f"--{name} {value}".strip() for name, value in options.items() if value is not None)
+    return " ".join([f"memlm precompute-neighbors {record.reference}", *words])
+
+
+def _asked_for(neighbors: Artifact) -> dict[str, Any]:
+    """Options that neighbours were found with; None where the command does so by itself."""
+    config, tokens = neighbors.config, neighbors.input("queries")
+    every = set(config["queries"]) == set(tokens.metrics["splits"])
+    own = tokens.record == neighbors.find("encoder").manifest.inputs["tokens"]
+    return {
+        "tokens": None if own else tokens.reference,
+        "queries": None if every else ",".join(config["queries"]),
+        "k": config["k"],
+        "exclude": None if config["exclude"] in ("self", "none") else config["exclude"],
+        "exact": None if config["candidates"] is None else "",
+    }
+
+
+def require_queries(neighbors: Artifact, tokens: Artifact) -> None:
+    record = neighbors.manifest.inputs["queries"]
+    if record != tokens.record:
+        raise ArtifactError(
+            f"{neighbors.reference} holds neighbours of {record.reference}, not of {tokens.reference}; "
+            f"find those: {_finding(neighbors, tokens=tokens.reference, queries=None)}"
+        )

@@ -1,0 +1,228 @@
+"""The memory that positions read, and the probability that it gives to their targets.
+
+Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h matches, V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What each of n positions reads: k entries (at least one), in the order in which cut-offs count.
+
+    Neighbours of a datastore stand best first, the recent past nearest first; missing entries last.
+
+    `scores` float [n, k]: similarity s of query and key, before temperature; -inf where missing.
+    `values` int [n, k]: the token that followed each key; -1 where missing.
+    `least` int [n]: so many first entries are read whatever the cut-off (the local part of a union).
+    """
+
+    scores: Tensor
+    values: Tensor
+    least: Tensor | None = None
+
+    def __getitem__(self, positions: slice | Tensor) -> "Entries":
+        """The entries of some of the positions."""
+        least = None if self.least is None else self.least[positions]
+        return Entries(self.scores[positions], self.values[positions], least)
+
+
+class Matches(NamedTuple):
+    """The entries that hold their position's target, in order of position, then place; both [h]."""
+
+    rows: Tensor
+    places: Tensor
+
+
+@dataclass(frozen=True)
+class LogSums:
+    """Log of what a memory holds, unnormalised, so that any reader can use it.
+
+    `target` [...]: log of the sum of exp(s/τ - peak) over entries whose value is the target; -inf if
+    it is absent.
+    `total` [...]: the same over all entries; -inf where the memory is empty.
+    `max_score` [...], broadcasts: the best s/τ that the position reads; taken out, or large scores would
+    leave float32 no digits for the ratio of the two.
+    """
+
+    target: Tensor
+    total: Tensor
+    max_score: Tensor
+
+    def at(self, scale: int, cutoff: int) -> "LogSums":
+        """Of log sums [S, C, n], those of one scale and one cut-off, [n]."""
+        return LogSums(self.target[scale, cutoff], self.total[scale, cutoff], self.max_score[scale, cutoff])
+
+    @property
+    def empty(self) -> Tensor:
+        """Where there is no memory to read, bool [...]."""
+        return self.total.isneginf()
+
+    @property
+    def log_prob(self) -> Tensor:
+        """log p_mem of the target, natural log, [...]; -inf where it is absent or nothing is read."""
+        return torch.where(self.empty, self.target, self.target - self.total)
+
+
+def find_matches(entries: Entries, targets: Tensor) -> Matches:
+    """The entries whose value is the target of their position; targets int [n]."""
+    same = entries.values == targets[:, None].to(entries.values.dtype)
+    return Matches(*same.nonzero().unbind(-1))
+
+
+def first_match(matches: Matches, positions: int, k: int) -> Tensor:
+    """Place of the first entry that holds the target, int64 [positions]; k where there is none."""
+    first = matches.places.new_full((positions,), k)
+    return first.scatter_reduce_(0, matches.rows, matches.places, "amin")
+
+
+def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+    """LogSums [S, C, n] of reading the first c entries, for every scale and every cut-off c.
+
+    p_mem(w) = Σ_{j: v_j = w} exp(s_j/τ) / Σ_j exp(s_j/τ). One pass over the entries a scale. Entries
+    need not stand best first: what a cut-off reads is summed behind the best that it reads.
+
+    Args:
+        entries: of n positions; where `least` is more than a cut-off, so many are read.
+        matches: `find_matches` of them.
+        scales: scores are multiplied by each (1/τ, or θ; 0 is legal).
+        cutoffs: rising numbers of entries; beyond k there are none.
+    Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2; with θ and entries of the
+    recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3.
+    """
+    log_sums = _prefix_log_sums(entries.scores, matches, scales, cutoffs)
+    if entries.least is None:
+        return log_sums
+    return _with_least(log_sums, entries.scores, entries.least, matches, scales, cutoffs)
+
+
+def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int) -> LogSums:
+    """LogSums of every token: target [n, V]; total and peak, [n, 1], broadcast.
+
+    For generation, and where the best token is asked for; scoring needs the targets alone.
+    """
+    reach = cutoff if entries.least is None else entries.least.clamp(min=cutoff)[:, None]
+    places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
+    scores = entries.scores.float().masked_fill(places >= reach, -torch.inf)
+    tokens = entries.values.long().clamp(min=0)
+    peaks = scores.new_full((len(scores), vocabulary), -torch.inf).scatter_reduce_(1, tokens, scores, "amax")
+    weights = _exponentials(scores - _finite(peaks.gather(1, tokens)), scale)
+    sums = torch.zeros_like(peaks).scatter_add_(1, tokens, weights)
+    best = _finite(peaks.amax(-1, keepdim=True))
+    behind = _finite(peaks - best) * scale
+    return LogSums(sums.log() + behind, (sums * behind.exp()).sum(-1, keepdim=True).log(), best * scale)
+
+
+def joined(parts: Sequence[LogSums]) -> LogSums:
+    """LogSums of one memory whose entries lie in several parts; shapes broadcast.
+
+    The sums of all entries are the sums of the parts' sums, behind the best score of any part.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    best = _finite(reduce(torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]))
+    target = reduce(torch.logaddexp, [part.target + (part.max_score - best) for part in parts])
+    total = reduce(torch.logaddexp, [part.total + (part.max_score - best) for part in parts])
+    return LogSums(target, total, best)
+
+
+def _with_least(
+    log_sums: LogSums, scores: Tensor, least: Tensor, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
+) -> LogSums:
+    """LogSums in which no cut-off reads less than the first `least` entries of a position."""
+    longer = least > torch.tensor(cutoffs, device=least.device)[:, None]
+    if not longer.any():
+        return log_sums
+    most = int(least.max())
+    places = torch.arange(scores.shape[1], device=scores.device)[:most]
+    scores = scores[:, :most].masked_fill(places >= least[:, None], -torch.inf)
+    within = matches.places < least[matches.rows]
+    lower = _prefix_log_sums(scores, Matches(matches.rows[within], matches.places[within]), scales, [most])
+    return LogSums(
+        torch.where(longer, lower.target, log_sums.target),
+        torch.where(longer, lower.total, log_sums.total),
+        torch.where(longer, lower.max_score, log_sums.max_score),
+    )
+
+
+class _Sums(NamedTuple):
+    """Σ exp((s - peak) scale), [S, C, n], and peaks before scaling, [C, n]; -inf where there is none."""
+
+    sums: Tensor
+    peaks: Tensor
+
+    def running(self, scales: Tensor) -> "_Sums":
+        """From sums over the spans between cut-offs to sums over all entries before each cut-off."""
+        sums, peaks = [self.sums[:, 0]], [self.peaks[0]]
+        for more, peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
+            best = torch.maximum(peaks[-1], peak)
+            before, beside = (torch.exp(_finite(one - best) * scales) for one in (peaks[-1], peak))
+            sums.append(sums[-1] * before + more * beside)
+            peaks.append(best)
+        return _Sums(torch.stack(sums, dim=1), torch.stack(peaks))
+
+
+def _prefix_log_sums(scores: Tensor, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+    """LogSums [S, C, n] of the first c entries for every cut-off c, whatever `least` says."""
+    k = scores.shape[1]
+    distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
+    scores = scores[:, : distinct[-1]].float()
+    factors = scores.new_tensor(scales)[:, None]
+    total = _sums_of_entries(scores, scales, distinct).running(factors)
+    target = _sums_of_matches(scores, matches, factors, distinct).running(factors)
+    behind = _finite(target.peaks - total.peaks) * factors[..., None]
+    log_sums = target.sums.log() + behind, total.sums.log(), _finite(total.peaks) * factors[..., None]
+    if len(distinct) < len(cutoffs):
+        places = torch.tensor([distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device)
+        return LogSums(*(part.index_select(1, places) for part in log_sums))
+    return LogSums(*log_sums)
+
+
+def _sums_of_entries(scores: Tensor, scales: Sequence[float], cutoffs: Sequence[int]) -> _Sums:
+    """Over the entries of each span between cut-offs; scores [n, k]."""
+    spans = [slice(*span) for span in pairwise((0, *cutoffs))]
+    peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
+    behind = torch.empty(scores.shape, device=scores.device)
+    for span, peak in zip(spans, _finite(peaks), strict=True):
+        torch.sub(scores[:, span], peak[:, None], out=behind[:, span])
+    weights = torch.empty_like(behind) if len(scales) > 1 else behind
+    sums = []
+    for scale in scales:
+        _exponentials(behind, scale, out=weights)
+        sums.append(torch.stack([weights[:, span].sum(-1) for span in spans]))
+    return _Sums(torch.stack(sums), peaks)
+
+
+def _sums_of_matches(scores: Tensor, matches: Matches, scales: Tensor, cutoffs: Sequence[int]) -> _Sums:
+    """Over the entries that hold the target; scales [S, 1].
+
+    They have peaks of their own: beside the best of all entries a far target would vanish in float32.
+    """
+    shape = len(cutoffs), len(scores)
+    rows, places = (part[matches.places < cutoffs[-1]] for part in matches)
+    spans = torch.bucketize(places, torch.tensor(cutoffs, device=places.device), right=True)
+    where, found = spans * len(scores) + rows, scores[rows, places]
+    peaks = scores.new_full((shape[0] * shape[1],), -torch.inf).scatter_reduce_(0, where, found, "amax")
+    behind = (found - peaks[where])[:, None] * scales.T
+    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, where, behind.exp_())
+    return _Sums(sums.T.reshape(-1, *shape), peaks.view(shape))
+
+
+def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
+    """exp(behind · scale); 0 where behind is -inf, whatever the scale. As exp2: half the time of exp."""
+    if scale == 0:
+        return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
+    return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Peaks of nothing, and what lies behind them, become 0: their sums are 0 and need no peak."""
+    return values.nan_to_num(nan=0.0, neginf=0.0)

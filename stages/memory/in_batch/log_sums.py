@@ -1,0 +1,197 @@
+"""In-batch memory, read in training: the [queries, keys] scores never exist whole.
+
+How the parts work together: `visible` says what each query reads, `blocks` cuts that into blocks, `block_scores`
+multiplies a block, `target_cells` finds the keys of the target in it. Here a block's cells are added up in the
+forward pass, and in the backward pass multiplied once more and turned into gradients.
+
+Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their row's target).
+Scores and logarithms of sums are of base 2, log sums and their gradients natural.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from stages.memory.in_batch.block_scores import BlockScores
+from stages.memory.in_batch.blocks import Block, fewest_products
+from stages.memory.in_batch.target_matches import Matches, TargetMatches
+from stages.memory.in_batch.visible import Visible
+
+
+def in_batch_log_sums(
+    queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible, scale: float
+) -> tuple[Tensor, Tensor]:
+    """What each query's visible keys give to its target, and in all: log Σ exp(scale q·k) over the cells.
+
+    Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K: up
+    to 12 bytes a cell (6 without mirrors in float32), and 40 bytes each of its target cells. Blocks without a
+    visible cell cost nothing. If the keys are the queries, the same tensor, a product serves both positions.
+    Products are made in the type of autocast, where it is on; all else in float32, or in float64 if the queries are.
+
+    From the forward pass are kept, beside the arguments: the blocks, 32 bytes a query of what they read if that
+    was on another device, and what `TargetMatches` holds.
+
+    A score that overflows or is no number changes nothing where it is not visible. Gradients multiply whole blocks
+    of queries and keys, though: one that is not finite itself spoils those of all that share a block with it.
+
+    Args:
+        queries: [N, d].
+        keys: [K, d]; detached where they are to be constants.
+        targets: the token that each query predicts, int64 [N].
+        values: the token that followed each key, int64 [K].
+        visible: of N queries.
+        scale: of the inner products; 1/(τ sqrt(d)) for scaled-dot.
+    Returns: of the visible cells whose value is the target, and of all visible cells, [N] each, natural log;
+        -inf where there is no such cell. Differentiable in queries and keys, once.
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
+    """
+    log_sums: tuple[Tensor, Tensor] = _InBatchLogSums.apply(  # type: ignore[no-untyped-call]
+        queries, None if keys is queries else keys, targets, values, visible, scale, _product_dtype(queries)
+    )
+    return log_sums
+
+
+def _product_dtype(queries: Tensor) -> torch.dtype:
+    device = queries.device.type
+    if torch.is_autocast_enabled(device) and queries.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return queries.dtype
+
+
+class _LogSums:
+    """Running log2 Σ 2^score of rows: Σ 2^(score - peak), and the peak; [N] each."""
+
+    def __init__(self, like: Tensor, rows: int, dtype: torch.dtype) -> None:
+        self.sums = like.new_zeros(rows, dtype=dtype)
+        self.peaks = like.new_full((rows,), -torch.inf, dtype=dtype)
+
+    def add_matches(self, block: Block, rows: Tensor, scores: Tensor) -> None:
+        """Add single cells [h] of some rows of the block."""
+        peaks, sums = self.peaks[block.rows], self.sums[block.rows]
+        best = peaks.scatter_reduce(0, rows, scores, "amax")
+        behind = _finite(best)
+        sums.mul_((peaks - behind).exp2_()).index_add_(0, rows, (scores - behind.index_select(0, rows)).exp2_())
+        peaks.copy_(best)
+
+    def add_cells(self, block: Block, scores: Tensor) -> None:
+        """Add all cells [n, m] of the block, which are overwritten."""
+        peaks, sums = self.peaks[block.rows], self.sums[block.rows]
+        best = torch.maximum(peaks, scores.amax(1))
+        behind = _finite(best)
+        sums.mul_((peaks - behind).exp2_()).add_(scores.sub_(behind[:, None]).exp2_().sum(1))
+        peaks.copy_(best)
+
+    def logarithms(self) -> Tensor:
+        """Natural; -inf for rows without cells."""
+        return (self.sums.log2() + _finite(self.peaks)) * math.log(2)
+
+
+class _InBatchLogSums(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        keys: Tensor | None,
+        targets: Tensor,
+        values: Tensor,
+        visible: Visible,
+        scale: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        blocks = fewest_products(visible, len(values), keys is None, queries.device.type)
+        cells = TargetMatches(targets, values, blocks)
+        settings = visible.to(queries.device), blocks, scale, dtype
+        scores_of = BlockScores(queries, keys, *settings)
+        target, total = (_LogSums(queries, len(queries), scores_of.sums) for _ in range(2))
+        for block in blocks:
+            for side, scores in scores_of.sides(block):
+                matches = cells.matches(side, scores.stride())
+                target.add_matches(side, matches.rows, _flat(scores).index_select(0, matches.cells))
+                total.add_cells(side, scores)
+        log_sums = target.logarithms(), total.logarithms()
+        ctx.save_for_backward(queries, keys, *log_sums)
+        ctx.cells, ctx.settings = cells, settings
+        return log_sums
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, target, total = ctx.saved_tensors
+        _, blocks, scale, _ = ctx.settings
+        scores_of = BlockScores(queries, keys, *ctx.settings)
+        of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
+        needs_queries, needs_keys = ctx.needs_input_grad[:2]
+        grad_queries = torch.zeros_like(queries, dtype=scores_of.sums) if needs_queries else None
+        grad_keys = (
+            grad_queries if keys is None else torch.zeros_like(keys, dtype=scores_of.sums) if needs_keys else None
+        )
+        for block in blocks:
+            gradient = scores_of.narrowed(_product_gradient(scores_of, ctx.cells, block, of_target, of_total))
+            if grad_queries is not None:
+                _add_product(grad_queries[block.rows], gradient, scores_of.keys[block.keys])
+            if grad_keys is not None:
+                _add_product(grad_keys[block.keys], gradient.T, scores_of.queries[block.rows])
+        return (
+            None if grad_queries is None else grad_queries.mul_(scale).to(queries.dtype),
+            None if keys is None or grad_keys is None else grad_keys.mul_(scale).to(keys.dtype),
+            *(None,) * 5,
+        )
+
+
+class _Gradient(NamedTuple):
+    """Of logarithms of sums, [N]: base 2, and what they are worth to the loss. Finite and 0 where the sum is empty."""
+
+    logarithms: Tensor
+    worth: Tensor
+
+    @staticmethod
+    def of(log_sums: Tensor, gradient: Tensor) -> "_Gradient":
+        return _Gradient(_finite(log_sums * math.log2(math.e)), gradient.masked_fill(log_sums.isneginf(), 0))
+
+    def of_rows(self, rows: slice) -> "_Gradient":
+        return _Gradient(self.logarithms[rows], self.worth[rows])
+
+
+def _product_gradient(
+    scores_of: BlockScores, cells: TargetMatches, block: Block, target: _Gradient, total: _Gradient
+) -> Tensor:
+    """Gradient of a block's natural scores, [n, m], with that of the mirror's, whose products are the same."""
+    first, *mirrored = (
+        _score_gradient(
+            scores, cells.matches(side, scores.stride()), target.of_rows(side.rows), total.of_rows(side.rows)
+        )
+        for side, scores in scores_of.sides(block)
+    )
+    for gradient in mirrored:
+        first.add_(gradient.T)
+    return first
+
+
+def _score_gradient(scores: Tensor, matches: Matches, target: _Gradient, total: _Gradient) -> Tensor:
+    """Gradient of the natural scores of one side of a block, [n, m], in place of the scores."""
+    logarithms, worth = (part.index_select(0, matches.rows) for part in target)
+    found = _flat(scores).index_select(0, matches.cells).sub_(logarithms).exp2_().mul_(worth)
+    gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
+    _flat(gradient).index_add_(0, matches.cells, found)
+    return gradient
+
+
+def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    """into += left @ right; the sum in the type of into, the product in theirs."""
+    if into.dtype == left.dtype:
+        into.addmm_(left, right)
+    else:
+        into.add_(left @ right)
+
+
+def _flat(scores: Tensor) -> Tensor:
+    """The cells of a matrix, or of a transposed one, in the order of memory."""
+    return scores.as_strided((scores.numel(),), (1,))
+
+
+def _finite(logarithms: Tensor) -> Tensor:
+    """Those of empty sums become 0: what is counted from them is nothing."""
+    return logarithms.nan_to_num(neginf=0.0)

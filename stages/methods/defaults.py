@@ -1,0 +1,90 @@
+"""How a model is read where the user does not say: by what it was trained to read. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stages.artifacts.artifact import Artifact
+from stages.models.config import parse_model
+
+KNN_LM = ("knn-lm",)
+
+
+class EvaluationDefaults(NamedTuple):
+    """What models of one training method are read with; texts as after `--memory`."""
+
+    alone: tuple[str, ...] = ()
+    """Readings without a datastore; below kNN-LM where there is one."""
+    own_datastore: tuple[str, ...] | None = None
+    """Readings with a datastore of the model's own keys, if it learned to read one."""
+    trained_with_memory: bool = False
+    """Whether the loss read cells by the scaled product of keys."""
+
+
+EVALUATION_DEFAULTS = {
+    "trime": EvaluationDefaults(("trime",), trained_with_memory=True),
+    "trime-long": EvaluationDefaults(("trime-long",), trained_with_memory=True),
+    "trime-ext": EvaluationDefaults(("trime",), ("trime-ext",), trained_with_memory=True),
+}
+"""Training methods whose models are read otherwise than plain ones, all that train with memory."""
+
+
+def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
+    """What a model's method makes of it."""
+    return EVALUATION_DEFAULTS.get(model.config["method"], EvaluationDefaults())
+
+
+def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
+    """The readings where nothing is said: the model's own, and kNN-LM on top where there is a datastore.
+
+    A model that learned to read a datastore of its own keys reads it so.
+
+    Args:
+        read: what the evaluation reads, by role.
+    """
+    own = evaluation_defaults(read["model"])
+    if "datastore" not in read:
+        return own.alone
+    if own.own_datastore is not None and is_own_datastore(read):
+        return own.own_datastore
+    return own.alone + KNN_LM
+
+
+def lacking_memory(read: Mapping[str, Artifact]) -> str | None:
+    """What to say of a model that learned to read a datastore and is read without one; None: nothing."""
+    own = evaluation_defaults(read["model"])
+    if "datastore" in read or own.own_datastore is None:
+        return None
+    return (
+        f"{read['model'].reference} learned to read a datastore too: evaluate an index of one "
+        f"for {', '.join(own.own_datastore)}."
+    )
+
+
+def is_own_datastore(read: Mapping[str, Artifact]) -> bool:
+    """Whether the keys of the datastore are those of the model that is evaluated."""
+    return read["encoder"].record == read["model"].record
+
+
+def default_similarity(model: Artifact, otherwise: str) -> str:
+    """How queries and keys of a model are compared."""
+    return "scaled-dot" if evaluation_defaults(model).trained_with_memory else otherwise
+
+
+def default_key(model: Artifact) -> str:
+    """The key of recent positions: what the loss compared, else `hidden`."""
+    return stored_key(model) if evaluation_defaults(model).trained_with_memory else "hidden"
+
+
+def stored_key(encoder: Artifact) -> str:
+    """The key of a datastore: what the encoder's loss compared, else the backbone's first."""
+    return str(_training(encoder).get("key") or parse_model(encoder.config["model"]).keys[0])
+
+
+def trained_temperature(model: Artifact) -> float:
+    """τ of the loss; 1 for a model trained without memory."""
+    return float(_training(model).get("temperature", 1.0))
+
+
+def _training(model: Artifact) -> Mapping[str, Any]:
+    """The settings of the memory that a model was trained with; none for another."""
+    return model.config.get("memory") or {}

@@ -1,0 +1,1 @@
+"""Networks between input embeddings and softmax: a folder each."""

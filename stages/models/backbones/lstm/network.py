@@ -1,0 +1,37 @@
+"""Long short-term memory (Hochreiter and Schmidhuber 1997) with torch's fused kernels."""
+
+import torch
+from torch import Tensor, nn
+
+from stages.models.config import LSTMConfig
+from stages.models.layers.dropout import Dropout
+
+
+class LSTM(nn.Module):
+    """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
+
+    Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
+    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in the precision of the weights:
+    autocast would run cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
+    """
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        between = config.dropout if config.layers > 1 else 0.0
+        self.lstm = nn.LSTM(config.width, config.width, config.layers, batch_first=True, dropout=between)
+        self.dropout = Dropout(config.dropout)
+        if config.initial_range is not None:
+            for parameter in self.lstm.parameters():
+                nn.init.uniform_(parameter, -config.initial_range, config.initial_range)
+
+    def forward(
+        self, embedded: Tensor, state: tuple[Tensor, ...] | None = None
+    ) -> tuple[Tensor, None, tuple[Tensor, ...]]:
+        """Embeddings [B, L, d] and state -> hidden [B, L, d], no feed-forward input, the state after them.
+
+        Args:
+            state: h and c, each [layers, B, d]; None: zeros.
+        """
+        with torch.autocast(embedded.device.type, enabled=False):
+            hidden, state = self.lstm(self.dropout(embedded).to(self.lstm.weight_ih_l0.dtype), state)
+        return self.dropout(hidden), None, state

@@ -1,0 +1,161 @@
+"""Readings of the recent past of the split itself: sources `long`, `local` and their union."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.encoding.windows import window_starts
+from stages.memory.recent import Recent, recent_entries, recent_matches
+from stages.retrieval.grids import ReadingGrid, reading_grid
+from stages.retrieval.reading import Reading
+from stages.retrieval.retrieved import Part, Retrieved
+from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+
+FEWEST_POSITIONS = 64
+"""Positions read at a time, however many entries each has: a product with fewer waits for memory."""
+
+SHARPNESS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
+"""Default grid of θ, in units of 1 / (best - median score): how many nats the best stands above the median."""
+
+
+@dataclass(frozen=True)
+class RecentPlan:
+    """One reading of the recent past, all selected but what the grid decides."""
+
+    reading: Reading
+    context: int
+    """Inputs of a window, of which `local` reads those before a position."""
+    overlapping: bool
+    """Whether windows overlap, so that a position has another representation in each."""
+    device: str = "cpu"
+    """Type of the device that it is read on."""
+    distinction = ""
+
+    @property
+    def parts(self) -> "tuple[RecentPlan]":
+        """Itself: one kind of memory."""
+        return (self,)
+
+    @property
+    def size_name(self) -> str:
+        """What its cut-offs count: the positions of `long`, or those of a window."""
+        return "size" if self._long else "window"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What else a report tells of the reading."""
+        return {"scope": self.reading.scope} if self._long else {}
+
+    @property
+    def _local(self) -> bool:
+        return "local" in self.reading.sources
+
+    @property
+    def _long(self) -> bool:
+        return "long" in self.reading.sources
+
+    @property
+    def _blind(self) -> bool:
+        """Whether all scores are multiplied by 0, so that none need be computed."""
+        return self.reading.theta == (0.0,)
+
+    @property
+    def by_window(self) -> bool:
+        """Whether positions of two windows must not be read together."""
+        return self._local and self.overlapping
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Sizes to choose from; `local` alone has one, its window."""
+        if not self._long:
+            return (self.context,)
+        assert isinstance(self.reading.size, tuple)
+        return tuple(sorted(set(self.reading.size)))
+
+    @property
+    def width(self) -> int:
+        """The most positions that may be read."""
+        return max(self.cutoffs[-1], self.context) if self._local else self.cutoffs[-1]
+
+    @property
+    def positions_at_once(self) -> int:
+        return max(FEWEST_POSITIONS, CHUNK_ENTRIES[self.device] // self.width)
+
+    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
+        """What a range's tokens read: the positions before each, the nearest first."""
+        scored, carried = scored_range.lm, scored_range.carried
+        assert self.reading.key is not None
+        keys = carried.joined_keys(scored, self.reading.key)
+        tokens = carried.joined_tokens(scored)
+        origin = scored.stop - len(tokens)
+        first, window = self._first(scored_range, origin), self._window(scored_range, origin)
+
+        def of(part: slice) -> Retrieved:
+            earliest = int(np.minimum(first[part], window[part]).min())
+            after = scored.start + part.stop
+            read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)
+            at = Recent(
+                keys=read.new_zeros(len(read), 1) if self._blind else read,
+                tokens=tokens[earliest - origin : after - origin],
+                first=torch.from_numpy(first[part] - earliest).to(keys.device),
+                similarity=self.reading.similarity or "dot",
+                width=self.width,
+                window=torch.from_numpy(window[part] - earliest).to(keys.device) if self._local else None,
+            )
+            return Retrieved((Part(recent_entries(at), recent_matches(at)),))
+
+        return of
+
+    def _first(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
+        """The earliest position that `long` gives each token, int64 [n]; without it the token's own."""
+        own = np.arange(scored_range.lm.start, scored_range.lm.stop)
+        if not self._long:
+            return own
+        border = scored_range.places.document_starts if self.reading.scope == "document" else 0
+        return np.maximum(np.maximum(own - self.cutoffs[-1], border), origin)
+
+    def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
+        """Where each token's window starts, int64 [n]; without `local` the token itself."""
+        start, stop = scored_range.lm.start, scored_range.lm.stop
+        if not self._local:
+            return np.arange(start, stop)
+        return np.maximum(window_starts(scored_range.places.windows, start, stop), origin)
+
+    def _keys(self, scored_range: ScoredRange, keys: Tensor, earliest: int, part: slice) -> Tensor:
+        """Keys [m + n, d] from `earliest` on; inside an overlapping window those of that window."""
+        if not self.by_window:
+            return keys
+        scored = scored_range.lm
+        token = scored.start + part.start
+        number = next(i for i, w in enumerate(scored_range.places.windows) if w.scored_from <= token < w.stop)
+        begin = max(earliest, scored_range.places.windows[number].start)
+        context = scored.context_keys[self.reading.key or ""][number]
+        context = context[begin - scored_range.places.windows[number].start :]
+        return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
+
+    def narrowed(self, cutoff: int) -> "RecentPlan":
+        """The plan that computes no more entries than a chosen size reads."""
+        return replace(self, reading=self.reading.model_copy(update={"size": (cutoff,)})) if self._long else self
+
+    def spread(self, sample: list[ScoredRange]) -> float:
+        """Median of how far the best score stands above the median one, from a sample; 1 if it is not positive."""
+        ahead = []
+        for part in sample:
+            scores = self.retrieve(part)(slice(0, len(part.lm))).parts[0].entries.scores
+            ahead.append(scores.amax(-1) - _median_where_present(scores))
+        spread = torch.cat(ahead)
+        spread = spread[spread.isfinite()]
+        median = float(spread.median()) if len(spread) else 0.0
+        return median if median > 0 else 1.0
+
+    def grid(self, spread: float, alone: bool) -> ReadingGrid:
+        """What the reading may be set to; default scales are measured in the `spread` of a sample."""
+        return reading_grid(self.reading, tuple(s / spread for s in SHARPNESS), self.cutoffs)
+
+
+def _median_where_present(scores: Tensor) -> Tensor:
+    """Median of the scores of each position, [n]; nan where it reads nothing."""
+    return scores.masked_fill(scores.isneginf(), torch.nan).nanmedian(-1).values

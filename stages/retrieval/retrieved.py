@@ -1,0 +1,80 @@
+"""What positions recall of a memory: its entries, in parts that are read as one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from stages.memory.entries import (
+    Entries,
+    LogSums,
+    Matches,
+    dense_log_sums,
+    find_matches,
+    first_match,
+    joined,
+    target_log_sums,
+)
+
+
+class Part(NamedTuple):
+    """Entries of one kind, and those of them that hold the target.
+
+    `reads`: so many of them are read whatever the cut-off; None: as many as the cut-off says.
+    """
+
+    entries: Entries
+    matches: Matches
+    reads: int | None = None
+
+    def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+        """LogSums [S, C, n], or [S, 1, n] where no cut-off matters."""
+        return target_log_sums(self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads])
+
+    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
+        """LogSums of every token for some of the positions, [r, V]; see `dense_log_sums`."""
+        return dense_log_sums(self.entries[rows], scale, cutoff if self.reads is None else self.reads, vocabulary)
+
+    def taken(self, rows: Tensor, targets: Tensor) -> "Part":
+        """The part for some of the positions."""
+        entries = self.entries[rows]
+        return Part(entries, find_matches(entries, targets), self.reads)
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What n positions recall; neighbours of a datastore are the last part."""
+
+    parts: tuple[Part, ...]
+
+    def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+        """LogSums [S, C, n] of the targets in all parts together, for every scale and cut-off."""
+        return joined([part.log_sums(scales, cutoffs) for part in self.parts])
+
+    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
+        """LogSums of every token in all parts together, for some of the positions, [r, V]."""
+        return joined([part.dense(rows, scale, cutoff, vocabulary) for part in self.parts])
+
+    def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
+        """What some of the positions recall; rows int64 [r], and their targets."""
+        return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))
+
+    def fixed(self, reads: int) -> "Retrieved":
+        """The same, of which so many entries a part are read whatever the cut-off."""
+        return Retrieved(tuple(part._replace(reads=reads) for part in self.parts))
+
+    def beside(self, other: "Retrieved") -> "Retrieved":
+        """What both hold, read as one memory."""
+        return Retrieved(self.parts + other.parts)
+
+    @property
+    def first_matches(self) -> Tensor:
+        """Place of the first entry of the last part that is right, int64 [n]; its number of entries where none is."""
+        last = self.parts[-1]
+        return first_match(last.matches, *last.entries.scores.shape)
+
+
+def retrieve(entries: Entries, targets: Tensor) -> Retrieved:
+    """Entries of one kind with their matches; targets int [n]."""
+    return Retrieved((Part(entries, find_matches(entries, targets)),))

@@ -1,0 +1,94 @@
+"""Every exception has its exit code, and a sentence that says what to do."""
+
+import errno
+from pathlib import Path
+
+import pytest
+import typer
+
+from memlm_cli.exit_codes import failure_of, guarded
+from stages.errors import ArtifactError, BusyError, DataError, ResourceError, UsageError
+from stages.interrupts import Terminated
+
+
+class OutOfMemoryError(RuntimeError):
+    """What torch raises, by name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2),
+        (typer.BadParameter("x"), 2),
+        (DataError("x"), 3),
+        (ArtifactError("x"), 4),
+        (ResourceError("x"), 5),
+        (BusyError("x"), 75),
+        (KeyboardInterrupt(), 130),
+        (Terminated(), 143),
+        (MemoryError(), 5),
+        (OutOfMemoryError("CUDA out of memory"), 5),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 5),
+        (OSError(errno.ENOSPC, "No space left on device"), 5),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 5),
+        (OSError(errno.EFBIG, "File too large"), 5),
+        (OSError("Not enough free space to write 4096 bytes"), 5),
+        (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
+        (OSError(errno.EACCES, "Permission denied", "/store/x"), 2),
+        (OSError(errno.EACCES, "Permission denied"), 1),
+        (EOFError(), 1),
+        (ZeroDivisionError(), 1),
+    ],
+)
+def test_exit_codes_are_those_of_the_contract(error: BaseException, code: int) -> None:
+    assert failure_of(error).code == code
+
+
+def test_a_full_disk_is_found_behind_another_error() -> None:
+    try:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "/store/x")
+        except OSError as error:
+            raise RuntimeError("could not write chunk") from error
+    except RuntimeError as error:
+        failure = failure_of(error)
+    assert failure.code == 5
+    assert "/store/x" in failure.message
+    assert "make room and run the same command again" in failure.message
+
+
+def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:
+    def bug() -> None:
+        raise ZeroDivisionError("one over none")
+
+    assert guarded(bug, "memlm train") == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    log = Path(err.split()[-1])
+    assert "one over none" in log.read_text()
+    assert "in bug" in log.read_text()
+    assert log.parent == logs
+
+
+def test_an_expected_failure_is_one_line_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise DataError("a.txt is empty.")
+
+    assert guarded(fail, "memlm tokenize") == 3
+    assert capsys.readouterr().err == "memlm tokenize: a.txt is empty.\n"
+
+
+def test_success_is_silent_and_exit_keeps_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    def leave() -> None:
+        raise typer.Exit(7)
+
+    assert guarded(lambda: None, "memlm") == 0
+    assert guarded(leave, "memlm") == 7
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_answers_and_makes_nothing_is_only_interrupted() -> None:
+    assert failure_of(KeyboardInterrupt()).message == "interrupted."
+    assert failure_of(Terminated()).message == "terminated."

@@ -1,0 +1,134 @@
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from stages.encoding.encode import encode_range
+from stages.encoding.windows import windows
+from stages.models.config import TransformerXLConfig
+from stages.models.language_model import LanguageModel
+from tests.stages.encoding.fake_model import FakeModel
+
+EOS = 9
+
+
+def encode(ids, start, stop, model=None, **settings):
+    settings = {
+        "context": 4,
+        "stride": 2,
+        "batch_tokens": 8,
+        "device": "cpu",
+        "precision": "fp32",
+    } | settings
+    return list(encode_range(model or FakeModel(10), ids, EOS, start, stop, **settings))
+
+
+def slow_contexts(ids, context, stride):
+    """For each token, the fake model's representation, one window and one token at a time."""
+    inputs = [EOS, *ids][: len(ids)]
+    rows = []
+    for w in windows(len(ids), context, stride):
+        for token in range(w.scored_from, w.stop):
+            seen = inputs[w.start : token + 1]
+            rows.append((seen[-1], len(seen), sum(seen)))
+    return rows
+
+
+@given(
+    ids=st.lists(st.integers(0, 8), min_size=1, max_size=40),
+    context=st.integers(1, 9),
+    data=st.data(),
+)
+@hypothesis_settings(max_examples=60, deadline=None)
+def test_every_token_of_a_range_gets_its_context_once(ids, context, data):
+    stride = data.draw(st.integers(1, context))
+    start = data.draw(st.integers(0, len(ids)))
+    stop = data.draw(st.integers(start, len(ids)))
+    batch_tokens = data.draw(st.sampled_from([1, 12, 100]))
+    blocks = encode(
+        np.array(ids, np.uint16),
+        start,
+        stop,
+        context=context,
+        stride=stride,
+        batch_tokens=batch_tokens,
+    )
+    tokens = [t for b in blocks for t in range(b.start, b.stop)]
+    assert tokens == list(range(start, stop))
+    rows = [tuple(r) for b in blocks for r in b.hidden.tolist()]
+    assert rows == slow_contexts(ids, context, stride)[start:stop]
+    assert [t for b in blocks for t in b.targets.tolist()] == ids[start:stop]
+
+
+def test_both_keys_are_given():
+    (block,) = encode(np.arange(4), 0, 4)
+    torch.testing.assert_close(block.key("hidden"), -block.key("ffn-input"))
+
+
+def test_full_windows_share_a_forward_pass_and_a_short_one_does_not():
+    model = FakeModel(10)
+    encode(np.zeros(21, np.uint16), 0, 21, model, context=4, stride=4, batch_tokens=8)
+    assert model.calls == [(2, 4), (2, 4), (1, 4), (1, 1)]
+
+
+def test_no_gradient_is_kept():
+    assert not any(b.hidden.requires_grad for b in encode(np.arange(8), 0, 8))
+
+
+class Watched:
+    """An id array that notes which slices are read."""
+
+    def __init__(self, ids):
+        self.ids, self.read = ids, []
+
+    @property
+    def shape(self):
+        return self.ids.shape
+
+    def __getitem__(self, part):
+        self.read.append((part.start, part.stop))
+        return self.ids[part]
+
+
+def test_only_the_range_and_its_context_are_read():
+    ids = Watched(np.arange(1000) % 8)
+    encode(ids, 500, 520)
+    assert min(a for a, _ in ids.read) >= 495
+    assert max(b for _, b in ids.read) <= 522
+
+
+def test_documents_are_read_from_the_token_before_them():
+    ids = np.array([1, 2, 3, 4, 5])
+    blocks = encode(ids, 0, 5, documents=np.array([0, 2, 5]))
+    rows = [tuple(r) for b in blocks for r in b.hidden.tolist()]
+    assert rows == [(EOS, 1, EOS), (1, 2, EOS + 1), (2, 1, 2), (3, 2, 5), (4, 3, 9)]
+
+
+def segmented():
+    """A Transformer-XL, whose segments and cached positions a range takes over from the one before."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "ffn_width": 8, "segment_length": 4, "memory_length": 5}
+    return LanguageModel(TransformerXLConfig(**sizes)).double().eval()
+
+
+@given(cut=st.integers(1, 29), batch_tokens=st.integers(1, 40))
+@hypothesis_settings(max_examples=15, deadline=None)
+def test_ranges_that_hand_on_their_state_are_one_pass(cut, batch_tokens):
+    model, ids, state, hidden = segmented(), np.arange(30) * 7 % 9, None, []
+    for start, stop in ((0, cut), (cut, 30)):
+        for block in encode(ids, start, stop, model, batch_tokens=batch_tokens, state=state):
+            hidden.append(block.hidden)
+            state = block.state
+    with torch.no_grad():
+        whole = model.encode(torch.tensor([[EOS, *ids[:-1]]])).hidden[0]
+    torch.testing.assert_close(torch.cat(hidden), whole)
+
+
+def test_segments_are_counted_from_the_start_of_a_document():
+    model, ids, documents = segmented(), np.arange(30) * 7 % 9, np.array([0, 6, 13, 30])
+    hidden = torch.cat([block.hidden for block in encode(ids, 0, 30, model, documents=documents)])
+    for start, stop in ((6, 13), (13, 30)):
+        with torch.no_grad():
+            alone = model.encode(torch.from_numpy(ids[None, start - 1 : stop - 1])).hidden[0]
+        torch.testing.assert_close(hidden[start:stop], alone)

@@ -1,0 +1,67 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.memory.in_batch.visible import Visible, earlier, others
+from tests.oracles.in_batch import reads
+
+
+def table(visible, keys):
+    return [[reads(visible, i, j) for j in range(keys)] for i in range(len(visible))]
+
+
+@st.composite
+def visibles(draw, most=12):
+    """Any bounds, also those of nothing and holes beside what is read; and the number of keys."""
+    keys = draw(st.integers(1, most))
+    n = draw(st.integers(1, most))
+    place = st.integers(0, keys)
+    start, stop, hole = (torch.tensor(draw(st.lists(place, min_size=n, max_size=n))) for _ in range(3))
+    length = torch.tensor(draw(st.lists(place, min_size=n, max_size=n)))
+    return Visible(start, stop, hole, (hole + length).clamp(max=keys)), keys
+
+
+@given(visibles(), st.data())
+@settings(deadline=None)
+def test_what_a_query_reads_is_not_hidden(case, data):
+    visible, keys = case
+    begin = data.draw(st.integers(0, keys))
+    end = data.draw(st.integers(begin, keys))
+    assert (~visible.hides(slice(begin, end))).tolist() == [row[begin:end] for row in table(visible, keys)]
+
+
+def test_local_memory_is_the_earlier_part_of_the_segment():
+    starts = torch.tensor([0, 0, 0, 3, 3])
+    assert table(earlier(starts, torch.arange(5)), 5) == [
+        [False, False, False, False, False],
+        [True, False, False, False, False],
+        [True, True, False, False, False],
+        [False, False, False, False, False],
+        [False, False, False, True, False],
+    ]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_others_are_all_but_the_own_segment(local):
+    starts, stops = torch.tensor([0, 0, 2, 2, 2, 5]), torch.tensor([2, 2, 5, 5, 5, 6])
+    own = torch.arange(6)
+    seen = table(others(starts, stops, own, 6, local), 6)
+    for i in range(6):
+        for j in range(6):
+            apart = not starts[i] <= j < stops[i]
+            assert seen[i][j] == (apart or (local and starts[i] <= j < i))
+
+
+def test_keys_in_front_of_the_batch_are_read_by_all():
+    starts, stops, own = torch.tensor([4, 4]), torch.tensor([6, 6]), torch.tensor([4, 5])
+    assert table(others(starts, stops, own, 6, local=True), 6) == [
+        [True, True, True, True, False, False],
+        [True, True, True, True, True, False],
+    ]
+
+
+def test_places_beyond_int32_are_told_apart():
+    far = 1 << 40
+    visible = earlier(torch.tensor([far]), torch.tensor([far + 2]))
+    assert visible.hides(slice(far - 1, far + 4)).tolist() == [[True, False, False, True, True]]
