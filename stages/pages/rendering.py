@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.figure import STYLE, Figure
 from stages.numbers import measured, number
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,7 +18,7 @@ MARK = '<meta name="generator" content="memlm report">'
 def render(**values: Any) -> str:
     """The page as HTML."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader((TEMPLATES, STYLE.parent)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -158,7 +158,7 @@ class Slow:
         key = self.in_window[t][j] if in_window else self.as_scored[j]
         return oracle.similarity(self.as_scored[t].tolist(), key.tolist(), kind)
 
-    def cells(self, t: int, asked: Asked) -> list[tuple[float, int]]:
+    def entries(self, t: int, asked: Asked) -> list[tuple[float, int]]:
         """(score, token) of what position t reads, the nearest first; scores after θ."""
         start = self.document_start(t) if asked.scope == "document" else 0
         window = self.window_start[t] if asked.local else None
@@ -171,11 +171,11 @@ class Slow:
         weights = np.exp(self.scores[t] - self.scores[t].max())
         p = (weights / weights.sum()).tolist()
         for asked in readings:
-            cells = self.cells(t, asked)
+            entries = self.entries(t, asked)
             if asked.alpha is None:
-                p = oracle.interpolated(p, cells, asked.lam)
+                p = oracle.interpolated(p, entries, asked.lam)
             else:
-                p = oracle.joint(self.scores[t].tolist(), cells, asked.alpha)
+                p = oracle.joint(self.scores[t].tolist(), entries, asked.alpha)
         return p
 
     def log_p(self, **asked: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-STYLE = Path(__file__).parents[1] / "templates" / "figure.css"
+STYLE = Path(__file__).parent / "figure.css"
 MARK = "drawn by memlm"
 """Stands in every SVG, so that only memlm's own files are written over."""
 

@@ -15,12 +15,12 @@ numbers = st.floats(-40, 40, width=32)
 cells_of_one = st.lists(st.tuples(numbers, st.integers(0, VOCABULARY - 1)), min_size=1, max_size=6)
 
 
-def cells_from(pairs):
+def entries_from(pairs):
     return Entries(torch.tensor([[s for s, _ in pairs]]), torch.tensor([[v for _, v in pairs]]))
 
 
-def masses_from(pairs, target):
-    entries = cells_from(pairs)
+def log_sums_from(pairs, target):
+    entries = entries_from(pairs)
     return target_log_sums(entries, find_matches(entries, torch.tensor([target])), [1.0], [len(pairs)]).at(0, 0)
 
 
@@ -28,7 +28,7 @@ def masses_from(pairs, target):
 @settings(deadline=None)
 def test_agrees_with_one_softmax_over_both(pairs, vocabulary_scores, alpha, target):
     scores = torch.tensor(vocabulary_scores)
-    got = Joint.read(scores.log_softmax(-1)[target], scores.logsumexp(-1), masses_from(pairs, target), alpha)
+    got = Joint.read(scores.log_softmax(-1)[target], scores.logsumexp(-1), log_sums_from(pairs, target), alpha)
     want = oracle.joint(vocabulary_scores, pairs, alpha)[target]
     assert got.item() == pytest.approx(math.log(want) if want > 1e-35 else got.item(), abs=1e-4)
 
@@ -37,20 +37,20 @@ def test_agrees_with_one_softmax_over_both(pairs, vocabulary_scores, alpha, targ
 @settings(deadline=None)
 def test_the_whole_vocabulary_sums_to_one(pairs, vocabulary_scores, alpha):
     scores = torch.tensor([vocabulary_scores])
-    dense = dense_log_sums(cells_from(pairs), 1.0, len(pairs), VOCABULARY)
+    dense = dense_log_sums(entries_from(pairs), 1.0, len(pairs), VOCABULARY)
     got = Joint.read(scores.log_softmax(-1), scores.logsumexp(-1, keepdim=True), dense, alpha).exp()
     assert got.sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("max_score", [1e6, -1e6, 5e4])
 @pytest.mark.parametrize("log_z", [0.0, 1e6])
-def test_large_scores_keep_their_digits(peak, log_z):
-    memory = LogSums(torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(peak))
+def test_large_scores_keep_their_digits(max_score, log_z):
+    memory = LogSums(torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(max_score))
     log_p = torch.tensor(math.log(0.5))
     got = Joint.read(log_p, torch.tensor(log_z), memory, 0.0).item()
-    if peak > log_z:
+    if max_score > log_z:
         assert got == pytest.approx(math.log(0.125), abs=1e-6)
-    elif peak < log_z:
+    elif max_score < log_z:
         assert got == pytest.approx(math.log(0.5), abs=1e-6)
     else:
         assert got == pytest.approx(math.log(0.75 / 3), abs=1e-6)

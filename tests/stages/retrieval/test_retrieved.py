@@ -9,7 +9,7 @@ from stages.memory.entries import find_matches, joined
 from stages.memory.joint import Joint
 from stages.retrieval.retrieved import Part, Retrieved, retrieve
 from tests.oracles import memory as oracle
-from tests.stages.memory.test_cells import VOCABULARY, cells_of, log_or_absent, memories
+from tests.stages.memory.test_entries import VOCABULARY, cells_of, log_or_absent, memories
 
 SCALES = [0.0, 0.5, 2.0]
 

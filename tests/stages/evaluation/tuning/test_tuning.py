@@ -4,9 +4,9 @@ import hashlib
 import json
 
 from stages.artifacts.kinds import KINDS
-from stages.evaluation.tuning import coordinate_descent as descent
+from stages.evaluation.tuning import coordinate_descent, select, tuning
 from stages.evaluation.tuning.tuning import sample_ranges
-from stages.retrieval import recent
+from stages.retrieval import grids, recent
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
@@ -15,7 +15,7 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,
         (tuning.SAMPLE_RANGES, tuning.SAMPLE_TOKENS),
-        (settling.MOST_POINTS, descent.MOST_ROUNDS),
+        (select.MOST_POINTS, coordinate_descent.MOST_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
     assert (KINDS["report"].format_version, digest) == (2, "c16dfad7")

@@ -9,7 +9,7 @@ from stages.memory.in_batch import blocks as cutting
 from stages.memory.in_batch.log_sums import in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others
 from tests.oracles import in_batch as oracle
-from tests.stages.memory.test_visible import visibles
+from tests.stages.memory.in_batch.test_visible import visibles
 
 BLOCKS = [(1, 1), (3, 5), (4, 2), (256, 1024)]
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stages.memory.in_batch.blocks import Block, mirrored_blocks, visible_blocks
 from stages.memory.in_batch.target_matches import TargetMatches
-from tests.stages.memory.test_visible import visibles
+from tests.stages.memory.in_batch.test_visible import visibles
 
 
 @given(visibles(), st.integers(1, 4), st.integers(1, 5), st.booleans(), st.booleans())
