@@ -102,10 +102,10 @@ def _token_tables(found: Facts) -> Iterator[Shown]:
         yield f"By how often a token stands in train ({frequency['corpus']})", ("times", *GROUP), rows
     rows = [[f"{r['from']:,}-{r['to']:,}", *_group(r)] for r in found["by_position"]]
     yield "By position in the document", ("tokens before", *GROUP), rows
-    gates = [name for name in ("a", "b") if any(f"gate_{name}" in t for t in (*found["most_won"], *found["most_lost"]))]
-    columns = ("nats", "p(A)", "p(B)", *(f"gate {name.upper()}" for name in gates), "document:position", "in context")
+    probed = _probed([*found["most_won"], *found["most_lost"]])
+    columns = ("nats", "p(A)", "p(B)", *probed.values(), "document:position", "in context")
     for key, title in (("most_won", "Tokens that B wins most"), ("most_lost", "Tokens that B loses most")):
-        yield title, columns, [_token(token, gates) for token in found[key]]
+        yield title, columns, [_token(token, list(probed)) for token in found[key]]
 
 
 def _group(facts: Facts) -> list[str]:
@@ -119,12 +119,18 @@ def _group(facts: Facts) -> list[str]:
     ]
 
 
-def _token(token: Facts, gates: Sequence[str]) -> list[str]:
+def _probed(tokens: Sequence[Facts]) -> dict[str, str]:
+    """Columns that probes added, and their headers: `gate_a` is the gate of A."""
+    names = dict.fromkeys(name for token in tokens for name in token if name[-2:] in ("_a", "_b"))
+    return {name: f"{name[:-2]} {name[-1].upper()}" for name in names if not name.startswith("log_p")}
+
+
+def _token(token: Facts, probed: Sequence[str]) -> list[str]:
     return [
         f"{token['difference']:+.2f}",
         f"{exp(token['log_p_a']):.2g}",
         f"{exp(token['log_p_b']):.2g}",
-        *(f"{token[f'gate_{name}']:.2f}" for name in gates),
+        *(f"{token[name]:.2f}" for name in probed),
         f"{token['document']}:{token['position']}",
         _marked(token["before"], token["text"], token["after"]),
     ]

@@ -25,31 +25,30 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
     parts.append(table("", _columns(found), [_cells(token) for token in found.tokens], terminal=terminal))
-    parts += [line for token in found.tokens for line in _context_lines(token)]
+    parts += [line for token in found.tokens for line in _context_lines(token, found.hidden_memory)]
     return "\n".join(parts)
 
 
 def _columns(found: "Inspected") -> list[str]:
     places = range(1, len(found.memories) + 1)
     memories = [name for place in places for name in (f"memory {place}", f"λ {place}")]
-    gate = ["gate"] if any(token.gate is not None for token in found.tokens) else []
-    return ["position", "token", "model", *memories, *gate, "final", "gain"]
+    return ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
 
 
 def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
     label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
     memories = [cell for one in token.memories for cell in (number(one.probability), number(one.share))]
-    gate = [] if token.gate is None else [number(token.gate)]
-    return [str(token.position), label, number(token.model), *memories, *gate, number(token.final), f"{gain:+.2f}"]
+    columns = map(number, token.columns.values())
+    return [str(token.position), label, number(token.model), *memories, *columns, number(token.final), f"{gain:+.2f}"]
 
 
-def _context_lines(token: "TokenView") -> Iterator[str]:
+def _context_lines(token: "TokenView", hidden_memory: str | None) -> Iterator[str]:
     """What a token was read from, the heaviest first."""
-    if token.contexts or token.gate_contexts:
+    if token.contexts or token.entered:
         yield f"\n{token.position} {shown(token.label)}"
     for context in token.contexts:
         mark = "=" if context.right else " "
         yield f"  {mark} {context.weight:.4f} of memory {context.reading + 1}: {source_line(context)}"
-    for near in token.gate_contexts:
-        yield f"  {'=' if near.right else ' '} gate: {place_of(near.source)}: {text_around(near.source)}"
+    for near in token.entered:
+        yield f"  {'=' if near.right else ' '} {hidden_memory}: {place_of(near.source)}: {text_around(near.source)}"

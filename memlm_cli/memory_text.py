@@ -8,7 +8,7 @@ from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
-    from stages.text.excerpt import Source
+    from stages.text.excerpt import Excerpt
 
 NUMBERS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
 """Names that the numbers of a reading have."""
@@ -38,12 +38,12 @@ def source_line(context: "Context") -> str:
     return f"{where}: {text_around(context.source)}"
 
 
-def place_of(source: "Source") -> str:
+def place_of(source: "Excerpt") -> str:
     """Where in a corpus a token stands."""
     return f"{source.split}, document {source.document}, token {source.offset}"
 
 
-def text_around(source: "Source") -> str:
+def text_around(source: "Excerpt") -> str:
     """The text around a token in one line, the token in brackets."""
     token = source.token.strip() or source.token
     space = " " if source.token[:1].isspace() else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import NUMBERS, reading_line
 from memlm_cli.tables import show_table
+from stages.diagnostics import SUMMARIES
 from stages.numbers import bucket_label, number
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def show_report(title: str, report: Figures) -> None:
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
     for memory in report["memories"]:
         say(f"memory: {reading_line(memory)}")
-    gate = report.get("gate")
-    if gate:
-        say(_told_gate(gate))
+    for name in SUMMARIES.names():
+        if report.get(name):
+            say(SUMMARIES.load(name)(report[name]))
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
@@ -139,15 +140,6 @@ def _change(row: Figures, value: float | None, first: float | None) -> str:
     if not value or not first or value == first:
         return ""
     return f"{value / first - 1:+.1%}"
-
-
-def _told_gate(gate: Figures) -> str:
-    """`gate: 4 neighbours, mean 0.71; the best is right for 31.2% of the tokens, one of 4 for 45.0%`."""
-    right = sorted((int(k), share) for k, share in gate["neighbors_right"].items())
-    (_, best), (most, any_of_them) = right[0], right[-1]
-    told = f"gate: {gate['neighbors']} neighbours, mean {_value(gate['mean'])}; "
-    told += f"the best is right for {best:.1%} of the tokens"
-    return told if most == 1 else f"{told}, one of {most} for {any_of_them:.1%}"
 
 
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:

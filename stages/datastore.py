@@ -178,7 +178,7 @@ def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
 def _encode(
     config: DatastoreConfig, work: Work, rows: slice, carried: "CarriedState"
 ) -> tuple[np.ndarray, np.ndarray, "CarriedState"]:
-    """Keys [n, d] and values [n] of a range of tokens, and the carried behind it."""
+    """Keys [n, d] and values [n] of a range of tokens, and what is carried past it."""
     import torch
 
     from stages.encoding.carried_state import CarriedState

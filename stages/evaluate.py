@@ -15,8 +15,10 @@ from pydantic import Field, field_validator
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.diagnostics.gate.settings import GateSettings, resolve_gate, spelled_passage
-from stages.encoding.window_settings import resolve_windows, shard_unit
+from stages.diagnostics import PROBES
+from stages.diagnostics.options import option_names, resolve_options
+from stages.diagnostics.passage import spelled_passage
+from stages.encoding.window_settings import WindowSettings, resolve_windows, shard_unit
 from stages.errors import ArtifactError
 from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
@@ -26,6 +28,7 @@ from stages.retrieval.reading import any_reads, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
 if TYPE_CHECKING:
+    from stages.encoding.probe import Records
     from stages.encoding.state_store import StateStore
     from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.results.breakdown import Breakdown
@@ -72,6 +75,11 @@ class EvaluateConfig(StageConfig):
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
+
+    @property
+    def probe_options(self) -> dict[str, Any]:
+        """What is asked of probes."""
+        return {name: getattr(self, name) for name in option_names()}
 
     @field_validator("memory", mode="before")
     @classmethod
@@ -129,11 +137,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             require_tune_split(inputs["tokens"], tune_split)
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
-        gate = resolve_gate(GateSettings(config.gate_k, config.passage), inputs.artifacts, splits)
+        options = resolve_options(config.probe_options, inputs.artifacts, splits)
         return config.model_copy(
             update={
                 **windows._asdict(),
-                **gate._asdict(),
+                **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
                 "precision": resolve_precision(config.precision, resolve_device(execution.device)),
@@ -159,13 +167,12 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         evaluator = open_evaluator(
             job.inputs.artifacts,
             parse_readings(config.memory or ()),
-            context=config.context,
-            stride=config.stride,
-            mem_length=config.mem_length,
+            WindowSettings(config.context, config.stride, config.mem_length),
             by_document=config.reset == "document",
             device=resolve_device(job.execution.device),
             precision=config.precision,
-            gate=GateSettings(config.gate_k, config.passage),
+            options=config.probe_options,
+            split=config.split,
             last_words=last_words,
         )
         if config.tune_split == config.split:
@@ -178,7 +185,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             Tuning(job.draft, evaluator, tuning_pass),
             StateStore(job.draft, evaluator.reader.device),
             find_breakdown(job.inputs.artifacts, config.split, config.frequency, evaluator.rows, last_words),
-            _score_files(job, last_words),
+            _score_files(job, evaluator, last_words),
         )
 
     def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
@@ -228,14 +235,19 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
                 f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
             )
         records = [job.draft.record(shard.key) for shard in shards]
-        made, passage = _metrics(job, work, records), _passage(job, work, records)
-        _write(job, "metrics.json", made)
-        if passage is not None:
-            _write(job, "passage.json", passage)
-        if made["grid"] is not None or made["curves"] or passage is not None:
+        seen = _observed(work, records)
+        made = _metrics(job, work, records, seen)
+        files = {
+            n: content
+            for name, probe in work.evaluator.probes.items()
+            for n, content in probe.files(seen[name]).items()
+        }
+        for name, content in {"metrics.json": made, **files}.items():
+            _write(job, name, content)
+        if made["grid"] is not None or made["curves"] or files:
             from stages.charts.figures import draw_figures
 
-            draw_figures(made, job.draft.add, passage)
+            draw_figures(made, job.draft.add, files.get("passage.json"))
         return {name: made[name] for name in report.HEADLINE}
 
 
@@ -287,9 +299,13 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     return found
 
 
-def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The content of `metrics.json`, from what the shards of the scored split left."""
-    from stages.diagnostics.gate.report import gate_curve, gate_figures
+def _observed(work: Work, records: "Records") -> "dict[str, Records]":
+    """What each probe left of the shards of the scored split."""
+    return {name: [record["probes"][name] for record in records] for name in work.evaluator.probes}
+
+
+def _metrics(job: Job[EvaluateConfig], work: Work, records: "Records", seen: "Mapping[str, Records]") -> dict[str, Any]:
+    """The content of `metrics.json`, from what the shards of the scored split and the probes left."""
     from stages.evaluation.results import report
 
     totals, counts = report.Totals.of(records), _counts(job, work)
@@ -298,7 +314,9 @@ def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str
     rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
     main = rows[1] if work.evaluator.rows else rows[0]
     last_words = work.breakdown.last_words
-    gate = gate_figures(records, job.config.gate_k)
+    probes = work.evaluator.probes
+    shown = {name: probe.metrics(seen[name]) for name, probe in probes.items()}
+    varied = [curve for name, probe in probes.items() for curve in probe.curves(shown[name], report.PLAIN)]
     return {
         "split": job.config.split,
         "score": job.config.score,
@@ -311,20 +329,11 @@ def _metrics(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
         "frequency_buckets": report.frequency_buckets(names, totals, work.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
-        "curves": [*report.curves(work.tuning.curves(), totals), *gate_curve(gate, report.PLAIN)],
-        "gate": gate,
+        "curves": [*report.curves(work.tuning.curves(), totals), *varied],
+        **{name: shown.get(name) for name in PROBES.names()},
         "grid": work.tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
-
-
-def _passage(job: Job[EvaluateConfig], work: Work, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The content of `passage.json`; None for a model without a gate."""
-    from stages.diagnostics.gate.report import passage_of
-
-    if work.evaluator.gate is None:
-        return None
-    return passage_of(records, job.inputs["tokens"], job.config.split, work.evaluator.gate.passage)
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:
@@ -341,14 +350,16 @@ def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
 
 
-def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
+def _score_files(
+    job: Job[EvaluateConfig], evaluator: "Evaluator", last_words: "Mapping[str, LastWords] | None"
+) -> "ScoreFiles | None":
     from stages.evaluation.results.score_files import ScoreFiles
 
     config = job.config
     if not config.save_token_scores:
         return None
     readings = len(config.memory or ())
-    gated = config.gate_k is not None
+    probed = [column for probe in evaluator.probes.values() for column in probe.columns]
     if last_words is not None:
-        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None, gated=gated)
-    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job), gated=gated)
+        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None, probed)
+    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job), probed)

@@ -87,7 +87,7 @@ class Encoder:
         return past
 
     def encode(self, ids: Any, carried: "CarriedState", stop: int) -> "tuple[np.ndarray, CarriedState]":
-        """Keys of tokens carried.start .. stop - 1 in the dtype of the datastore, [n, d], and the carried behind."""
+        """Keys of tokens carried.start .. stop - 1 as the datastore has them, [n, d], and what is carried past them."""
         from stages.encoding.carried_state import CarriedState
         from stages.encoding.encode import encode_range
 

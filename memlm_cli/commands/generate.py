@@ -111,7 +111,13 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told:
 
 
 def _object(reader: "MemoryReader", prompt: str, text: str, told: list["GeneratedToken"]) -> dict[str, Any]:
+    from stages.inspection.entered import named
+
+    memory = reader.evaluator.hidden_memory
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
+    for token in tokens:
+        if token["attributed"] is not None:
+            token["attributed"] = named(token["attributed"], memory and memory.name)
     return {
         "model": reader.read["model"].reference,
         "prompt": prompt,
@@ -129,7 +135,9 @@ def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     parts += [f"memory {place} {number(value)}" for place, value in enumerate(given, start=1)]
     head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
     contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
+    memory = reader.evaluator.hidden_memory
+    entering = "" if memory is None else memory.name
     contexts += [
-        f"  {'gate':>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.gate_contexts
+        f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.entered
     ]
     return "\n".join([head, *contexts])

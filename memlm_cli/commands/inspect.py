@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -74,7 +73,7 @@ def inspect(
     found = _inspected(request, Store(store), text, split or "test", position, length or 32, contexts)
     if html is not None:
         _write_page(html, found)
-    answer(json.dumps(asdict(found)) if json_ else inspected_text(found, terminal=sys.stdout.isatty()))
+    answer(json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty()))
 
 
 def _check(text: str | None, position: int | None, split: str | None, length: int | None) -> None:

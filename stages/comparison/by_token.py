@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any
 
 from stages.comparison.bootstrap import Bootstrap
-from stages.comparison.context import Contexts
 from stages.comparison.places import Units, scored_places, units_of
 from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
@@ -25,7 +24,7 @@ def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings)
     units = units_of(places, settings.block_tokens)
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
     sums = read_sums(a, b, units, frequencies, settings.most)
-    bootstrap, contexts = settings.bootstrap, Contexts(a.tokens, places, settings.around)
+    bootstrap, around = settings.bootstrap, settings.around
     groups = sums.groups(bootstrap)
     return {
         "paired_on": "tokens",
@@ -33,8 +32,8 @@ def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings)
         "bootstrap": _bootstrap_facts(sums.tally, units, bootstrap),
         "by_frequency": _by_frequency(groups.buckets, frequencies),
         "by_position": _by_position(groups.ranges),
-        "most_won": list(token_rows(a, b, sums.won.rows, contexts)),
-        "most_lost": list(token_rows(a, b, sums.lost.rows, contexts)),
+        "most_won": list(token_rows(a, b, sums.won.rows, places, around)),
+        "most_lost": list(token_rows(a, b, sums.lost.rows, places, around)),
     }
 
 

@@ -36,7 +36,7 @@ class Places:
         return np.arange(start, stop) if self.chosen is None else self.chosen[start:stop]
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """LMScores tokens [start, stop) that are in memory at a time, in order."""
+        """Scored tokens [start, stop) that are in memory at a time, in order."""
         for start in range(0, len(self), TOKENS_AT_ONCE):
             yield start, min(start + TOKENS_AT_ONCE, len(self))
 

@@ -1,5 +1,6 @@
 """The token scores of a report."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +9,12 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.comparison.settings import Reading
 from stages.errors import ArtifactError
+from stages.evaluation.results.score_files import COLUMNS
 
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
+KNOWN = {*COLUMNS, "logp_memory"}
+"""Arrays of every report; all others are columns of probes."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class TokenScores:
     """int32 [n]."""
     log_p: Any
     """float32 [n], natural log."""
-    gate: Any | None
-    """float32 [n], means over dimensions; None where the model has none."""
+    probed: Mapping[str, Any]
+    """float32 [n] each, by name: what probes told of every token."""
 
     @property
     def split(self) -> str:
@@ -80,5 +84,5 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
         rows[1] if reading == "final" and len(rows) > 1 else rows[0],
         group["target"],
         group[ARRAYS[reading]],
-        group.get("gate"),
+        {name: group[name] for name in sorted(set(group.array_keys()) - KNOWN)},
     )

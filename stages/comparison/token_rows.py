@@ -5,17 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from stages.comparison.context import Contexts
+from stages.comparison.places import Places
 from stages.comparison.scores import TokenScores
+from stages.lineage.corpus import token_text
+from stages.text.excerpt import Excerpt, SplitText, half_a_line
 
 
-def token_rows(a: TokenScores, b: TokenScores, rows: np.ndarray, contexts: Contexts) -> Iterator[dict[str, Any]]:
-    """LMScores tokens as JSON, with gates where there are any.
+def token_rows(
+    a: TokenScores, b: TokenScores, rows: np.ndarray, places: Places, around: int | None
+) -> Iterator[dict[str, Any]]:
+    """Scored tokens as JSON, with what probes told of them (`gate_a`, `gate_b`).
 
     Args:
         rows: numbers of scored tokens, int64 [n], in any order.
+        around: tokens of context before and after; None: as many as fill a line.
     """
-    places = contexts.places
     at = rows if places.chosen is None else places.chosen[rows]
     log_p_a, log_p_b = (np.asarray(scores.log_p.vindex[rows], np.float64) for scores in (a, b))
     columns: dict[str, Any] = {
@@ -26,8 +30,16 @@ def token_rows(a: TokenScores, b: TokenScores, rows: np.ndarray, contexts: Conte
         "log_p_b": log_p_b,
         "difference": log_p_a - log_p_b,
     }
-    for name, scores in (("gate_a", a), ("gate_b", b)):
-        if scores.gate is not None:
-            columns[name] = np.asarray(scores.gate.vindex[rows], np.float64)
-    for number, context in enumerate(contexts.read(at)):
-        yield {**{name: values[number].item() for name, values in columns.items()}, **context._asdict()}
+    for side, scores in (("a", a), ("b", b)):
+        for name, values in scores.probed.items():
+            columns[f"{name}_{side}"] = np.asarray(values.vindex[rows], np.float64)
+    for number, excerpt in enumerate(_excerpts(a, places, at, around)):
+        texts = {"before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
+        yield {**{name: values[number].item() for name, values in columns.items()}, **texts}
+
+
+def _excerpts(scores: TokenScores, places: Places, at: np.ndarray, around: int | None) -> list[Excerpt]:
+    tokens, split = scores.tokens, places.split
+    text = SplitText(scores.split, split.ids, split.doc_offsets, token_text(tokens))
+    length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
+    return text.excerpts(at, length, length)

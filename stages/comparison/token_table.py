@@ -10,7 +10,6 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
-from stages.comparison.context import Contexts
 from stages.comparison.places import scored_places
 from stages.comparison.scores import open_scores
 from stages.comparison.settings import ComparisonSettings
@@ -24,7 +23,7 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
     """Write a line a token, in the order of the split; returns how many.
 
     Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
-    `difference` (log_p_a - log_p_b, so negative where B is better), `gate_a`, `gate_b` where there are gates, and
+    `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell (`gate_a`, `gate_b`), and
     `before`, `text`, `after`.
 
     Raises: UsageError if tokens are not the same; as `stages.comparison.compare.compare`; OSError.
@@ -33,12 +32,11 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
     if not same_tokens(scores_a, scores_b):
         raise UsageError("Tokens of two tokenizers do not line up: there is no table of them (--csv).")
     places = scored_places(scores_a.tokens, scores_a.split, scores_a.counted)
-    contexts = Contexts(scores_a.tokens, places, settings.around)
 
     def lines() -> Iterator[dict[str, Any]]:
         for start in range(0, len(places), TOKENS_AT_ONCE):
             rows = np.arange(start, min(start + TOKENS_AT_ONCE, len(places)))
-            yield from token_rows(scores_a, scores_b, rows, contexts)
+            yield from token_rows(scores_a, scores_b, rows, places, settings.around)
 
     with path.open("w", encoding="utf-8", newline="") as file:
         written = lines()

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from stages.diagnostics.gate.analysis import GateScores
-from stages.diagnostics.gate.gating import Gating
 from stages.encoding.encode import EncodedBlock
+from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.probe import RangeProbe, ScoredBlock
 from stages.models.language_model import LanguageModel, State
 
 
@@ -20,7 +19,7 @@ class LMScores:
     `keys` [n, d] by name, float32, as many as were asked for; `context_keys` by name, of each window
     that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d], what
     the softmax reads, is kept of the rows that were asked for. `state`: what the backbone carries on.
-    Of a model with a gate, `gate` is what it did there, if that was asked for; keys are as before it.
+    Keys are as before a hidden memory enters.
     """
 
     start: int
@@ -31,7 +30,6 @@ class LMScores:
     context_keys: Mapping[str, Sequence[Tensor]]
     hidden: Tensor | None
     state: State
-    gate: GateScores | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -47,7 +45,8 @@ def score_blocks(
     keys: Iterable[str] = (),
     context_keys: Iterable[str] = (),
     hidden_rows: Tensor | None = None,
-    gating: Gating | None = None,
+    reader: HiddenReader | None = None,
+    probes: Sequence[RangeProbe] = (),
 ) -> LMScores:
     """Score encoded tokens with the model that encoded them.
 
@@ -55,7 +54,8 @@ def score_blocks(
         keys: representations to keep of the tokens (`hidden`, `ffn-input`).
         context_keys: those to keep of what stands before them in their windows too.
         hidden_rows: bool [n], tokens whose hidden state is kept; None: none.
-        gating: lets the tokens' neighbours in, of a model with a gate; None: they are not read.
+        reader: lets memory into the hidden states; None: they are scored as they are.
+        probes: watch the range.
     """
     scores, hidden = [], []
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
@@ -63,10 +63,11 @@ def score_blocks(
     start, done, state = None, 0, None
     for block in blocks:
         start = block.start if start is None else start
-        read = block.hidden
-        if gating is not None:
-            read = gating.let_in(model, read, block.targets, block.start)
-        scores.append((block.targets, *model.log_prob(read, block.targets)))
+        read = block.hidden if reader is None else reader.apply(model, block)
+        log_p, log_z = model.log_prob(read, block.targets)
+        scores.append((block.targets, log_p, log_z))
+        for probe in probes:
+            probe.observe(ScoredBlock(model, block, read, log_p))
         for name, parts in kept.items():
             parts.append(block.key(name).float())
         for name, contexts in before.items():
@@ -75,20 +76,14 @@ def score_blocks(
             hidden.append(read[hidden_rows[done : done + len(read)]])
         done, state = done + len(read), block.state
     assert start is not None, "a range without tokens cannot be scored"
-    targets, log_p, log_z = (torch.cat(parts) for parts in zip(*scores, strict=True))
+    targets, log_ps, log_zs = (torch.cat(parts) for parts in zip(*scores, strict=True))
     return LMScores(
         start=start,
         targets=targets,
-        log_p=log_p,
-        log_z=log_z,
+        log_p=log_ps,
+        log_z=log_zs,
         keys={name: torch.cat(parts) for name, parts in kept.items()},
         context_keys=before,
         hidden=torch.cat(hidden) if hidden else None,
         state=state,
-        gate=None if gating is None else gating.scores(targets, log_p),
     )
-
-
-def search_keys(keys: Tensor, dtype: str) -> np.ndarray:
-    """Keys as a search takes them: rounded to the dtype they are stored in, then float32, [n, d]."""
-    return keys.to(getattr(torch, dtype)).float().cpu().numpy()

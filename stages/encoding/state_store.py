@@ -1,4 +1,4 @@
-"""Where the carried of a shard comes from: the shard before it, or what that left on disk."""
+"""Where the carried state of a shard comes from: the shard before it, or what that left on disk."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ STATE, ENCODER_STATE = "state/", "encoder-state/"
 
 
 class StateStore:
-    """Hands the carried from shard to shard, and keeps on disk the states that a run that goes on begins with.
+    """Hands the carried state from shard to shard, and keeps on disk the states that a run that goes on begins with.
 
     Keys of earlier positions are not kept: the tokens they belong to are read again.
     """
@@ -24,7 +24,7 @@ class StateStore:
         self._latest: tuple[str, CarriedState] | None = None
 
     def keep(self, shard: str, after: CarriedState, idle: str | None = None) -> None:
-        """Note the carried behind a shard; its states, if there are any, belong to the unit under way.
+        """Note what is carried past a shard; its states, if there are any, belong to the unit under way.
 
         Args:
             idle: an earlier shard, whose states no run needs any more once this one is committed; None: there is none.
@@ -40,7 +40,7 @@ class StateStore:
             self._draft.discard(_file(idle))
 
     def after(self, shard: str) -> CarriedState | None:
-        """The carried behind a shard, if it was the latest of this run."""
+        """What is carried past a shard, if it was the latest of this run."""
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
     def before(self, shard: str, start: int) -> CarriedState | None:
@@ -52,7 +52,7 @@ class StateStore:
         return self._stored(shard, start) if latest is None else latest
 
     def latest(self, shards: Sequence[str], step: int) -> CarriedState:
-        """The carried behind the last of these shards that left its states; of none, of the start of the split.
+        """What is carried past the last of these shards that left its states; of none, of the start of the split.
 
         Args:
             shards: in order, the first ones of a split, of `step` tokens each.

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.diagnostics.gate.gating import GateMemory, Gating
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.clock import Stopwatch
-from stages.encoding.scoring import LMScores, score_blocks, search_keys
+from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
+from stages.encoding.key_encoder import KeyEncoder, search_keys
+from stages.encoding.probe import Observation, Probe, RangeProbe
+from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
@@ -32,17 +34,11 @@ DENSE_SCORES = 1 << 24
 
 @dataclass(frozen=True)
 class ExternalMemory:
-    """A datastore, how its neighbours are found, and the model that made its keys.
-
-    `reader` is how keys are made if that is another model than the one evaluated: in the datastore's windows.
-    """
+    """A datastore, how its neighbours are found, and what makes search keys as its own were made."""
 
     datastore: Datastore
     retrieval: Retrieval
-    encoder: LanguageModel
-    reader: SplitReader
-    key: str
-    dtype: str
+    encoder: KeyEncoder
 
 
 @dataclass(frozen=True)
@@ -62,19 +58,21 @@ class Seconds:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """A range with its neighbours, and the carried behind it."""
+    """A range with its neighbours, what is carried past it, and what each probe saw of it."""
 
     scored_range: ScoredRange
     after: CarriedState
     seconds: Seconds
+    observations: Mapping[str, Observation]
 
 
 @dataclass(frozen=True)
 class Evaluator:
     """A model, the way it reads a split, and the rows of memory on top.
 
-    `external` is there where a row reads a datastore, `gate` where the model has a gate. `last_words`: of each
-    split, the tokens that alone count, and whose likeliest token is looked at; None: all tokens count.
+    `external` is there where a row reads a datastore, `hidden_memory` where memory enters the model's hidden states.
+    `last_words`: of each split, the tokens that alone count, and whose likeliest token is looked at; None: all count.
+    `probes`: by name, those that the model has something to show for.
     """
 
     model: LanguageModel
@@ -82,28 +80,30 @@ class Evaluator:
     rows: tuple[MemoryRow, ...]
     external: ExternalMemory | None
     last_words: Mapping[str, LastWords] | None = None
-    gate: GateMemory | None = None
+    hidden_memory: HiddenMemory | None = None
+    probes: Mapping[str, Probe] = field(default_factory=dict)
 
     # One range of tokens
 
     def read_range(
-        self, split: str, start: int, stop: int, carried: CarriedState, *, analysed: bool = False
+        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
         Stored neighbours are read while the model works.
 
         Args:
-            analysed: whether to tell what a gate does.
+            probed: whether probes watch.
         """
         counted = self._counted(split, start, stop)
         watch = Stopwatch(self.reader.device)
         with ThreadPoolExecutor(1) as background:
-            analysis = self.gate.analysis(counted) if self.gate is not None and analysed else None
-            gating = None if self.gate is None else self.gate.begin(background, split, start, stop, analysis)
+            memory = self.hidden_memory
+            reader = None if memory is None else memory.begin(background, split, start, stop)
+            watching = {name: p.watch(reader, start, counted) for name, p in self.probes.items() if probed}
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
-            scored = self._score_alone(split, start, stop, carried, counted, gating)
+            scored = self._score_alone(split, start, stop, carried, counted, reader, tuple(watching.values()))
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
             found = early.result() if early else self._find(split, start, stop, queries)
@@ -111,11 +111,12 @@ class Evaluator:
         after = carried.after(scored, self.reach, self._recent_keys, encoder_state)
         past = watch.lap()
         scored_range = ScoredRange(scored, carried, self.reader.places(split, start, stop), counted, found, queries)
-        told = 0.0 if scored.gate is None else scored.gate.seconds
-        return RangeResult(scored_range, after, Seconds(model - told, search, past))
+        seen = {name: probe.observation() for name, probe in watching.items()}
+        model -= sum(one.seconds for one in seen.values())
+        return RangeResult(scored_range, after, Seconds(model, search, past), seen)
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
-        """The carried behind tokens [start, stop) that were scored_range before."""
+        """What is carried past tokens [start, stop) that were read before; no probe watches, and no memory enters."""
         scored = self._score_alone(split, start, stop, carried)
         encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         return carried.after(scored, self.reach, self._recent_keys, encoder_state)
@@ -132,12 +133,12 @@ class Evaluator:
 
     @property
     def state_bytes(self) -> int:
-        """Size of the largest state of a carried."""
+        """Size of the largest state that is carried."""
         own = self.model.state_bytes(self.reader.context)
         if not self._encoder_carries_state:
             return own
         assert self.external is not None
-        return own + self.external.encoder.state_bytes(self.external.reader.context)
+        return own + self.external.encoder.state_bytes
 
     def counted_tokens(self, split: str, total: int) -> int:
         """Tokens that count of a split that has `total`."""
@@ -155,16 +156,18 @@ class Evaluator:
         stop: int,
         carried: CarriedState,
         counted: Tensor | None = None,
-        gating: Gating | None = None,
+        reader: HiddenReader | None = None,
+        probes: Sequence[RangeProbe] = (),
     ) -> LMScores:
-        """What the model alone says, with the keys that readings need; no key has been through a gate."""
+        """What the model alone says, with the keys that readings need, which are as before any memory enters."""
         return score_blocks(
             self.model,
             self.reader.encode(self.model, split, start, stop, carried.state),
             {*self._recent_keys, *self._own_search_key},
             {plan.reading.key or "" for plan in self._recent if plan.by_window},
             counted,
-            gating,
+            reader,
+            probes,
         )
 
     @property
@@ -180,9 +183,9 @@ class Evaluator:
     @property
     def _encoder_carries_state(self) -> bool:
         """Whether search keys are made by another model, which carries a state."""
-        if self.external is None or self.external.encoder is self.model:
+        if self.external is None or self.external.encoder.model is self.model:
             return False
-        return self._needs_queries and self.external.encoder.config.carries_state
+        return self._needs_queries and self.external.encoder.carries_state
 
     @property
     def _needs_queries(self) -> bool:
@@ -194,22 +197,19 @@ class Evaluator:
     @property
     def _own_search_key(self) -> tuple[str, ...]:
         """The representation of the evaluated model that a datastore is searched with, if it is."""
-        if self.external is None or self.external.encoder is not self.model or not self._needs_queries:
+        if self.external is None or self.external.encoder.model is not self.model or not self._needs_queries:
             return ()
-        return (self.external.key,)
+        return (self.external.encoder.key,)
 
     def _queries(self, split: str, scored: LMScores, carried: CarriedState) -> tuple[np.ndarray | None, State]:
         """Search keys float32 [n, d], if any are needed, and the state of the model that made them if another."""
-        memory = self.external
-        if memory is None or not self._needs_queries:
+        if self.external is None or not self._needs_queries:
             return None, None
-        if memory.encoder is self.model:
-            return search_keys(scored.keys[memory.key], memory.dtype), None
-        made, state = [], carried.encoder_state
-        for block in memory.reader.encode(memory.encoder, split, scored.start, scored.stop, state):
-            made.append(search_keys(block.key(memory.key), memory.dtype))
-            state = block.state
-        return np.concatenate(made), state
+        encoder = self.external.encoder
+        if encoder.model is self.model:
+            return search_keys(encoder.rounded(scored.keys[encoder.key])), None
+        encoded = encoder.encode(split, scored.start, scored.stop, carried.encoder_state)
+        return search_keys(encoded.keys), encoded.state
 
     def _find(self, split: str, start: int, stop: int, queries: np.ndarray | None) -> Found | None:
         return None if self.external is None else self.external.retrieval.find(split, start, stop, queries)
@@ -246,8 +246,7 @@ class Evaluator:
             seconds.append(shared + watch.lap())
         targets, log_z = scored.targets[counted], scored.log_z[counted]
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
-        gate = None if scored.gate is None else scored.gate.taken(counted)
-        return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, gate)
+        return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, result.observations)
 
     def _read(self, scored_range: ScoredRange, row: MemoryRow, settings: RowSettings) -> RowScores:
         """Read a row's memory at its settings."""

@@ -8,16 +8,19 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.diagnostics.gate.gating import GateMemory
-from stages.diagnostics.gate.settings import GateSettings, trained_numbers
+from stages.diagnostics import PROBES
+from stages.encoding.hidden_memory import HiddenMemory
+from stages.encoding.key_encoder import KeyEncoder
+from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
+from stages.encoding.window_settings import WindowSettings
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.results.last_word import LastWords
 from stages.lineage.corpus import own_splits
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, load_model
 from stages.retrieval.external import Datastore, ExternalPlan
-from stages.retrieval.neighbor_tokens import NeighborTokens
+from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import IndexSearch, Retrieval, StoredNeighbors
 from stages.retrieval.reading import Reading
 from stages.retrieval.recent import RecentPlan
@@ -31,51 +34,57 @@ from stages.search.searcher import open_searcher
 def open_evaluator(
     read: Mapping[str, Artifact],
     readings: Sequence[Reading],
+    windows: WindowSettings,
     *,
-    context: int,
-    stride: int,
-    mem_length: int | None,
     by_document: bool,
     device: torch.device,
     precision: str,
-    gate: GateSettings | None = None,
+    options: Mapping[str, Any],
+    split: str,
     last_words: Mapping[str, LastWords] | None = None,
 ) -> Evaluator:
     """Load the model, and what completed readings need.
 
     Args:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.
-        context, stride, mem_length: how the model reads, as `resolve_windows` settles it.
+        windows: how the model reads.
         by_document: whether windows and carried state begin anew at every document.
-        gate: what a gate reads, as `resolve_gate` settles it; None: as in training.
+        options: those of probes, resolved.
+        split: that is scored.
         last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
-    group = tokens.zarr("tokens.zarr")
-    reader = SplitReader(group, tokens.metrics["eos_id"], context, stride, by_document, device, precision)
-    model = load_model(read["model"].path, device, context=context, mem_length=mem_length)
+    group, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
+    reader = SplitReader(group, eos, windows.context, windows.stride, by_document, device, precision)
+    model = load_model(read["model"].path, device, context=windows.context, mem_length=windows.mem_length)
     external, lossless = None, True
     if "datastore" in read:
         external, lossless = _external_memory(read, readings, model, reader)
     datastore = None if external is None else external.datastore
     trained = evaluation_defaults(read["model"]).trained_with_memory
-    rows = rows_of(readings, reader, datastore, lossless, trained)
-    return Evaluator(model, reader, rows, external, last_words, _gate_memory(read, gate, datastore))
+    return Evaluator(
+        model,
+        reader,
+        rows_of(readings, reader, datastore, lossless, trained),
+        external,
+        last_words,
+        _hidden_memory(read, options, datastore),
+        _probes(read, options, split),
+    )
 
 
-def _gate_memory(
-    read: Mapping[str, Artifact], settings: GateSettings | None, datastore: Datastore | None
-) -> GateMemory | None:
-    """What the gate of the model reads, if it has one; `datastore`: what readings look into."""
-    if "gate_neighbors" not in read:
-        return None
-    settings = settings or GateSettings()
-    numbers = settings.gate_k or trained_numbers(read["model"])
-    neighbors, k = read["gate_neighbors"], max(1, *numbers)
-    if datastore is None or neighbors.find("datastore").record != read["datastore"].record:
-        return GateMemory(NeighborTokens.of(neighbors, k), numbers, settings.shown)
-    values = datastore.values[:-1].cpu().numpy()
-    return GateMemory(NeighborTokens(neighbors.zarr("neighbors.zarr"), values, k), numbers, settings.shown)
+def _hidden_memory(
+    read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
+) -> HiddenMemory | None:
+    """What enters the model's hidden states; the values of the datastore that readings look into are in memory once."""
+    values = None if datastore is None else datastore.values[:-1].cpu().numpy()
+    return open_hidden_memory(read, options, read.get("datastore"), values)
+
+
+def _probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
+    """Those that have something to show of the model, by name."""
+    opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
+    return {name: probe for name, probe in opened.items() if probe is not None}
 
 
 def _external_memory(
@@ -84,16 +93,9 @@ def _external_memory(
     """The datastore that readings look into, and whether distances are those of its stored keys."""
     k = max(max(reading.k) for reading in readings if isinstance(reading.k, tuple))
     retrieval, lossless = _retrieval(read, k, reader.device)
-    settings = read["datastore"].config
-    memory = ExternalMemory(
-        open_datastore(read["datastore"], read["index"].config["metric"], reader.device),
-        retrieval,
-        model if is_own_datastore(read) else _encoder(read, reader.device),
-        replace(reader, context=settings["context"], stride=settings["stride"]),
-        settings["key"],
-        settings["dtype"],
-    )
-    return memory, lossless
+    datastore = open_datastore(read["datastore"], read["index"].config["metric"], reader.device)
+    encoder = model if is_own_datastore(read) else _encoder(read, reader.device)
+    return ExternalMemory(datastore, retrieval, KeyEncoder.of(read["datastore"].config, encoder, reader)), lossless
 
 
 def _encoder(read: Mapping[str, Artifact], device: torch.device) -> LanguageModel:

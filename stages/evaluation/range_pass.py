@@ -1,4 +1,4 @@
-"""One pass of a model over a split, range after range, each with the carried that the one before it left."""
+"""One pass of a model over a split, range after range, each with the state that the one before it left."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -48,8 +48,8 @@ class RangePass:
     def read_range(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "RangeResult":
         """Read a part with the model, going on from the one before it."""
         carried = self._history(part, evaluator, states)
-        analysed = self.phase == SCORE
-        result = evaluator.read_range(self.split, part.start, part.stop, carried, analysed=analysed)
+        probed = self.phase == SCORE
+        result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed)
         idle = self.number(part) - self._parts_back(evaluator) - 1
         states.keep(part.key, result.after, idle=self._key(idle) if idle >= 0 else None)
         return result

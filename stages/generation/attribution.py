@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stages.inspection.contexts import Context, Contexts
-from stages.inspection.gate import GateContext, GateContexts
+from stages.inspection.entered import EnteredContext, EnteredContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.retrieval.scored_range import ScoredRange
@@ -18,12 +18,12 @@ class Attributed:
     """Where the probability of a token comes from.
 
     `memories`: of each reading what all of its entries with this token added; the rest is the model's. `contexts`: the
-    entries that added most, the heaviest first. `gate_contexts`: the neighbours with this token that a gate let in.
+    entries that added most, the heaviest first. `entered`: the rows with this token that entered the hidden state.
     """
 
     memories: list[float]
     contexts: list[Context]
-    gate_contexts: list[GateContext]
+    entered: list[EnteredContext]
 
 
 class Attribution:
@@ -31,12 +31,12 @@ class Attribution:
 
     def __init__(self, reader: MemoryReader, passage: Passage) -> None:
         self._reader, self._passage = reader, passage
-        self._contexts, self._gate_contexts = Contexts(reader), GateContexts(reader)
+        self._contexts, self._entered = Contexts(reader), EnteredContexts(reader)
 
     def of(self, scored_range: ScoredRange, token: int) -> Attributed:
         """What carried the token at the one position that was scored_range."""
         place = scored_range.lm.start
-        (near,) = self._gate_contexts.read(PASSAGE, place, [token])
+        (near,) = self._entered.read(PASSAGE, place, [token])
         return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])
 
     def _memory(self, scored_range: ScoredRange, token: int, place: int) -> tuple[list[float], list[Context]]:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from stages.inspection.reading import MemoryReader
 from stages.inspection.weights import ReadEntries
-from stages.text.excerpt import Source, SplitText
+from stages.text.excerpt import Excerpt, SplitText
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Context:
     carried: float
     right: bool
     back: int | None
-    source: Source
+    source: Excerpt
 
 
 class Contexts:
@@ -34,8 +34,7 @@ class Contexts:
     @cached_property
     def _corpus(self) -> SplitText:
         """The split that the datastore was made of."""
-        datastore = self._reader.read["datastore"]
-        return SplitText.of(datastore.input("corpus").zarr("tokens.zarr"), datastore.config["split"], self._reader.text)
+        return self._reader.corpus_of(self._reader.read["datastore"])
 
     def best(
         self,

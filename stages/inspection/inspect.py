@@ -1,7 +1,7 @@
 """A passage, token by token: who predicted it, and from which contexts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
@@ -10,12 +10,12 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.results.range_scores import RangeScores
 from stages.inspection.contexts import Context, Contexts
-from stages.inspection.gate import GateContext, GateContexts
+from stages.inspection.entered import EnteredContext, EnteredContexts, named
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
+from stages.lineage.corpus import token_text
 from stages.retrieval.scored_range import ScoredRange
-from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
 
 
@@ -31,9 +31,9 @@ class MemoryView:
 class TokenView:
     """One token of a passage and where its probability comes from.
 
-    `model`: probability by the model alone, of a model with a gate behind the gate; `final`: with all memories;
-    `gain`: log(final / model), in nats; `gate`: mean over dimensions, None without one; `contexts`: what carried most
-    of the final distribution, the heaviest first; `gate_contexts`: what the gate read, the nearest first.
+    `model`: probability by the model alone, with what enters its hidden states; `final`: with all memories; `gain`:
+    log(final / model), in nats; `columns`: what probes tell of it, by name; `contexts`: what carried most of the final
+    distribution, the heaviest first; `entered`: what entered its hidden state, the nearest first.
     """
 
     position: int
@@ -44,20 +44,30 @@ class TokenView:
     final: float
     gain: float
     memories: list[MemoryView]
-    gate: float | None
+    columns: dict[str, float]
     contexts: list[Context]
-    gate_contexts: list[GateContext]
+    entered: list[EnteredContext]
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """A passage of a split, or a given text, as a model with its memories reads it."""
+    """A passage of a split, or a given text, as a model with its memories reads it.
+
+    `hidden_memory`: name of what enters the hidden states, if anything does.
+    """
 
     model: str
     split: str
     start: int
     memories: list[dict[str, Any]]
     tokens: list[TokenView]
+    hidden_memory: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`)."""
+        found = {name: value for name, value in asdict(self).items() if name != "hidden_memory"}
+        found["tokens"] = [named(token | token.pop("columns"), self.hidden_memory) for token in found["tokens"]]
+        return found
 
 
 def inspect_text(request: Request, store: Store, text: str, contexts: int) -> Inspected:
@@ -68,7 +78,7 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
     Raises: UsageError if the text has no token.
     """
     found = find(request, store, None)
-    ids = TokenText(found.read["tokens"]).ids(text)
+    ids = token_text(found.read["tokens"]).ids(text)
     if not ids:
         raise UsageError("--text has no token that could be read.")
     passage, reader = Passage(ids), load_reader(found, request)
@@ -91,11 +101,11 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
     """What stands in tokens [start, stop) of a split whose arrays are `own`."""
-    result = reader.evaluator.read_range(split, start, stop, reader.carried(split, start), analysed=True)
+    result = reader.evaluator.read_range(split, start, stop, reader.carried(split, start), probed=True)
     scores = reader.evaluator.score(result, [] if reader.settings is None else [reader.settings])
     ids = scores.targets.tolist()
     read = _read_memory(reader, result.scored_range, SplitText.of(own, split, reader.text), most)
-    near = GateContexts(reader).read(split, start, ids)
+    near = EnteredContexts(reader).read(split, start, ids)
     views = [
         TokenView(
             position=start + row,
@@ -103,12 +113,14 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
             label=reader.text.label(id),
             text=text,
             contexts=contexts,
-            gate_contexts=near[row][:most],
+            entered=near[row][:most],
             **_figures(scores, row, shares),
         )
         for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True))
     ]
-    return Inspected(reader.read["model"].reference, split, start, reader.memories, views)
+    memory = reader.evaluator.hidden_memory
+    entering = None if memory is None else memory.name
+    return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering)
 
 
 def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, Any]:
@@ -120,7 +132,9 @@ def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, An
         "model": _probability(model),
         "final": _probability(final),
         "memories": [MemoryView(_probability(one), share) for one, share in zip(log_p_mem, shares, strict=True)],
-        "gate": None if scores.gate is None else float(scores.gate.mean[row]),
+        "columns": {
+            name: float(column[row]) for seen in scores.observations.values() for name, column in seen.columns.items()
+        },
         "gain": float(final - model),
     }
 

@@ -21,7 +21,7 @@ def page(found: Inspected) -> str:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {one.__name__: one for one in (strength, shown, probability, setting)}
-    return environment.get_template(TEMPLATE).render(found=found, gated=any(t.gate is not None for t in found.tokens))
+    return environment.get_template(TEMPLATE).render(found=found, columns=list(found.tokens[0].columns))
 
 
 def strength(token: TokenView) -> int:

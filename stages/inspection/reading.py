@@ -14,15 +14,16 @@ from stages.evaluation.open import open_evaluator
 from stages.evaluation.results.last_word import LastWords
 from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.select import describe_row, select
-from stages.inspection.gate_search import SearchedIds
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Found, Request, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
+from stages.lineage.corpus import token_text
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.external import ExternalPlan
 from stages.retrieval.rows import MemoryRow, Plan
 from stages.retrieval.scored_range import ScoredRange
 from stages.text.decoding import TokenText
+from stages.text.excerpt import SplitText
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -48,18 +49,22 @@ class MemoryReader:
         if self.settings is not None:
             yield from read_entries(self.evaluator.rows[0], self.settings, scored_range)
 
+    def corpus_of(self, datastore: Artifact) -> SplitText:
+        """The text of the split that a datastore was made of."""
+        return SplitText.of(datastore.input("corpus").zarr("tokens.zarr"), datastore.config["split"], self.text)
+
     def of_passage(self, passage: Passage) -> "MemoryReader":
         """The same, which reads a passage in place of splits, and keeps hidden states."""
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
-        evaluator = replace(_reading_passage(self.evaluator, self.read, passage), last_words=every)
+        evaluator = replace(_reading_passage(self.evaluator, passage), last_words=every)
         return replace(self, evaluator=evaluator)
 
     def carried(self, split: str, start: int) -> CarriedState:
         """The past of a token that readings and states need, by reading as much of the split before it.
 
-        No gate takes part: what memory keeps of a position is from before it.
+        No memory enters hidden states: what is kept of a position is from before that.
         """
-        evaluator = replace(self.evaluator, gate=None)
+        evaluator = replace(self.evaluator, hidden_memory=None, probes={})
         past = CarriedState(0 if evaluator.carries_state else max(0, start - evaluator.reach))
         while past.start < start:
             past = evaluator.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
@@ -73,7 +78,7 @@ def open_reader(request: Request, store: Store, split: str | None, *, stride: in
 
 def load_reader(found: Found, request: Request) -> MemoryReader:
     """Load what a request came to."""
-    evaluator, text = _open(found, request), TokenText(found.read["tokens"])
+    evaluator, text = _open(found, request), token_text(found.read["tokens"])
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)
     row = _measured(evaluator.rows[0], evaluator, found.read["tokens"])
@@ -94,23 +99,23 @@ def _open(found: Found, request: Request) -> Evaluator:
     return open_evaluator(
         found.read,
         found.readings,
-        **found.windows._asdict(),
-        gate=found.gate,
+        found.windows,
+        options=found.options,
+        split=found.split,
         by_document=found.by_document,
         device=device,
         precision=resolve_precision(request.precision, device),
     )
 
 
-def _reading_passage(evaluator: Evaluator, read: Mapping[str, Artifact], passage: Passage) -> Evaluator:
+def _reading_passage(evaluator: Evaluator, passage: Passage) -> Evaluator:
     """The evaluator with a passage in place of all splits."""
-    reader, external, gate = replace(evaluator.reader, tokens=passage), evaluator.external, evaluator.gate
+    reader, external, hidden = replace(evaluator.reader, tokens=passage), evaluator.external, evaluator.hidden_memory
     if external is not None:
-        external = replace(external, reader=replace(external.reader, tokens=passage))
-    if gate is not None:
-        group = SearchedIds(read["gate_neighbors"], reader)
-        gate = replace(gate, tokens=replace(gate.tokens, group=group))
-    return replace(evaluator, reader=reader, external=external, gate=gate)
+        encoder = replace(external.encoder, reader=replace(external.encoder.reader, tokens=passage))
+        external = replace(external, encoder=encoder)
+    hidden = None if hidden is None else hidden.of_text(reader)
+    return replace(evaluator, reader=reader, external=external, hidden_memory=hidden)
 
 
 def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryRow:
@@ -121,7 +126,11 @@ def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryR
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
-    sample = [replace(evaluator, gate=None).read_range(split, start, stop, CarriedState(start)).scored_range]
+    sample = [
+        replace(evaluator, hidden_memory=None, probes={})
+        .read_range(split, start, stop, CarriedState(start))
+        .scored_range
+    ]
     return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.diagnostics.gate.settings import GateSettings, resolve_gate
+from stages.diagnostics.options import reported_options, resolve_options
 from stages.encoding.window_settings import WindowSettings, resolve_windows
 from stages.inspection.fixed_readings import default_readings, given_readings, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
@@ -38,16 +38,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """Artifacts by role, completed readings, and how the model reads.
+    """Artifacts by role, the split, completed readings, and how the model reads.
 
     `numbers`: where those of the readings come from.
     """
 
     read: dict[str, Artifact]
+    split: str
     readings: tuple[Reading, ...]
     numbers: Literal["given", "reported", "default"]
     windows: WindowSettings
-    gate: GateSettings
+    options: Mapping[str, Any]
+    """Of probes, resolved."""
     by_document: bool
 
 
@@ -77,7 +79,15 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     readings = default_readings(read) if asked is None else asked
     complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     windows = _windows(request, report, model, complete, stride)
-    return Found(read, complete, _numbers(request), windows, _gate(read, report, split), _by_document(report))
+    return Found(
+        read,
+        split or PASSAGE,
+        complete,
+        _numbers(request),
+        windows,
+        _options(read, report, split),
+        _by_document(report),
+    )
 
 
 def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[Reading, ...] | None:
@@ -112,11 +122,10 @@ def _windows(
     return resolve_windows(model, **given, segmented=local)
 
 
-def _gate(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> GateSettings:
-    """What a gate reads: as many neighbours as in the report, else as in training; of a split those that are stored."""
-    numbers = None if report is None else report.config.get("gate_k")
-    asked = GateSettings(None if numbers is None else (numbers[0],))
-    return asked if split is None else resolve_gate(asked, read, (split,))
+def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:
+    """What probes are asked: as in the report; of a text that is no split nothing is stored."""
+    asked = reported_options({} if report is None else report.config)
+    return resolve_options(asked, read, () if split is None else (split,))
 
 
 def _by_document(report: Artifact | None) -> bool:

@@ -1,13 +1,16 @@
 """What a model reads: the tokens it was trained on, or others with its vocabulary."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError, did_you_mean
 from stages.models.config import parse_model
 from stages.text.tokens import SPLITS
+
+if TYPE_CHECKING:
+    from stages.text.decoding import TokenText
 
 
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
@@ -44,6 +47,13 @@ def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
     """
     stored = array_digests(datastore.input("corpus"), f"{datastore.config['split']}/ids")
     return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == stored}
+
+
+def token_text(tokens: Artifact) -> "TokenText":
+    """The tokenizer of a tokens artifact, both ways."""
+    from stages.text.decoding import TokenText
+
+    return TokenText(tokens.file("tokenizer.json"), tokens.metrics)
 
 
 def array_digests(tokens: Artifact, name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a gate reads: the tokens that stored neighbours hold. Free of torch."""
+"""The tokens that stored neighbours hold. Free of torch."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,11 +31,17 @@ class NeighborTokens:
     k: int
 
     @classmethod
-    def of(cls, neighbors: Artifact, k: int) -> Self:
-        """Those of a neighbors artifact, which must hold at least k a token."""
-        datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
-        return cls(neighbors.zarr("neighbors.zarr"), np.asarray(datastore["values"][:], np.int32), k)
+    def of(cls, neighbors: Artifact, k: int, values: np.ndarray | None = None) -> Self:
+        """Those of a neighbors artifact, which must hold at least k a token; `values`: where they are at hand."""
+        if values is None:
+            datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
+            values = np.asarray(datastore["values"][:], np.int32)
+        return cls(neighbors.zarr("neighbors.zarr"), values, k)
+
+    def ids(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the datastore that are the neighbours of tokens [start, stop), best first, int64 [n, k]."""
+        return np.asarray(self.group[f"{split}/ids"][start:stop, : self.k])
 
     def read(self, split: str, start: int, stop: int) -> np.ndarray:
         """Tokens of the neighbours of tokens [start, stop) of a split, best first, int64 [n, k], -1 where missing."""
-        return neighbor_tokens(np.asarray(self.group[f"{split}/ids"][start:stop, : self.k]), self.values)
+        return neighbor_tokens(self.ids(split, start, stop), self.values)

@@ -1,23 +1,26 @@
-"""Between text and the ids of a tokens artifact."""
+"""Between text and the ids of a tokenizer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
-
-from stages.artifacts.artifact import Artifact
 
 UNFINISHED = "\ufffd"
 """What bytes decode to that are no whole character yet."""
 
 
 class TokenText:
-    """The tokenizer of a tokens artifact, both ways."""
+    """A tokenizer, both ways."""
 
-    def __init__(self, tokens: Artifact) -> None:
+    def __init__(self, file: Path, metrics: Mapping[str, Any]) -> None:
+        """Args:
+        file: a `tokenizer.json`.
+        metrics: what tokenize tells of it: `eos_id`, `eos_after`.
+        """
         from tokenizers import Tokenizer
 
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(tokens.file("tokenizer.json")))
-        self.eos: int = tokens.metrics["eos_id"]
-        self.eos_is_newline = tokens.metrics["eos_after"] == "line"
+        self._tokenizer: Tokenizer = Tokenizer.from_file(str(file))
+        self.eos: int = metrics["eos_id"]
+        self.eos_is_newline = metrics["eos_after"] == "line"
         """Whether `<eos>` stands for the end of a line."""
 
     def ids(self, text: str) -> list[int]:

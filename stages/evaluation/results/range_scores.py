@@ -1,13 +1,13 @@
 """The scores of a range of tokens: by the model alone, and by each row of memory readings."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.diagnostics.gate.analysis import GateScores
+from stages.encoding.probe import Observation
 from stages.retrieval.grids import Point, ReadingGrid
 
 
@@ -63,8 +63,7 @@ class RowScores:
 class RangeScores:
     """A range of the scored split: c counted tokens by the model alone, and by each row.
 
-    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone;
-    `gate` of its gate, if it has one.
+    `targets` int64, `log_p` and `log_z` float32, `correct` bool or None: all [c], of the model alone.
     """
 
     targets: Tensor
@@ -74,7 +73,8 @@ class RangeScores:
     rows: list[RowScores]
     seconds: list[float]
     """The model alone, then every row with all that it needs."""
-    gate: GateScores | None = None
+    observations: Mapping[str, Observation] = field(default_factory=dict)
+    """What each probe saw, by its name."""
 
 
 def summed(values: Tensor) -> float:

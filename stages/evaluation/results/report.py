@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 
@@ -157,6 +158,6 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
     *("word_perplexity", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
-    *("outside_repeated_paragraphs", "frequency_buckets", "gate", "tokens_per_second"),
+    *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
 )
 """What of a report stands in its manifest."""

@@ -6,10 +6,8 @@ import numpy as np
 
 from stages.artifacts.draft import Draft, DraftArray
 
-DTYPES = {
-    **{"target": np.int32, "logp": np.float32, "logp_lm": np.float32, "log_z": np.float32},
-    **{"gate": np.float32, "logp_memory": np.float32},
-}
+COLUMNS = ("target", "logp", "logp_lm", "log_z")
+"""Numbers that every scored token has; probes may have more."""
 ROW_BYTES = 4
 
 
@@ -21,7 +19,7 @@ class ScoreFiles:
     """
 
     def __init__(
-        self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None, *, gated: bool = False
+        self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()
     ) -> None:
         """Make, or open, the arrays.
 
@@ -29,17 +27,16 @@ class ScoreFiles:
             tokens: that are scored.
             readings: memory readings of the row that is kept.
             tokens_per_shard: of the split's shards; None: few tokens are scored.
-            gated: whether the model has a gate.
+            probed: columns of probes.
         """
         self._draft, self._whole = draft, tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("target", "logp", "logp_lm", "log_z"), (tokens,))
-        if gated:
-            shapes["gate"] = (tokens,)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*COLUMNS, *probed), (tokens,))
         if readings:
             shapes["logp_memory"] = (tokens, readings)
         self._arrays: dict[str, DraftArray] = {
-            name: draft.array(f"scores.zarr/{name}", shape, DTYPES[name], rows) for name, shape in shapes.items()
+            name: draft.array(f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows)
+            for name, shape in shapes.items()
         }
 
     @property

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from stages.diagnostics.gate.record import gate_record
 from stages.evaluation.results.breakdown import Breakdown
 from stages.evaluation.results.frequency import Frequencies
 from stages.evaluation.results.range_scores import RangeScores, RowScores
@@ -37,7 +36,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         **_by_frequency(breakdown.frequencies, targets, nll),
         "matches": {str(k): int((scores.rows[accuracy.row].first_matches < k).sum()) for k in accuracy.at},
         "wrong": wrong,
-        "gate": None if scores.gate is None else gate_record(scores.gate),
+        "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
     }
 
@@ -68,8 +67,8 @@ def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
         "logp_lm": alone,
         "log_z": scores.log_z.cpu().numpy(),
     }
-    if scores.gate is not None:
-        arrays["gate"] = scores.gate.mean.cpu().numpy()
+    for seen in scores.observations.values():
+        arrays |= {name: column.cpu().numpy() for name, column in seen.columns.items()}
     if main is not None:
         arrays["logp_memory"] = main.log_p_mem.cpu().numpy()
     return arrays

@@ -51,7 +51,7 @@ class Tuning:
     def sample(self) -> dict[str, Any]:
         """The record of the first shard: how far scores spread, which default numbers are measured in.
 
-        Looks at a few short ranges of the split; a carried they have not.
+        Looks at a few short ranges of the split; nothing is carried to them.
         """
         assert self._over is not None
         sample = [

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.artifacts.store import Store
+from stages.lineage.corpus import token_text
 from stages.text.decoding import TextStream, TokenText
 from tests.stages.small_text import text_tokens
 
@@ -14,7 +15,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenText]:
     folder = tmp_path_factory.mktemp("text")
     settings = {"word": {}, "char": {}, "byte": {}, "bpe": {"vocab_size": 270}}
     store = Store(folder / "store")
-    return {name: TokenText(text_tokens(store, folder, name, **more)) for name, more in settings.items()}
+    return {name: token_text(text_tokens(store, folder, name, **more)) for name, more in settings.items()}
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe"])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
+from stages.lineage.corpus import token_text
 from stages.text import excerpt as sources
-from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
 from tests.stages.small_store import array
 from tests.stages.small_text import story, text_tokens
@@ -19,7 +19,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory):
 
 def test_every_row_is_told_with_its_document_and_the_words_around(tokens, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK", 5)
-    split = SplitText.of(tokens.zarr("tokens.zarr"), "train", TokenText(tokens))
+    split = SplitText.of(tokens.zarr("tokens.zarr"), "train", token_text(tokens))
     documents = [part + "\n\n" for part in story(27, 0).split("\n\n")[:-1]]
     row = 0
     for number, document in enumerate(documents):
@@ -43,7 +43,7 @@ def test_a_corpus_is_read_a_block_at_a_time(tokens, monkeypatch):
             read.append(part)
             return np.zeros(100, np.int64)[part]
 
-    split = SplitText("train", Ids(), np.array([0, 100]), TokenText(tokens))
+    split = SplitText("train", Ids(), np.array([0, 100]), token_text(tokens))
     for row in (50, 51, 50):
         split.at(row, before=2, after=1)
     assert read == [slice(42, 49), slice(49, 56)]

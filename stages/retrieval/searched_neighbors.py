@@ -1,11 +1,9 @@
-"""Neighbours that a gate reads of a text that none are stored of: found when they are read."""
-
-from dataclasses import replace
+"""Neighbours of a text that none are stored of: found when they are read."""
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.encoding.scoring import search_keys
+from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
 from stages.models.language_model import State, load_model
 from stages.search.distances import search_with_candidates
@@ -13,7 +11,7 @@ from stages.search.keys import StoredKeys
 from stages.search.searcher import open_searcher
 
 
-class SearchedIds:
+class SearchedNeighbors:
     """Stands for the group of a neighbors artifact: `<split>/ids`, rows of the same datastore, of any text.
 
     Contexts are searched for in the index behind the artifact, with the keys of the datastore's own encoder,
@@ -28,20 +26,18 @@ class SearchedIds:
         index = neighbors.input("index")
         datastore = index.input("datastore")
         settings = datastore.config
-        self._key, self._dtype = settings["key"], settings["dtype"]
-        self._reader = replace(reader, context=settings["context"], stride=settings["stride"], by_document=False)
-        self._encoder = load_model(
+        encoder = load_model(
             datastore.input("encoder").path,
             reader.device,
             context=settings["context"],
             mem_length=settings.get("mem_length"),
         )
+        self._encoder = KeyEncoder.of(settings, encoder, reader)
         probe = neighbors.config["probe"] or index.config["probe"]
         self._searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": probe}, reader.device.type)
         self._stored = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         self._candidates = neighbors.config["candidates"]
-        self._place = 0
-        self._state: State = None
+        self._read: tuple[int, State] = 0, None
         self._last: tuple[tuple[str, int, int, int], np.ndarray] | None = None
 
     def __getitem__(self, name: str) -> "SearchedRows":
@@ -51,30 +47,25 @@ class SearchedIds:
         """Neighbours of tokens [start, stop), int64 [n, k]; those asked for last are not searched for again."""
         asked = split, start, stop, k
         if self._last is None or self._last[0] != asked:
-            if self._encoder.config.carries_state and start != self._place:
-                self._keys(split, 0 if start < self._place else self._place, start)
             keys = self._keys(split, start, stop)
             found, _ = search_with_candidates(self._searcher, self._stored, keys, max(1, k), self._candidates)
             self._last = asked, found[:, :k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Search keys float32 [n, d], going on from the state at `start`."""
-        state: State = self._state if start and start == self._place else None
-        made = []
-        for block in self._reader.encode(self._encoder, split, start, stop, state):
-            made.append(search_keys(block.key(self._key), self._dtype))
-            state = block.state
-        self._place, self._state = stop, state
-        return np.concatenate(made)
+        """Search keys float32 [n, d], going on from where the last ones ended, if that is not behind them."""
+        place, state = self._read if self._read[0] <= start else (0, None)
+        encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))
+        self._read = stop, encoded.state
+        return search_keys(encoded.keys)
 
 
 class SearchedRows:
-    """The neighbours of one split; `[start:stop, :k]` finds them, and finds them."""
+    """The neighbours of one split; `[start:stop, :k]` finds them."""
 
-    def __init__(self, ids: SearchedIds, split: str) -> None:
-        self._ids, self._split = ids, split
+    def __init__(self, neighbors: SearchedNeighbors, split: str) -> None:
+        self._neighbors, self._split = neighbors, split
 
     def __getitem__(self, part: tuple[slice, slice]) -> np.ndarray:
         rows, columns = part
-        return self._ids.find(self._split, rows.start, rows.stop, columns.stop)
+        return self._neighbors.find(self._split, rows.start, rows.stop, columns.stop)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from stages.diagnostics.gate.analysis import GateAnalysis, first_matches, grouped, histogram, nearest
 from stages.diagnostics.gate.record import gate_record
+
 from stages.diagnostics.gate.report import BINS, GROUPS, gate_curve, gate_figures
 from stages.models.config import TransformerConfig
 from stages.models.language_model import LanguageModel

@@ -1,0 +1,41 @@
+"""What the gate of a model reads and what is told of it. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from stages.artifacts.artifact import Artifact
+from stages.diagnostics.passage import resolve_passage
+from stages.errors import UsageError
+from stages.lineage.neighbors import require_neighbors
+
+
+class GateOptions:
+    """`gate_k`: numbers of neighbours, the first of which is read; `passage`: START:STOP, tokens that are shown."""
+
+    names: ClassVar[tuple[str, ...]] = ("gate_k", "passage")
+
+    @staticmethod
+    def of_report(config: Mapping[str, Any]) -> dict[str, Any]:
+        """How many neighbours entered; the passage was that of the evaluation."""
+        numbers = config.get("gate_k")
+        return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
+
+    @staticmethod
+    def resolve(asked: Mapping[str, Any], read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+        """Filled in: as many neighbours as in training, the first tokens of the split; see `resolve_options`.
+
+        Raises: UsageError for options of a gate that the model does not have, or a passage outside the split;
+            ArtifactError if the stored neighbours are too few, or hold the answers.
+        """
+        model = read["model"]
+        if "gate_neighbors" not in read:
+            for name, value in asked.items():
+                if value is not None:
+                    raise UsageError(f"{model.reference} has no gate: leave --{name.replace('_', '-')} out.")
+            return dict(asked)
+        first, *others = asked["gate_k"] or (int(model.config["memory"]["k"]),)
+        numbers = (first, *sorted({*others} - {first}))
+        for split in splits:
+            require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")
+        passage = resolve_passage(asked["passage"], splits[0], read["tokens"]) if splits else None
+        return {"gate_k": numbers, "passage": passage}

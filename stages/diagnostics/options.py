@@ -1,0 +1,38 @@
+"""What an evaluation asks of the probes there are: settled before any work, kept with its settings. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.diagnostics import OPTIONS
+
+Options = Mapping[str, Any]
+"""Values by the names of an evaluation's settings; None: not asked for."""
+
+
+def option_names() -> list[str]:
+    """Settings of an evaluation that are options of probes."""
+    return [option for name in OPTIONS.names() for option in OPTIONS.load(name).names]
+
+
+def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+    """Options filled in for the model that is evaluated.
+
+    Args:
+        read: what the evaluation reads, by role.
+        splits: the one that is scored, then the one that is tuned on, if any; none: a text that is no split.
+    Raises: UsageError or ArtifactError where they do not go with the model, or what it reads.
+    """
+    resolved: dict[str, Any] = {}
+    for name in OPTIONS.names():
+        part = OPTIONS.load(name)
+        resolved |= part.resolve({option: asked[option] for option in part.names}, read, splits)
+    return resolved
+
+
+def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a question about a model takes over from an evaluation with these settings; {}: from none."""
+    taken: dict[str, Any] = {}
+    for name in OPTIONS.names():
+        taken |= OPTIONS.load(name).of_report(config)
+    return taken

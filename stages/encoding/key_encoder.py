@@ -1,0 +1,75 @@
+"""Keys of a range of tokens: those that a datastore stores, and those that it is searched with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.encoding.split_reader import SplitReader
+from stages.models.language_model import LanguageModel, State
+
+
+class EncodedKeys(NamedTuple):
+    """Keys g(c_t) of n tokens as a datastore keeps them, [n, d] on the CPU; the tokens, int64 [n]; the state behind."""
+
+    keys: Tensor
+    tokens: Tensor
+    state: State
+
+
+@dataclass(frozen=True)
+class KeyEncoder:
+    """The model of a datastore, reading as it does for that: in its windows, across documents.
+
+    However a stream is cut into ranges, keys are the same, as long as each range goes on from the state before it.
+    """
+
+    model: LanguageModel
+    reader: SplitReader
+    key: str
+    """`hidden` or `ffn-input`."""
+    dtype: str
+    """Of the stored keys."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], model: LanguageModel, reader: SplitReader) -> Self:
+        """The encoder of a datastore with these settings, for the splits that a reader reads."""
+        windows = {name: settings[name] for name in ("context", "stride")}
+        return cls(model, replace(reader, **windows, by_document=False), settings["key"], settings["dtype"])
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether a range must go on from the one before it."""
+        return self.model.config.carries_state
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of the largest state past a range."""
+        return self.model.state_bytes(self.reader.context)
+
+    def encode(self, split: str, start: int, stop: int, state: State) -> EncodedKeys:
+        """Keys of tokens [start, stop), going on from the state past token `start` - 1."""
+        keys, tokens = [], []
+        for block in self.reader.encode(self.model, split, start, stop, state):
+            keys.append(self.rounded(block.key(self.key)).cpu())
+            tokens.append(block.targets.cpu())
+            state = block.state
+        return EncodedKeys(torch.cat(keys), torch.cat(tokens), state)
+
+    def state_past(self, split: str, stop: int, state: State = None, start: int = 0) -> State:
+        """The state past token `stop` - 1, by reading from `start` on; None where nothing is carried."""
+        if not self.carries_state or start >= stop:
+            return state
+        return self.encode(split, start, stop, state).state
+
+    def rounded(self, keys: Tensor) -> Tensor:
+        """Keys in the dtype in which they are stored."""
+        return keys.to(getattr(torch, self.dtype))
+
+
+def search_keys(keys: Tensor) -> np.ndarray:
+    """Keys as a search takes them: as they are stored, in float32, [n, d]."""
+    return keys.float().cpu().numpy()

@@ -1,0 +1,108 @@
+"""SPALM's gate at work: the tokens of stored neighbours enter the hidden states of a range.
+
+Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.artifacts.artifact import Artifact
+from stages.encoding.encode import EncodedBlock
+from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
+from stages.encoding.split_reader import SplitReader
+from stages.models.language_model import LanguageModel
+from stages.models.layers.gate import Gated
+from stages.retrieval.neighbor_tokens import NeighborTokens
+from stages.retrieval.searched_neighbors import SearchedNeighbors
+
+
+class GateReader(HiddenReader):
+    """Lets the `k` best neighbours of each token of a range into its hidden state."""
+
+    def __init__(self, read: Callable[[], np.ndarray], start: int, k: int) -> None:
+        """Args:
+        read: waits for the tokens of the neighbours of the whole range, int64 [n, K], -1 where one is missing.
+        start: the first token of the range.
+        """
+        self._read, self._start, self.k = read, start, k
+        self._neighbors: Tensor | None = None
+        self.gated: Gated | None = None
+        """Of the latest block."""
+
+    @torch.no_grad()
+    def apply(self, model: LanguageModel, block: EncodedBlock) -> Tensor:
+        neighbors = self.neighbors(block)
+        self.gated = model.gated(block.hidden, nearest(neighbors, self.k))
+        return self.gated.hidden
+
+    def neighbors(self, block: EncodedBlock) -> Tensor:
+        """Tokens of all neighbours of a block's tokens, int64 [n, K], -1 where one is missing."""
+        if self._neighbors is None:
+            self._neighbors = torch.from_numpy(self._read()).to(block.targets.device)
+        return self._neighbors[block.start - self._start : block.stop - self._start]
+
+
+@dataclass(frozen=True)
+class GateMemory(HiddenMemory):
+    """The neighbours that a model's gate reads of a split: the best `k` of every token."""
+
+    name: ClassVar[str] = "gate"
+
+    neighbors: Artifact
+    tokens: NeighborTokens
+    k: int
+
+    @classmethod
+    def open(cls, neighbors: Artifact, numbers: tuple[int, ...], values: np.ndarray | None) -> Self:
+        """What a gate reads of stored neighbours.
+
+        Args:
+            numbers: of neighbours; the first is what the gate reads, so many as the largest are at hand.
+            values: int32 [N], the token of each row of the neighbours' datastore; None: they are read.
+        """
+        k = max(1, *numbers)
+        tokens = NeighborTokens.of(neighbors, k, values)
+        return cls(neighbors, tokens, numbers[0])
+
+    @property
+    def datastore(self) -> Artifact:
+        return self.neighbors.find("datastore")
+
+    def begin(self, background: Executor, split: str, start: int, stop: int) -> GateReader:
+        return GateReader(background.submit(self.tokens.read, split, start, stop).result, start, self.k)
+
+    def rows(self, split: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        ids, tokens = self.tokens.ids(split, start, stop), self.tokens.read(split, start, stop)
+        return ids[:, : self.k], tokens[:, : self.k]
+
+    def of_text(self, reader: SplitReader) -> Self:
+        group = SearchedNeighbors(self.neighbors, reader)
+        return replace(self, tokens=replace(self.tokens, group=group))
+
+
+def nearest(neighbors: Tensor, k: int) -> Tensor:
+    """The best k of neighbours [n, K]; of none, one that is missing."""
+    return neighbors[:, :k] if k else torch.full_like(neighbors[:, :1], -1)
+
+
+def open_hidden_memory(
+    read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Artifact | None, values: np.ndarray | None
+) -> HiddenMemory | None:
+    """What the evaluated model lets into its hidden states; None: nothing.
+
+    Args:
+        read: what the evaluation reads, by role.
+        options: those of probes, resolved.
+        datastore, values: of the readings on top, int32 [N]: shared where it is the same one.
+    """
+    neighbors = read.get("gate_neighbors")
+    if neighbors is None:
+        return None
+    shared = datastore is not None and neighbors.find("datastore").record == datastore.record
+    return GateMemory.open(neighbors, options["gate_k"], values if shared else None)
