@@ -117,7 +117,7 @@ def _object(reader: "MemoryReader", prompt: str, text: str, told: list["Generate
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
     for token in tokens:
         if token["attributed"] is not None:
-            token["attributed"] = named(token["attributed"], memory and memory.name)
+            token["attributed"] = named(token["attributed"], None if memory is None else memory.name)
     return {
         "model": reader.read["model"].reference,
         "prompt": prompt,

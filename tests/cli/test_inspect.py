@@ -12,9 +12,9 @@ from memlm_cli.inspection_text import inspected_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
-from stages.inspection.gate import GateContext
+from stages.inspection.entered import EnteredContext
 from stages.inspection.inspect import Inspected, TokenView
-from stages.text.excerpt import Source
+from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
 
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_said(inspect, options, code, message):
 def test_tokens_that_look_like_markup_are_shown_as_they_are():
     token = TokenView(
         **{"position": 0, "id": 7, "label": "[/red]", "text": "[/red]", "model": 0.1, "final": 0.9, "gain": 2.2},
-        **{"memories": [], "gate": None, "contexts": [], "gate_contexts": []},
+        **{"memories": [], "columns": {}, "contexts": [], "entered": []},
     )
     for terminal in (True, False):
         shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=terminal)
@@ -105,11 +105,11 @@ def test_tokens_that_look_like_markup_are_shown_as_they_are():
 
 
 def test_what_would_move_the_cursor_is_spelled_out():
-    source = Source("train", 5, 0, 5, "the \x1b[2J", "\x07", "\n cat")
+    source = Excerpt("train", 5, 0, 5, "the \x1b[2J", "\x07", "\n cat")
     token = TokenView(
         **{"position": 0, "id": 7, "label": "\x1b[2J", "text": "\x1b[2J", "model": 0.1, "final": 0.9, "gain": 2.2},
-        **{"memories": [], "gate": None, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
-        gate_contexts=[GateContext(True, source)],
+        **{"memories": [], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
+        entered=[EnteredContext(True, source)],
     )
     shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=False)
     assert shown.replace("\n", "").isprintable()

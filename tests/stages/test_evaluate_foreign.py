@@ -147,3 +147,13 @@ def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run
     made = run("lstm", "other-lstm", *memory)
     scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
     assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "transformer"])
+def test_queries_are_made_as_the_keys_were_wherever_the_evaluated_model_begins_anew(run, encoder):
+    """`--reset document` is how the evaluated model reads; a datastore's encoder read across documents."""
+    whole, reset = (run("other-lstm", encoder, EXTERNAL, reset=how) for how in ("none", "document"))
+    memory = [array(report, "scores.zarr", "logp_memory") for report in (whole, reset)]
+    np.testing.assert_array_equal(*memory)
+    alone = [array(report, "scores.zarr", "logp_lm") for report in (whole, reset)]
+    assert np.abs(alone[0] - alone[1]).max() > 1e-4, "documents make a difference to the model itself"

@@ -13,7 +13,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.diagnostics.gate import settings as gate_settings
+from stages.diagnostics import passage as passages
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.index import BuildIndex
@@ -190,7 +190,7 @@ def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
     opened, original = [], Evaluate.open
     monkeypatch.setattr(Evaluate, "open", lambda self, job: opened.append(original(self, job)) or opened[-1])
     evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
-    gate, values = opened[0].evaluator.gate, opened[0].evaluator.external.datastore.values.numpy()
+    gate, values = opened[0].evaluator.hidden_memory, opened[0].evaluator.external.datastore.values.numpy()
     shared = searched.input("datastore").id == index.input("datastore").id
     assert np.shares_memory(gate.tokens.values, values) == shared
     np.testing.assert_array_equal(gate.tokens.values, array(index.input("datastore"), "datastore.zarr", "values"))
@@ -373,7 +373,7 @@ def test_a_passage_lies_in_the_split(store, model, passage):
 
 
 def test_a_passage_has_room_in_a_heat_map(store, model, monkeypatch):
-    monkeypatch.setattr(gate_settings, "LONGEST_PASSAGE", 6)
+    monkeypatch.setattr(passages, "LONGEST", 6)
     with pytest.raises(UsageError, match="--passage 3:10 is longer than 6 tokens"):
         evaluated(store, model, passage="3:10")
 

@@ -89,7 +89,7 @@ def test_tokens_won_and_lost_most_stand_in_their_context(store, tokens):
     }
     assert (second["token"], second["difference"], second["before"], second["text"]) == (3, -2.0, "", "c")
     assert [(one["token"], one["difference"]) for one in found["most_lost"]] == [(2, 0.5), (4, 0.5)]
-    assert [one["text"] for one in found["most_lost"]] == ["\n", " a"]
+    assert [one["text"] for one in found["most_lost"]] == ["<eos>", " a"]
 
 
 def test_the_model_alone_is_compared_on_request(store, tokens):
@@ -165,5 +165,5 @@ def test_the_table_has_a_line_a_token(store, tokens, tmp_path, monkeypatch, bloc
     assert [-float(line["log_p_a"]) for line in lines] == list(NLL_A)
     assert [float(line["difference"]) for line in lines] == [b - a for a, b in zip(NLL_A, NLL_B, strict=True)]
     assert [line["document"] for line in lines] == list("000111222")
-    assert [line["text"].strip(" ") for line in lines] == ["a", "b", "\n", "c", "a", "\n", "b", "<unk>", "\n"]
+    assert [line["text"].strip(" ") for line in lines] == ["a", "b", "<eos>", "c", "a", "<eos>", "b", "<unk>", "<eos>"]
     assert [line["before"].strip(" ") for line in lines] == ["", "a", "b", "", "c", "a", "", "b", "<unk>"]

@@ -161,8 +161,8 @@ def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, en
     np.testing.assert_allclose(forced(reader, ids, 13), array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
     train = array(tokens, "tokens.zarr", "train/ids")
     written = list(generate(reader, GenerationRequest(PROMPT, 9, Sampling(top_k=3), attribute=True)))
-    assert any(one.attributed.gate_contexts for one in written)
-    assert all(train[near.source.row] == one.id for one in written for near in one.attributed.gate_contexts)
+    assert any(one.attributed.entered for one in written)
+    assert all(train[near.source.row] == one.id for one in written for near in one.attributed.entered)
 
 
 def test_an_end_of_text_that_stops_is_left_out(store, models):

@@ -202,14 +202,14 @@ def test_a_gate_is_told_with_what_it_read(store, tokens, gated):
     np.testing.assert_allclose(
         [t.model for t in found.tokens], np.exp(array(scores, "scores.zarr", "logp")[5:17]), 1e-4
     )
-    np.testing.assert_allclose([t.gate for t in found.tokens], array(scores, "scores.zarr", "gate")[5:17], rtol=1e-4)
+    np.testing.assert_allclose(
+        [t.columns["gate"] for t in found.tokens], array(scores, "scores.zarr", "gate")[5:17], rtol=1e-4
+    )
     stored = array(gated.input("neighbors"), "neighbors.zarr", "test/ids")[5:17]
-    assert [[near.source.row for near in token.gate_contexts] for token in found.tokens] == stored.tolist()
+    assert [[near.source.row for near in token.entered] for token in found.tokens] == stored.tolist()
     train = array(tokens, "tokens.zarr", "train/ids")
     for token in found.tokens:
-        assert [near.right for near in token.gate_contexts] == [
-            train[near.source.row] == token.id for near in token.gate_contexts
-        ]
+        assert [near.right for near in token.entered] == [train[near.source.row] == token.id for near in token.entered]
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -218,8 +218,8 @@ def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, g
     test = inspect_split(request(model), store, "test", 0, 20, 3)
     found = inspect_text(request(model), store, "".join(token.text for token in test.tokens), 3)
     for one, other in zip(found.tokens, test.tokens, strict=True):
-        assert (one.model, one.gate) == pytest.approx((other.model, other.gate), rel=1e-4)
-        assert [near.source.row for near in one.gate_contexts] == [near.source.row for near in other.gate_contexts]
+        assert (one.model, one.columns["gate"]) == pytest.approx((other.model, other.columns["gate"]), rel=1e-4)
+        assert [near.source.row for near in one.entered] == [near.source.row for near in other.entered]
 
 
 def test_what_cannot_be_inspected_is_refused_before_a_model_is_loaded(store, indexes, monkeypatch):

@@ -6,21 +6,22 @@ from html.parser import HTMLParser
 import pytest
 
 from stages.inspection.contexts import Context
-from stages.inspection.gate import GateContext
+from stages.inspection.entered import EnteredContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.inspection.page import page, probability, strength
-from stages.text.excerpt import Source
+from stages.text.excerpt import Excerpt
 
 EVIL = "<script>alert('x')</script>"
 
 
 def token(label: str, model: float, final: float, gain: float, gate: float | None = None) -> TokenView:
-    source = Source("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
+    source = Excerpt("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
     contexts = [Context(0, 0.75, 0.3, True, None, source), Context(0, 0.25, 0.1, False, 4, source)]
-    gates = [] if gate is None else [GateContext(True, source)]
+    entered = [] if gate is None else [EnteredContext(True, source)]
+    columns = {} if gate is None else {"gate": gate}
     return TokenView(
         **{"position": 5, "id": 1, "label": label, "text": f" {label}", "model": model, "final": final, "gain": gain},
-        **{"memories": [MemoryView(0.5, 0.4)], "gate": gate, "contexts": contexts, "gate_contexts": gates},
+        **{"memories": [MemoryView(0.5, 0.4)], "columns": columns, "contexts": contexts, "entered": entered},
     )
 
 

@@ -1,4 +1,4 @@
-"""Tests of stages.diagnostics.gate.analysis and what records and reports make of it."""
+"""What is seen of a gate, block after block, and what reports make of it."""
 
 import json
 import math
@@ -8,12 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from stages.diagnostics.gate.analysis import GateAnalysis, first_matches, grouped, histogram, nearest
-from stages.diagnostics.gate.record import gate_record
 
 from stages.diagnostics.gate.report import BINS, GROUPS, gate_curve, gate_figures
+from stages.diagnostics.gate.watch import GateWatch, first_matches, grouped, histogram
+from stages.encoding.probe import ScoredBlock
 from stages.models.config import TransformerConfig
 from stages.models.language_model import LanguageModel
+from stages.retrieval.gate_reader import GateReader
 
 TOKENS, WIDTH, STORED = 30, 8, 5
 
@@ -27,39 +28,56 @@ def model() -> LanguageModel:
     return model
 
 
-def analysed(model, numbers, cuts, counted=None, passage=range(7, 19)):
+class Block:
+    """As much of an encoded block as a gate needs."""
+
+    def __init__(self, start, hidden, targets):
+        self.start, self.stop, self.hidden, self.targets = start, start + len(targets), hidden, targets
+
+
+def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
     """The record of a range that starts at token 5, seen in blocks."""
     random = torch.Generator().manual_seed(1)
     hidden = torch.randn(TOKENS, WIDTH, generator=random)
     targets = torch.randint(0, 11, (TOKENS,), generator=random)
     neighbors = torch.randint(-1, 11, (TOKENS, STORED), generator=random)
-    analysis = GateAnalysis(numbers, counted, passage)
-    with torch.no_grad():
-        gated = model.gated(hidden, nearest(neighbors, numbers[0]))
-        log_p, _ = model.log_prob(gated.hidden, targets)
-        for a, b in zip([0, *cuts], [*cuts, TOKENS], strict=True):
-            rows = slice(a, b)
-            analysis.look(gated.gate[rows], rows, 5 + a)
-            analysis.compare(model, hidden[rows], neighbors[rows], targets[rows])
-    scores = analysis.scores(5, targets, log_p, neighbors)
-    rows = slice(None) if counted is None else counted.nonzero()[:, 0]
-    return gate_record(scores.taken(rows)), (hidden, targets, neighbors, gated.gate, log_p)
+    reader = GateReader(neighbors.numpy, 5, numbers[0])
+    watch = GateWatch(reader, 5, counted, numbers, passage)
+    gates, log_ps = [], []
+    for a, b in zip([0, *cuts], [*cuts, TOKENS], strict=True):
+        block = Block(5 + a, hidden[a:b], targets[a:b])
+        read = reader.apply(model, block)
+        log_p, _ = model.log_prob(read, block.targets)
+        watch.observe(ScoredBlock(model, block, read, log_p))
+        gates.append(reader.gated.gate)
+        log_ps.append(log_p)
+    seen = watch.observation()
+    gate = torch.cat(gates)
+    torch.testing.assert_close(seen.columns["gate"], (gate if counted is None else gate[counted]).mean(1))
+    return seen.record, (hidden, targets, neighbors, gate, torch.cat(log_ps))
 
 
 @given(st.sets(st.integers(1, TOKENS - 1), max_size=4).map(sorted), st.integers(1, STORED), st.booleans())
 def test_blocks_do_not_matter(model, cuts, number, some):
     counted = torch.arange(TOKENS) % 3 == 0 if some else None
     numbers = tuple(dict.fromkeys((number, 0, STORED)))
-    whole, _ = analysed(model, numbers, [], counted)
-    parts, _ = analysed(model, numbers, cuts, counted)
+    whole, _ = watched(model, numbers, [], counted)
+    parts, _ = watched(model, numbers, cuts, counted)
     assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
-    for name in ("tokens", "sum", "token_histogram", "value_histogram", "matches", "passage"):
+    assert parts["sum"] == pytest.approx(whole["sum"], rel=1e-6)
+    for name in ("tokens", "matches"):
         assert parts[name] == whole[name]
+    for name in ("token_histogram", "value_histogram"):  # a gate at the edge of a bin may fall on either side of it
+        assert sum(parts[name]) == sum(whole[name])
+        assert np.abs(np.subtract(parts[name], whole[name])).sum() <= 2
+    for one, other in zip(parts["passage"], whole["passage"], strict=True):
+        assert one["gate"] == pytest.approx(other["gate"], abs=2e-6)
+        assert (one["token"], one["neighbors"]) == (other["token"], other["neighbors"])
 
 
 def test_a_record_holds_what_a_loop_finds(model):
     counted = torch.arange(TOKENS) % 2 == 0
-    record, (hidden, targets, neighbors, gate, log_p) = analysed(model, (2, 0, 4), [11], counted)
+    record, (hidden, targets, neighbors, gate, log_p) = watched(model, (2, 0, 4), [11], counted)
 
     rows = [row for row in range(TOKENS) if counted[row]]
     assert record["tokens"] == len(rows)
@@ -105,10 +123,8 @@ def record(tokens, nll):
     histogram = [tokens, *[0] * (BINS - 1)]
     matches = {"1": 1, "2": 2}
     return {
-        "gate": {
-            **{"tokens": tokens, "sum": 0.5 * tokens, "token_histogram": histogram, "value_histogram": histogram},
-            **{"matches": matches, "nll": nll, "passage": []},
-        }
+        **{"tokens": tokens, "sum": 0.5 * tokens, "token_histogram": histogram, "value_histogram": histogram},
+        **{"matches": matches, "nll": nll, "passage": []},
     }
 
 
@@ -125,7 +141,5 @@ def test_records_are_added_up():
     assert gate_curve(figures, "plain")[0]["points"] == figures["by_neighbors"]
 
 
-def test_a_model_without_a_gate_has_no_figures_of_it():
-    assert gate_figures([{"gate": None}], None) is None
-    assert gate_curve(None, "plain") == []
+def test_one_number_of_neighbours_is_no_curve():
     assert gate_curve(gate_figures([record(3, [6.0])], (2,)), "plain") == []
