@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stages.artifacts.lineage import ancestors, descendants, parents
+from stages.artifacts.lineage import ancestors, descendants
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -22,9 +22,11 @@ def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> s
 
     roots = Tree("", hide_root=True)
     drawn: dict[str, Tree] = {}
+    place: dict[str, int] = {}
     above: dict[str, set[str]] = {}
     for artifact in parents_first(artifacts):
-        direct = [reference for reference in drawn if reference in parents(artifact)]
+        direct = sorted(artifact.parents & drawn.keys(), key=place.__getitem__)
+        place[artifact.reference] = len(place)
         last = direct[-1] if direct else None
         others = [p for p in direct[:-1] if last and p not in above[last]]
         label = _label(artifact, names.get(artifact.reference, ""), others)
@@ -47,7 +49,7 @@ def parents_first(artifacts: Sequence["Artifact"]) -> list["Artifact"]:
     ordered: dict[str, Artifact] = {}
 
     def place(artifact: "Artifact") -> None:
-        for parent in sorted(parents(artifact) & known.keys() - ordered.keys()):
+        for parent in sorted(artifact.parents & known.keys() - ordered.keys()):
             place(known[parent])
         ordered.setdefault(artifact.reference, artifact)
 

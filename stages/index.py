@@ -42,7 +42,7 @@ class Work:
 
     def trained(self) -> Any:
         """The empty index, as the first step left it."""
-        from stages.search.opening import read_index
+        from stages.search.open import read_index
 
         return read_index(self.folder / TRAINED)
 
@@ -97,8 +97,8 @@ class BuildIndex(ShardedStage[IndexConfig, Work, Part]):
         return None
 
     def finish(self, job: Job[IndexConfig], work: Work) -> dict[str, Any]:
+        from stages.search.open import open_searcher
         from stages.search.recall import measure
-        from stages.search.searcher import open_searcher
 
         config, path = job.config, job.draft.path / INDEX_FILE
         searcher = open_searcher(path, config.model_dump())

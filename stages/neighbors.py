@@ -173,7 +173,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.keys import StoredKeys
-        from stages.search.searcher import open_searcher
+        from stages.search.open import open_searcher
 
         return_large_blocks()
         config, index, tokens = job.config, job.inputs["index"], job.inputs["queries"]

@@ -1,7 +1,7 @@
 """`memlm artifacts`: what is in the store."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,10 +36,10 @@ def list_(
     opened = _store(store)
     found = [a for a in opened.artifacts() if kind in (None, a.kind)]
     if json_:
-        answer(json.dumps([_summary(a) for a in found]))
+        answer(json.dumps(_summaries(found, opened)))
     elif found:
-        columns = ("artifact", "name", "size", "made", "from")
-        answer(table("", columns, (_row(a) for a in found)))
+        columns, names = ("artifact", "name", "size", "made", "from"), _names(opened)
+        answer(table("", columns, [_row(a, names) for a in found]))
     else:
         say(f"nothing in {opened.root} yet")
 
@@ -91,9 +91,10 @@ def graph(
     if reference:
         artifacts = relatives(opened.open(reference), artifacts)
     if json_:
-        answer(json.dumps([_summary(a) for a in artifacts]))
+        answer(json.dumps(_summaries(artifacts, opened)))
     else:
-        answer(lineage_tree(artifacts, {a.reference: ", ".join(_names(a)) for a in artifacts}))
+        names = _names(opened)
+        answer(lineage_tree(artifacts, {a.reference: ", ".join(names.get(a.reference, ())) for a in artifacts}))
 
 
 @app.command()
@@ -160,25 +161,34 @@ def _store(root: Any) -> "Store":
     return Store(root)
 
 
-def _names(artifact: "Artifact") -> Iterator[str]:
-    for name, id in artifact.store.names(artifact.kind).items():
-        if id == artifact.id:
-            yield name
+def _names(store: "Store") -> dict[str, list[str]]:
+    """The names of every artifact that has some, by its reference."""
+    from stages.artifacts.kinds import KINDS
+
+    found: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for name, id in store.names(kind).items():
+            found.setdefault(f"{kind}/{id}", []).append(name)
+    return found
 
 
-def _row(artifact: "Artifact") -> tuple[str, ...]:
+def _row(artifact: "Artifact", names: Mapping[str, list[str]]) -> tuple[str, ...]:
     manifest = artifact.manifest
     parents = " ".join(record.reference for record in manifest.inputs.values())
     made = manifest.created[:16].replace("T", " ")
-    return artifact.reference, ", ".join(_names(artifact)), size(manifest.bytes), made, parents
+    called = ", ".join(names.get(artifact.reference, ()))
+    return artifact.reference, called, size(manifest.bytes), made, parents
 
 
-def _summary(artifact: "Artifact") -> dict[str, Any]:
-    manifest = artifact.manifest
-    return {
-        "reference": artifact.reference,
-        "names": list(_names(artifact)),
-        "bytes": manifest.bytes,
-        "created": manifest.created,
-        "inputs": {role: record.reference for role, record in manifest.inputs.items()},
-    }
+def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:
+    names = _names(store)
+    return [
+        {
+            "reference": artifact.reference,
+            "names": names.get(artifact.reference, []),
+            "bytes": artifact.manifest.bytes,
+            "created": artifact.manifest.created,
+            "inputs": {role: record.reference for role, record in artifact.manifest.inputs.items()},
+        }
+        for artifact in artifacts
+    ]

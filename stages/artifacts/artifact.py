@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord, Manifest
@@ -13,13 +13,35 @@ from stages.errors import ArtifactError
 if TYPE_CHECKING:
     import zarr
 
-    from stages.artifacts.store import Store
+
+class Home(Protocol):
+    """What an artifact asks of the store that it lies in."""
+
+    root: Path
+
+    def open(self, reference: str) -> Artifact:
+        """The artifact behind a reference, its files not checked."""
+
+    def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
+        """The artifact of a manifest's `inputs`."""
+
+    def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
+        """Compare an artifact's files with its manifest."""
+
+    def artifacts(self) -> list[Artifact]:
+        """All finished artifacts."""
+
+    def names(self, kind: str) -> dict[str, str]:
+        """The names given to artifacts of a kind, and the ids that they stand for."""
+
+    def name(self, artifact: Artifact, name: str) -> None:
+        """Let `kind/name` stand for an artifact."""
 
 
 class Artifact:
     """One folder `kind/id` of a store. Obtained from `Store.get`, which has checked its files."""
 
-    def __init__(self, store: Store, path: Path, manifest: Manifest) -> None:
+    def __init__(self, store: Home, path: Path, manifest: Manifest) -> None:
         self.store = store
         self.path = path
         self.manifest = manifest
@@ -58,6 +80,11 @@ class Artifact:
     def record(self) -> InputRecord:
         """How this artifact stands in the manifests of those made from it."""
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
+
+    @property
+    def parents(self) -> set[str]:
+        """References of what it was made from directly."""
+        return {record.reference for record in self.manifest.inputs.values()}
 
     def input(self, role: str) -> Artifact:
         """The artifact that this one was made from in the given role.

@@ -5,11 +5,6 @@ from collections.abc import Collection, Iterable
 from stages.artifacts.artifact import Artifact
 
 
-def parents(artifact: Artifact) -> set[str]:
-    """What an artifact was made from directly."""
-    return {record.reference for record in artifact.manifest.inputs.values()}
-
-
 def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
     """Some references, and all that they were made from, as far as these artifacts tell."""
     known = {artifact.reference: artifact for artifact in artifacts}
@@ -19,13 +14,13 @@ def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[s
         reference = waiting.pop()
         found.add(reference)
         if reference in known:
-            waiting |= parents(known[reference]) - found
+            waiting |= known[reference].parents - found
     return found
 
 
 def descendants(reference: str, artifacts: Collection[Artifact]) -> set[str]:
     """A reference, and all of these artifacts that were made from it, directly or not."""
     found = {reference}
-    while new := {artifact.reference for artifact in artifacts if parents(artifact) & found} - found:
+    while new := {artifact.reference for artifact in artifacts if artifact.parents & found} - found:
         found |= new
     return found

@@ -8,7 +8,6 @@ from pathlib import Path
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import parents
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, split_reference
 from stages.artifacts.stamps import find_damage
@@ -169,7 +168,7 @@ class Store:
 
     def dependents(self, artifact: Artifact) -> list[Artifact]:
         """Artifacts that were made directly from this one."""
-        return [a for a in self.artifacts() if artifact.reference in parents(a)]
+        return [a for a in self.artifacts() if artifact.reference in a.parents]
 
     def own_folder(self, reference: str) -> Path:
         """The folder kind/id of this store that a reference lets be removed, whatever is in it.

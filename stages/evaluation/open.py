@@ -28,7 +28,7 @@ from stages.retrieval.resolve import is_recomputed
 from stages.retrieval.rows import MemoryRow, Plan
 from stages.retrieval.union import UnionPlan
 from stages.search.keys import StoredKeys
-from stages.search.searcher import open_searcher
+from stages.search.open import open_searcher
 
 
 def open_evaluator(

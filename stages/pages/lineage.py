@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from stages.artifacts.artifact import Artifact
+from stages.artifacts.artifact import Artifact, Home
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import descendants
-from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.text.tokens import SPLITS
 
@@ -45,7 +44,7 @@ class Member:
         return self.reference.replace("/", "-")
 
 
-def find_reports(references: Sequence[str], store: Store) -> list[Artifact]:
+def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
     Raises: ArtifactError if there is none, or a reference leads nowhere.
@@ -91,7 +90,7 @@ class _Known:
         self.members: dict[str, Member] = {}
         self._names: dict[tuple[str, str], dict[str, list[str]]] = {}
 
-    def place(self, reference: str, store: Store, digest: str) -> None:
+    def place(self, reference: str, store: Home, digest: str) -> None:
         """Add an artifact and what it was made from; `digest` is what those made from it recorded."""
         if reference in self.members:
             self._placed_again(reference, digest)
@@ -118,13 +117,13 @@ class _Known:
         if member.artifact is not None and member.artifact.digest != digest:
             self.members[reference] = replace(member, remark=OTHER_BYTES)
 
-    def _opened(self, reference: str, store: Store) -> Artifact | None:
+    def _opened(self, reference: str, store: Home) -> Artifact | None:
         try:
             return store.open(reference)
         except ArtifactError:
             return None
 
-    def _names_in(self, store: Store, kind: str) -> dict[str, list[str]]:
+    def _names_in(self, store: Home, kind: str) -> dict[str, list[str]]:
         """Id -> names, of a kind."""
         place = str(store.root), kind
         if place not in self._names:

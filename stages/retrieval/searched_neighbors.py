@@ -8,7 +8,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.models.language_model import State, load_model
 from stages.search.distances import search_with_candidates
 from stages.search.keys import StoredKeys
-from stages.search.searcher import open_searcher
+from stages.search.open import open_searcher
 
 
 class SearchedNeighbors:

@@ -7,8 +7,8 @@ from pydantic import Field, field_validator
 
 from stages.config import StageConfig
 from stages.errors import UsageError, did_you_mean
+from stages.search import KINDS
 
-KINDS = ("flat", "ivf-flat", "ivf-pq", "hnsw")
 APPLIES = {
     "lists": ("ivf-flat", "ivf-pq"),
     "code_bytes": ("ivf-pq",),
@@ -195,7 +195,7 @@ def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
 
 
 def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
-    from stages.search.factory import factory_facts
+    from stages.search.factory_string import factory_facts
 
     facts = factory_facts(config.index, keys.dim, config.metric)
     if facts.lists is not None:

@@ -1,9 +1,7 @@
 """An opened index that answers queries: ids and distances of the k best allowed rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,26 +82,3 @@ class Searcher(ABC):
     @abstractmethod
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         """Search a block with an effort that grows (0, 1, …) until every query is complete."""
-
-
-def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu") -> Searcher:
-    """Open a built index.
-
-    Args:
-        index: its `index.faiss`.
-        settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
-        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
-    Raises: ArtifactError if the file is no index that FAISS can read.
-    """
-    from stages.search.opening import read_index, searcher_of
-
-    return searcher_of(read_index(index), settings["metric"], settings["probe"], _resolved(device))
-
-
-def _resolved(device: str) -> str:
-    """`auto`: a GPU if there is one."""
-    if device != "auto":
-        return device
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -38,8 +38,8 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.exact import ExactSearcher
 from stages.search.exclusion import forbidden_rows
 from stages.search.keys import StoredKeys
+from stages.search.open import open_searcher
 from stages.search.recall import recall
-from stages.search.searcher import open_searcher
 from tests.benchmarks.artificial import Artificial, Model, Tokens, artificial
 
 DIM, LATENT, CLUSTERS = 128, 32, 1000

@@ -14,7 +14,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.search import build
-from stages.search.searcher import open_searcher
+from stages.search.open import open_searcher
 from tests.oracles.search import nearest
 from tests.stages.small_store import array, small_model, small_tokens
 

@@ -1,16 +1,21 @@
 """Who was made from whom, among artifacts of which some are gone."""
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
-from stages.artifacts.lineage import ancestors, descendants, parents
-from stages.artifacts.manifest import InputRecord
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.lineage import ancestors, descendants
+from stages.artifacts.manifest import InputRecord, Manifest
+from stages.artifacts.store import Store
 
 
-def made(reference: str, *inputs: str) -> SimpleNamespace:
+def made(reference: str, *inputs: str) -> Artifact:
+    kind, _, id = reference.partition("/")
     records = {f"role {number}": record(one) for number, one in enumerate(inputs)}
-    return SimpleNamespace(reference=reference, manifest=SimpleNamespace(inputs=records))
+    nothing: dict = {"config": {}, "files": {}, "metrics": {}, "producer": {}}
+    manifest = Manifest(format_version=1, kind=kind, id=id, inputs=records, created="", seconds=0, **nothing)
+    return Artifact(Store("nowhere"), Path("nowhere"), manifest)
 
 
 def record(reference: str) -> InputRecord:
@@ -30,8 +35,8 @@ STORE = [
 
 
 def test_parents_are_the_direct_ones() -> None:
-    assert parents(STORE[2]) == {"model/1", "tokens/1"}
-    assert parents(STORE[4]) == set()
+    assert STORE[2].parents == {"model/1", "tokens/1"}
+    assert STORE[4].parents == set()
 
 
 @pytest.mark.parametrize("artifacts", [STORE, STORE[::-1]])

@@ -9,9 +9,9 @@ from stages.search import build
 from stages.search.config import IndexConfig, Keys, resolve
 from stages.search.factory import empty_index
 from stages.search.keys import StoredKeys
-from stages.search.opening import read_index
+from stages.search.open import open_searcher, read_index
 from stages.search.recall import measure, recall
-from stages.search.searcher import Searcher, open_searcher
+from stages.search.searcher import Searcher
 
 
 def stored(dtype: str = "float16", rows: int = 600, dim: int = 8) -> StoredKeys:

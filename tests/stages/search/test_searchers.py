@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
-from stages.search.opening import searcher_of
+from stages.search.open import searcher_of
 from stages.search.plain import PlainSearcher
 from stages.search.searcher import Searcher
 from stages.search.tensors import TensorCandidates

@@ -1,5 +1,6 @@
 """From a file of FAISS to the searcher that serves it best."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,18 @@ FLAT_ROWS_AT_A_TIME = 16384
 FEW_QUERIES = 20
 """From this many queries on FAISS compares with matrix products; its own threshold (128,000 / dim in
 1.15) leaves mid-sized batches up to five times slower."""
+
+
+def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu") -> Searcher:
+    """Open a built index.
+
+    Args:
+        index: its `index.faiss`.
+        settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+    Raises: ArtifactError if the file is no index that FAISS can read.
+    """
+    return searcher_of(read_index(index), settings["metric"], settings["probe"], _resolved(device))
 
 
 def read_index(path: Path) -> Any:
@@ -46,6 +59,15 @@ def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu")
         return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device)
     _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
+
+
+def _resolved(device: str) -> str:
+    """`auto`: a GPU if there is one."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _make_tables(index: Any) -> None:
