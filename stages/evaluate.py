@@ -218,6 +218,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return record
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
+        from stages.charts.drawing.files import write_figures
+        from stages.charts.report import report_charts
+        from stages.diagnostics.gate.charts import gate_charts
         from stages.evaluation.results import report
 
         shards = work.scoring_pass.parts
@@ -232,10 +235,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         _write(job, "metrics.json", made)
         if passage is not None:
             _write(job, "passage.json", passage)
-        if made["grid"] is not None or made["curves"] or passage is not None:
-            from stages.charts.figures import draw_figures
-
-            draw_figures(made, job.draft.add, passage)
+        write_figures([*report_charts(made), *gate_charts(made, passage)], job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
 
 

@@ -6,16 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.charts.data import Chart
+from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
 from stages.pages.lineage import Member
+
+PASSAGE = "passage.json"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One report: `metrics.json`, the report's own place in the lineage, and the labels that series get."""
+    """One report: its files of numbers, its own place in the lineage, and what tells it from others."""
 
     member: Member
     metrics: Mapping[str, Any]
+    passage: Mapping[str, Any] | None
+    """`passage.json`, where there is one."""
     corpus: str
     """Name or id of the tokens that were scored."""
     alone: bool
@@ -28,27 +34,32 @@ class Source:
     @property
     def scored(self) -> str:
         """What was scored: `wikitext-2 test`, `lambada test, last words`."""
-        only = ", last words" if self.metrics.get("score") == "last-word" else ""
-        return f"{self.corpus} {self.metrics['split']}{only}"
+        return f"{self.corpus} {scored(self.metrics)}"
 
-    def series(self, row: str) -> str:
-        """What a line or bar of one of its rows is called."""
-        return row if self.alone else f"{self.label}: {row}"
+    @property
+    def report(self) -> Report:
+        """The same for charts of several reports."""
+        return Report(self.metrics, self.scored, "" if self.alone else self.label, self.member.reference)
+
+    def labelled(self, charts: Sequence[Chart]) -> list[Chart]:
+        """Charts of this report alone, told from those of others."""
+        return list(charts) if self.alone else [chart.labelled(self.label) for chart in charts]
 
 
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member]) -> list[Source]:
-    """The reports' numbers. Raises ArtifactError for a `metrics.json` that cannot be read."""
+    """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     sources = []
     for report in reports:
-        metrics = _metrics(report)
+        metrics = _read(report, "metrics.json")
+        passage = _read(report, PASSAGE) if PASSAGE in report.manifest.files else None
         tokens = members.get(metrics["read"]["tokens"])
         corpus = tokens.label if tokens else metrics["read"]["tokens"]
-        sources.append(Source(members[report.reference], metrics, corpus, len(reports) == 1))
+        sources.append(Source(members[report.reference], metrics, passage, corpus, len(reports) == 1))
     return sources
 
 
-def _metrics(report: Artifact) -> Mapping[str, Any]:
-    path = report.file("metrics.json")
+def _read(report: Artifact, name: str) -> Mapping[str, Any]:
+    path = report.file(name)
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
