@@ -225,6 +225,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return record
 
     def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
+        from stages.charts.drawing.files import write_figures
+        from stages.charts.report import report_charts
+        from stages.diagnostics.charts import probe_charts
         from stages.evaluation.results import report
 
         shards = work.scoring_pass.parts
@@ -236,18 +239,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
             )
         records = [job.draft.record(shard.key) for shard in shards]
         seen = _observed(work, records)
-        made = _metrics(job, work, records, seen)
-        files = {
-            n: content
-            for name, probe in work.evaluator.probes.items()
-            for n, content in probe.files(seen[name]).items()
-        }
+        made, files = _metrics(job, work, records, seen), _files(work, seen)
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
-        if made["grid"] is not None or made["curves"] or files:
-            from stages.charts.figures import draw_figures
-
-            draw_figures(made, job.draft.add, files.get("passage.json"))
+        shown = [chart for charts in probe_charts(made, files).values() for chart in charts]
+        write_figures([*report_charts(made), *shown], job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
 
 
@@ -302,6 +298,14 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
 def _observed(work: Work, records: "Records") -> "dict[str, Records]":
     """What each probe left of the shards of the scored split."""
     return {name: [record["probes"][name] for record in records] for name in work.evaluator.probes}
+
+
+def _files(work: Work, seen: "Mapping[str, Records]") -> dict[str, Any]:
+    """Content of what probes leave beside `metrics.json`, by the files' names."""
+    files: dict[str, Any] = {}
+    for name, probe in work.evaluator.probes.items():
+        files |= probe.files(seen[name])
+    return files
 
 
 def _metrics(job: Job[EvaluateConfig], work: Work, records: "Records", seen: "Mapping[str, Records]") -> dict[str, Any]:

@@ -6,13 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from stages.charts.reported import measure
+from stages.charts.symbols import symbol_in_words
 from stages.numbers import number
-
-SYMBOLS = {
-    **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-    **{"size": "cache size", "window": "window", "k": "neighbours", "neighbors": "neighbours let in"},
-}
-"""Hyperparameters as the papers write them."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +20,7 @@ class Axis:
 
     @property
     def symbol(self) -> str:
-        return SYMBOLS[self.name]
+        return symbol_in_words(self.name)
 
     @property
     def labels(self) -> list[str]:
@@ -59,14 +55,13 @@ class TuningResult:
         return self.plain if self.helps else float(self.perplexity[np.isfinite(self.perplexity)].max())
 
     @property
-    def title(self) -> str:
-        """What is drawn, the perplexity without memory, and where the best is."""
+    def outcome(self) -> str:
+        """The perplexity without memory, and where the best is."""
         scale, weight = self.best
         settings = [
             f"{axis.symbol} {axis.labels[place]}" for axis, place in ((self.scale, scale), (self.weight, weight))
         ]
-        best = number(self.perplexity[self.best])
-        return f"{self.what}\nplain {number(self.plain)}, best {best} at {', '.join(settings)}"
+        return f"Plain {number(self.plain)}, best {number(self.perplexity[self.best])} at {', '.join(settings)}"
 
 
 def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
@@ -82,13 +77,8 @@ def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
         weight=Axis(grid["weight_name"], grid["weights"]),
         perplexity=perplexity,
         plain=float(_perplexity(grid["plain_nll"])),
-        what=f"{measure(report)} on {grid['split']}: {grid['row']}, {SYMBOLS[grid['over']]} {grid['at']:,}",
+        what=f"{measure(report)} on {grid['split']}: {grid['row']}, {symbol_in_words(grid['over'])} {grid['at']:,}",
     )
-
-
-def measure(report: Mapping[str, Any]) -> str:
-    """What the perplexities of a report are of."""
-    return "Perplexity of last words" if report.get("score") == "last-word" else "Perplexity"
 
 
 def _perplexity(nll: Any) -> np.ndarray:

@@ -9,5 +9,7 @@ PROBES = Registry("probe", {"gate": "stages.diagnostics.gate.probe:GateProbe"})
 """Name in `metrics.json` -> `stages.encoding.probe.Probe`."""
 OPTIONS = Registry("options of a probe", {"gate": "stages.diagnostics.gate.options:GateOptions"})
 """The same names -> what is asked of it. Free of torch."""
+CHARTS = Registry("charts of a probe", {"gate": "stages.diagnostics.gate.charts:gate_charts"})
+"""The same names -> its charts, from the files of a report. Free of torch."""
 SUMMARIES = Registry("summary of a probe", {"gate": "stages.diagnostics.gate.report:summary"})
 """The same names -> its metrics in a line. Free of torch."""

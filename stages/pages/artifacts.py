@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.charts.drawing.figure import Figure
-from stages.charts.drawing.graph import Box, graph
+from stages.charts.data import Box, Chart, Graph, Table
 from stages.numbers import duration, number, size
 from stages.pages.lineage import Member, in_order
 
@@ -47,27 +46,34 @@ def artifact_rows(members: Sequence[Member]) -> list[ArtifactRow]:
     return [_row(member) for member in members]
 
 
-def lineage_graph(members: Sequence[Member]) -> Figure:
+def lineage_chart(members: Sequence[Member]) -> Chart:
     """Columns by depth: text to the left, reports to the right."""
-    boxes = [_box(member) for member in members]
-    table = [[m.reference, m.label, role, source] for m in members for role, source in m.inputs.items()]
-    return graph(
+    return Chart(
         "lineage",
         "Lineage",
         "What was made from what, from left to right. A line that follows from others is left out; the table of "
         "artifacts has all of them.",
-        boxes,
-        (("artifact", "name", "role", "made from"), table),
+        Graph([_box(member) for member in members]),
+        Table(
+            ("artifact", "name", "role", "made from"),
+            [(m.reference, m.label, role, source) for m in members for role, source in m.inputs.items()],
+        ),
     )
 
 
-def artifacts_table(rows: Sequence[ArtifactRow]) -> tuple[Sequence[str], list[list[Any]]]:
-    """Columns and rows of the table as numbers."""
-    columns = ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark")
-    return columns, [
-        [r.member.reference, " ".join(r.member.names), r.facts, r.bytes, r.seconds, r.speed, r.where, r.member.remark]
-        for r in rows
-    ]
+def artifacts_table(rows: Sequence[ArtifactRow]) -> Table:
+    """The table as numbers."""
+    return Table(
+        ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark"),
+        [
+            (
+                *(r.member.reference, " ".join(r.member.names), r.facts),
+                *(r.bytes, r.seconds, r.speed, r.where),
+                r.member.remark,
+            )
+            for r in rows
+        ],
+    )
 
 
 def _row(member: Member) -> ArtifactRow:

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from stages.charts.drawing.figure import csv_text
+from stages.charts.data import Table
+from stages.charts.symbols import PARAMETERS, symbol
 from stages.numbers import number
 from stages.pages.source import Source
 
-SETTINGS = {
-    **{"size": "cache size", "window": "window", "k": "k"},
-    **{"temperature": "τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-}
-"""Hyperparameters of a reading, and how papers write them."""
 MEASURES = (
     "nll",
     "perplexity",
@@ -96,10 +92,10 @@ def measures_shown(rows: Sequence[Row]) -> list[str]:
     return [name for name in MEASURES if name != "nll" and any(row.values[name] is not None for row in rows)]
 
 
-def headline_csv(rows: Sequence[Row]) -> str:
+def headline_table(rows: Sequence[Row]) -> Table:
     """The table with all digits, memories as JSON."""
     columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, "change", "memories")
-    return csv_text(columns, [_line(row) for row in rows])
+    return Table(columns, [_line(row) for row in rows])
 
 
 def _line(row: Row) -> list[Any]:
@@ -136,11 +132,9 @@ def _tokens(source: Source) -> str:
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
     told = [
-        f"{symbol}\N{NO-BREAK SPACE}{number(memory[name])}"
-        for name, symbol in SETTINGS.items()
-        if memory.get(name) is not None
+        f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}" for name in PARAMETERS if memory.get(name) is not None
     ]
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
-    tuned = [SETTINGS.get(name, name) for name in memory.get("tuned") or ()]
+    tuned = [symbol(name) for name in memory.get("tuned") or ()]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
     return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *told]), where)

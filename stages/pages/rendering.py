@@ -7,7 +7,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stages.charts.drawing.figure import STYLE, Figure
+from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.palette import page_style
 from stages.numbers import measured, number
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,7 +19,7 @@ MARK = '<meta name="generator" content="memlm report">'
 def render(**values: Any) -> str:
     """The page as HTML."""
     environment = Environment(
-        loader=FileSystemLoader((TEMPLATES, STYLE.parent)),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -31,7 +32,7 @@ def render(**values: Any) -> str:
         "drawing": _drawing,
         "plain": repr,
     }
-    return environment.get_template("page.html").render(mark=Markup(MARK), **values)
+    return environment.get_template("page.html").render(mark=Markup(MARK), chart_style=Markup(page_style()), **values)
 
 
 def data_uri(text: str, kind: str) -> str:

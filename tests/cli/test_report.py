@@ -11,9 +11,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib.image
 import numpy as np
 import pytest
+from PIL import Image
 
 from memlm_cli.app import main
 from memlm_cli.reproduce import differences, script
@@ -137,7 +137,7 @@ def test_help_loads_nothing_that_draws() -> None:
         "import sys\n"
         "from memlm_cli.app import main\n"
         "main(['report', '--help'])\n"
-        "heavy = {'torch', 'zarr', 'numpy', 'jinja2', 'matplotlib'} & set(sys.modules)\n"
+        "heavy = {'torch', 'zarr', 'numpy', 'jinja2', 'resvg_py'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -154,7 +154,7 @@ def test_a_browser_shows_it(memlm: Memlm, made: Made, tmp_path: Path, scheme: st
         options += ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]
     shown = [*options, "--window-size=1000,1600", f"--screenshot={picture}", page.as_uri()]
     subprocess.run([CHROMIUM or "", *shown], capture_output=True, check=True, timeout=90)
-    pixels = matplotlib.image.imread(picture)[..., :3]
+    pixels = np.asarray(Image.open(picture).convert("RGB")) / 255
     assert pixels.shape[:2] == (1600, 1000)
     paper, ink = (np.median(pixels), pixels.min() if scheme == "light" else pixels.max())
     assert (paper > 0.95 and ink < 0.3) if scheme == "light" else (paper < 0.2 and ink > 0.7)

@@ -253,7 +253,7 @@ def test_a_passage_is_shown_with_its_neighbours(store, model, neighbors):
     assert [token["neighbors"] for token in passage["tokens"]] == [[words[id] for id in row] for row in near[13:20]]
     drawn = {file for file in report.manifest.files if file.startswith("figures/")}
     assert drawn == {
-        f"figures/gate-{name}.{kind}" for name in ("histogram", "passage") for kind in ("svg", "png", "csv")
+        f"figures/gate-{name}.{kind}" for name in ("histogram", "accuracy", "passage") for kind in ("svg", "png", "csv")
     }
 
 

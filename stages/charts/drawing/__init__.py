@@ -1,1 +1,1 @@
-"""Figures as SVG whose colours follow the page: light, dark or printed."""
+"""Charts as SVG of our own, so that a page's colours follow the reader's screen, and a file's are those of paper."""

@@ -1,69 +1,95 @@
-"""A figure: what is drawn, and the numbers that it is drawn from."""
+"""A chart drawn: as an element of a page, as a file, as a picture."""
 
-import csv
-import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
-STYLE = Path(__file__).parent / "figure.css"
+from stages.charts.data import Chart
+from stages.charts.drawing import shapes
+from stages.charts.drawing.palette import file_style
+
 MARK = "drawn by memlm"
 """Stands in every SVG, so that only memlm's own files are written over."""
+FONT = Path(__file__).parent / "font" / "DejaVuSans.ttf"
+"""Latin, Greek and Cyrillic: a picture has words on a machine without fonts too."""
+TITLE_HEIGHT = 30.0
+TITLE_LETTER = 8.0
+"""Width of a letter of a title, about."""
+PIXELS = 2
+"""Of a picture, to each user unit."""
+NARROW = 432
+"""Least width of a drawing on a page, and the least share of its width for a wide one: else words are too small."""
+WIDE = 640
+LEAST_SHARE = 0.85
 
 
-def slug(text: str) -> str:
-    """A text as part of a file's name: small letters, digits and single hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
+@dataclass(frozen=True)
+class Drawing:
+    """`width` x `height` user units, and what is drawn there."""
 
-
-def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table as CSV; floats with all their digits, None as nothing."""
-    sink = io.StringIO()
-    csv.writer(sink, lineterminator="\n").writerows([columns, *rows])
-    return sink.getvalue()
+    width: float
+    height: float
+    elements: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawing of `width` x `height` user units."""
+    """A chart, and its drawing."""
 
-    name: str
-    """Of its files, without suffix; no two figures of a page share it."""
-    title: str
-    caption: str
-    """What to see, in a sentence or two; also what is read out in place of the drawing."""
-    width: float
-    height: float
-    elements: Sequence[str]
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    """Its numbers, all of them even where the drawing shows fewer."""
+    chart: Chart
+    drawing: Drawing
+
+    @property
+    def name(self) -> str:
+        return self.chart.name
+
+    @property
+    def title(self) -> str:
+        return self.chart.title
+
+    @property
+    def caption(self) -> str:
+        return self.chart.caption
 
     @property
     def csv(self) -> str:
-        return csv_text(self.columns, self.rows)
+        return self.chart.numbers.csv
+
+    @property
+    def wide(self) -> bool:
+        """Whether a column of a page is too narrow for it."""
+        return self.drawing.width > WIDE
 
     @property
     def inline(self) -> str:
-        """The drawing as an element of a page that has the style."""
+        """An element of a page that has the style."""
+        width, height = self.drawing.width, self.drawing.height
+        least = LEAST_SHARE * width if self.wide else min(width, NARROW)
+        style = f'style="--natural: {width:g}px; --least: {least:g}px"'
         labelled = f'role="img" aria-labelledby="{self.name}-title {self.name}-caption"'
-        return self._svg(f'class="drawing" style="--natural: {self.width:g}px" {labelled}', "")
+        return self._svg(f'class="drawing" {style} {labelled} viewBox="0 0 {width:g} {height:g}"', "")
 
     @property
     def svg(self) -> str:
-        """The drawing as a file of its own, its style inside."""
-        size = f'width="{self.width:g}" height="{self.height:g}"'
-        style = f"<!-- {MARK} --><style>{STYLE.read_text('utf-8')}</style>"
-        background = '<rect class="paper" width="100%" height="100%"/>'
-        return self._svg(f'xmlns="http://www.w3.org/2000/svg" {size}', style + background) + "\n"
+        """A file of its own: its style inside, on white, under its title."""
+        width, height = max(self.drawing.width, TITLE_LETTER * len(self.title)), self.drawing.height + TITLE_HEIGHT
+        size = f'width="{width:g}" height="{height:g}" viewBox="0 {-TITLE_HEIGHT:g} {width:g} {height:g}"'
+        style = f"<!-- {MARK} --><style>{file_style()}</style>"
+        paper = shapes.rectangle((0, -TITLE_HEIGHT), width, height, "paper")
+        title = shapes.text(width / 2, 22 - TITLE_HEIGHT, self.title, "title", "middle")
+        return self._svg(f'xmlns="http://www.w3.org/2000/svg" {size}', style + paper + title) + "\n"
+
+    @property
+    def png(self) -> bytes:
+        """The same as a picture, in the project's own font; what that lacks comes from the machine's fonts."""
+        import resvg_py
+
+        return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, zoom=PIXELS, font_files=[str(FONT)]))
 
     def _svg(self, attributes: str, head: str) -> str:
         words = (
             f'<title id="{self.name}-title">{escape(self.title)}</title>'
             f'<desc id="{self.name}-caption">{escape(self.caption)}</desc>'
         )
-        box = f'viewBox="0 0 {self.width:g} {self.height:g}"'
-        return f"<svg {attributes} {box}>{words}{head}{''.join(self.elements)}</svg>"
+        return f"<svg {attributes}>{words}{head}{''.join(self.drawing.elements)}</svg>"

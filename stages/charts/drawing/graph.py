@@ -5,11 +5,10 @@ Columns by depth. A line that passes a column gets a place of its own there, so 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from stages.charts.data import Box, Graph
 from stages.charts.drawing import shapes
-from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.figure import Drawing
 
 WIDTH, HEIGHT = 172.0, 46.0
 LANE = 8.0
@@ -21,33 +20,14 @@ LETTER, BOLD_LETTER = 6.4, 7.4
 """Widths of the letters of the two lines, about."""
 
 
-@dataclass(frozen=True)
-class Box:
-    """One node: two lines of words, those it comes from (of the same graph), and how it looks."""
-
-    key: str
-    head: str
-    foot: str
-    sources: Sequence[str]
-    look: str = ""
-    told: str = ""
-    """Shows under the pointer."""
-
-
-Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 Columns = Sequence[Mapping[str, Sequence[str]]]
 """From left to right: boxes, and lines that pass, each with what it comes from one column before."""
 
 
-def graph(name: str, title: str, caption: str, boxes: Sequence[Box], table: Table) -> Figure:
-    """Boxes in columns by depth; a line for each source that is not also reached through another one.
-
-    Args:
-        boxes: each after its sources.
-        table: columns and rows of its numbers.
-    """
-    by_key = {box.key: box for box in boxes}
-    columns = _columns(direct_sources({box.key: box.sources for box in boxes}))
+def draw_graph(plot: Graph) -> Drawing:
+    """Boxes in columns by depth; a line for each source that is not also reached through another one."""
+    by_key = {box.key: box for box in plot.boxes}
+    columns = _columns(direct_sources({box.key: box.sources for box in plot.boxes}))
     middles = _middles(columns, by_key)
     elements = [line for depth, column in enumerate(columns) for line in _lines(depth, column, middles, by_key)]
     for depth, column in enumerate(columns):
@@ -55,7 +35,7 @@ def graph(name: str, title: str, caption: str, boxes: Sequence[Box], table: Tabl
             elements += _box(by_key[key], MARGIN + depth * (WIDTH + GAP), middles[key] - HEIGHT / 2)
     width = len(columns) * (WIDTH + GAP) - GAP + 2 * MARGIN
     height = max(middles[key] for key in by_key) + HEIGHT / 2 + MARGIN
-    return Figure(name, title, caption, width, height, elements, *table)
+    return Drawing(width, height, elements)
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:

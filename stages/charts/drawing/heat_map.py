@@ -1,120 +1,88 @@
-"""A quantity over two settings, as coloured cells: the smaller, the stronger."""
+"""A quantity over two settings, or of groups of numbers token by token, as coloured cells."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from stages.charts.data import HeatMap, Side, SmallerIsBetter
 from stages.charts.drawing import axes, shapes
-from stages.charts.drawing.figure import Figure
+from stages.charts.drawing.cell_colours import KEY_HEIGHT, best, colour_key, look
+from stages.charts.drawing.figure import Drawing
 from stages.numbers import number
 
-LEVELS = 10
-"""Colours that the style has for cells: classes h0 (weak) … h9 (strong)."""
 CELL_HEIGHT = 15.0
-KEY_HEIGHT = 46.0
-SWATCH = 19.0
+LEAST_WIDTH = 15.0
+"""Of a cell under which words read upwards."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """One setting: its name, and a label for each of its values."""
+class Grid:
+    """Where cells stand."""
 
-    name: str
-    labels: Sequence[str]
+    area: axes.Area
+    width: float
+    height: float
+    """Of one cell."""
 
+    def corner(self, x: int, y: int) -> shapes.Point:
+        """The upper left one of a cell."""
+        return self.area.left + x * self.width, self.area.bottom - (y + 1) * self.height
 
-@dataclass(frozen=True)
-class Entries:
-    """A value above 0 for each place across and upwards; infinite where there is none."""
-
-    values: Sequence[Sequence[float]]
-    limit: float
-    """Where colours end: what lies above is worse than doing without."""
-    limit_label: str = ""
-
-    @property
-    def best(self) -> tuple[int, int]:
-        """The place of the smallest, the first of equals."""
-        places = [(across, up) for across, column in enumerate(self.values) for up in range(len(column))]
-        return min(places, key=lambda place: self.values[place[0]][place[1]])
-
-    @property
-    def smallest(self) -> float:
-        across, up = self.best
-        return self.values[across][up]
-
-    def look(self, value: float) -> str:
-        """The class of a cell: levels are finer near the best."""
-        if not math.isfinite(value):
-            return "diverged"
-        if value > self.limit:
-            return "worse"
-        reach = math.log(self.limit / self.smallest)
-        share = math.sqrt(math.log(value / self.smallest) / reach) if reach > 0 else 0.0
-        return f"h{LEVELS - 1 - min(int(share * LEVELS), LEVELS - 1)}"
+    def middle(self, x: int, y: int) -> shapes.Point:
+        left, top = self.corner(x, y)
+        return left + self.width / 2, top + self.height / 2
 
 
-def heat_map(
-    name: str,
-    title: str,
-    caption: str,
-    across: Side,
-    up: Side,
-    cells: Entries,
-    table: tuple[Sequence[str], Sequence[Sequence[Any]]],
-) -> Figure:
-    """Entries over two settings, a star in the best of them, and what the colours mean.
-
-    Args:
-        table: columns and rows of its numbers.
-    """
-    area = _area(len(up.labels))
-    width = (area.right - area.left) / len(across.labels)
-    height = (area.bottom - area.top) / len(up.labels)
-    elements = []
-    for x, column in enumerate(cells.values):
-        for y, value in enumerate(column):
-            corner = area.left + x * width, area.bottom - (y + 1) * height
-            told = number(value) if math.isfinite(value) else "diverged"
-            words = f"{across.name} {across.labels[x]}, {up.name} {up.labels[y]}: {told}"
-            elements.append(shapes.rectangle(corner, width, height, f"cell {cells.look(value)}", words))
-    x, y = cells.best
-    star = area.left + (x + 0.5) * width, area.bottom - (y + 0.5) * height
-    elements.append(shapes.mark(star, shapes.STAR, "star", f"best: {number(cells.smallest)}"))
-    places = [(area.left + (place + 0.5) * width, label) for place, label in enumerate(across.labels)]
-    elements += [*axes.across_axis(area, places, across.name), *_upward(area, height, up), *_key(area, cells)]
-    return Figure(name, title, caption, axes.WIDTH, area.height + KEY_HEIGHT, elements, *table)
+def draw_heat_map(plot: HeatMap) -> Drawing:
+    """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
+    grid, below = _grid(plot), _below(plot.across)
+    elements = [
+        shapes.rectangle(grid.corner(x, y), grid.width, grid.height, f"cell {look(value, plot)}", _told(plot, x, y))
+        for x, column in enumerate(plot.values)
+        for y, value in enumerate(column)
+    ]
+    elements += [*_across(grid, plot.across), *_upward(grid, plot.up)]
+    if isinstance(plot.colours, SmallerIsBetter):
+        x, y = best(plot.values)
+        elements.append(shapes.mark(grid.middle(x, y), shapes.STAR, "star", f"best: {number(plot.values[x][y])}"))
+    top = grid.area.bottom + below
+    elements += colour_key(plot, grid.area.left, top)
+    return Drawing(grid.area.right + axes.RIGHT, top + KEY_HEIGHT, elements)
 
 
-def _area(rows: int) -> axes.Area:
-    return axes.Area(axes.LEFT, 10, axes.WIDTH - axes.RIGHT, 10 + CELL_HEIGHT * max(rows, 4))
+def _told(plot: HeatMap, x: int, y: int) -> str:
+    """What shows under the pointer."""
+    value = plot.values[x][y]
+    places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
+    return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"
 
 
-def _upward(area: axes.Area, height: float, up: Side) -> list[str]:
+def _grid(plot: HeatMap) -> Grid:
+    across, up = len(plot.values), len(plot.values[0])
+    width = (axes.WIDTH - axes.LEFT - axes.RIGHT) / across
+    if plot.across.turned:
+        width = max(width, LEAST_WIDTH)
+    height = CELL_HEIGHT * max(up, 4)
+    return Grid(axes.Area(axes.LEFT, 10, axes.LEFT + width * across, 10 + height), width, height / up)
+
+
+def _below(across: Side) -> float:
+    """Height of the labels under the cells, and of the axis's name."""
+    turned = max((axes.LETTER * len(label) for label in across.labels), default=0) + 14
+    return turned if across.turned else axes.BELOW + 4
+
+
+def _across(grid: Grid, side: Side) -> list[str]:
+    places = [(grid.middle(place, 0)[0], label) for place, label in enumerate(side.labels)]
+    if not side.turned:
+        return axes.across_axis(grid.area, places, side.name)
+    return [shapes.text(x + 4, grid.area.bottom + 6, label, "number", "end", turned=True) for x, label in places]
+
+
+def _upward(grid: Grid, side: Side) -> list[str]:
     labels = [
-        shapes.text(area.left - 6, area.bottom - (place + 0.5) * height + 4, label, "number", "end")
-        for place, label in enumerate(up.labels)
+        shapes.text(grid.area.left - 6, grid.middle(0, place)[1] + 4, label, "number", "end")
+        for place, label in enumerate(side.labels)
+        if label
     ]
-    return [*labels, shapes.text(12, (area.top + area.bottom) / 2, up.name, "axis", "middle", turned=True)]
-
-
-def _key(area: axes.Area, cells: Entries) -> list[str]:
-    """The colours from best to the limit, and the signs of what lies beyond."""
-    top, left = area.height + 4, area.left
-    drawn = [
-        shapes.rectangle((left + place * SWATCH, top), SWATCH, 11, f"cell h{LEVELS - 1 - place}")
-        for place in range(LEVELS)
-    ]
-    end = left + LEVELS * SWATCH
-    drawn.append(shapes.text(left, top + 26, f"best {number(cells.smallest)}", "number"))
-    drawn.append(shapes.text(end, top + 26, f"{number(cells.limit)} {cells.limit_label}", "number", "end"))
-    held = [value for column in cells.values for value in column]
-    beyond = [("worse", "worse")] if any(cells.limit < v < math.inf for v in held) else []
-    beyond += [] if all(map(math.isfinite, held)) else [("diverged", "diverged")]
-    x = end + 24
-    for look, words in beyond:
-        drawn.append(shapes.rectangle((x, top), SWATCH, 11, f"cell {look}"))
-        drawn.append(shapes.text(x + SWATCH + 6, top + 10, words, "number"))
-        x += SWATCH + 24 + axes.LETTER * len(words)
-    return drawn
+    middle = (grid.area.top + grid.area.bottom) / 2
+    return [*labels, shapes.text(12, middle, side.name, "axis", "middle", turned=True)]

@@ -9,18 +9,23 @@ STEPS = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps `low` to the place `start` and `high` to `stop`; logarithmic scales take positive numbers only."""
+    """Maps `low` to the place `start` and `high` to `stop`; a logarithmic scale takes numbers above `-shift`."""
 
     low: float
     high: float
     start: float
     stop: float
     logarithmic: bool = False
+    shift: float = 0.0
+    """Added before the logarithm, so that 0 has a place beside numbers that reach far."""
 
     def __call__(self, value: float) -> float:
-        low, high, value = (math.log(v) if self.logarithmic else v for v in (self.low, self.high, value))
+        low, high, value = (self._spread(v) for v in (self.low, self.high, value))
         share = (value - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.stop - self.start)
+
+    def _spread(self, value: float) -> float:
+        return math.log(value + self.shift) if self.logarithmic else value
 
     def ticks(self, most: int) -> list[float]:
         """Round numbers within the scale, `most` at the most."""

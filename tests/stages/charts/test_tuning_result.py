@@ -23,7 +23,8 @@ def test_the_best_place_and_the_limit_of_colours() -> None:
     assert found.best == (0, 1)
     assert found.perplexity[1, 0] == math.inf
     assert found.helps and found.limit == pytest.approx(90)
-    assert found.title == "Perplexity on valid: neural-cache, cache size 2,000\nplain 90, best 75 at θ 0, λ 0.2"
+    assert found.what == "Perplexity on valid: neural-cache, cache size 2,000"
+    assert found.outcome == "Plain 90, best 75 at θ 0, λ 0.2"
 
 
 def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> None:

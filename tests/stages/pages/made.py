@@ -65,7 +65,8 @@ def chain(store: Store, report: Mapping[str, Any] | None = None) -> Artifact:
     index = made(store, "index", metrics={"rows": 900}, datastore=datastore)
     read = {"model": model, "tokens": tokens, "index": index}
     told = metrics(report or {}, {role: artifact.reference for role, artifact in read.items()})
-    return made(store, "report", "first", files={"metrics.json": json.dumps(told)}, metrics={"tokens": 40}, **read)
+    files = {"metrics.json": json.dumps(told), "passage.json": json.dumps(PASSAGE)}
+    return made(store, "report", "first", files=files, metrics={"tokens": 40}, **read)
 
 
 def training(steps: int) -> list[dict[str, Any]]:
@@ -95,6 +96,12 @@ CACHE = {
 }
 
 
+PASSAGE = {
+    **{"split": "test", "start": 5, "stop": 7},
+    "tokens": [{"text": text, "probability": 0.5, "gate": [0.25], "neighbors": ["a"]} for text in ("the", "cat")],
+}
+
+
 def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, Any]:
     """A `metrics.json` that has something for every part of a page."""
     told = {
@@ -111,8 +118,8 @@ def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, An
                 {"more_than": 0, "at_most": 10, "tokens": 15},
             ],
             "rows": [
-                {"row": "plain", "perplexity": [20.0, 400.0]},
-                {"row": "neural-cache", "perplexity": [19.0, 100.0]},
+                {"row": "plain", "nll": [3.0, 6.0], "perplexity": [20.0, 400.0]},
+                {"row": "neural-cache", "nll": [2.9, 4.6], "perplexity": [19.0, 100.0]},
             ],
         },
         "retrieval_accuracy": {"1": 0.125, "8": 0.5},

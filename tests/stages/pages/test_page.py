@@ -69,13 +69,13 @@ def test_every_part_has_its_section(page: Page) -> None:
     sections = [attributes.get("id") for attributes in made.Outline(page.html).all("section")]
     assert sections == ["results", "memory", "tuning", "frequency", "gate", "training", "artifacts", "commands"]
     assert [figure.name for figure in page.figures] == [
-        *("perplexity-by-size-corpus-test", "retrieval-accuracy", "tuning-first", "frequency-first", "gate-first"),
-        *("training-loss", "learning-rate", "lineage"),
+        *("perplexity-by-size", "retrieval-accuracy", "heat-map", "perplexity-by-lambda", "loss-by-frequency"),
+        *("gate-histogram", "gate-accuracy", "gate-passage", "training-loss", "learning-rate", "lineage"),
     ]
 
 
 def test_a_page_loads_nothing_that_draws_or_computes_beside_it() -> None:
-    program = "import sys, stages.pages.page; sys.exit(bool({'matplotlib', 'torch'} & set(sys.modules)))"
+    program = "import sys, stages.pages.page; sys.exit(bool({'resvg_py', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
@@ -100,10 +100,10 @@ def test_every_figure_comes_as_a_drawing_and_with_its_numbers(page: Page) -> Non
         assert base64.b64decode(files[f"{figure.name}.csv"].partition(",")[2]).decode() == figure.csv
     by_name = {figure.name: table(figure.csv) for figure in page.figures}
     assert [float(line["loss"]) for line in by_name["training-loss"]] == [5 / step for step in range(1, 61)]
-    assert [line["perplexity"] for line in by_name["perplexity-by-size-corpus-test"]] == ["140.5", "113.5703"]
+    assert [line["perplexity"] for line in by_name["perplexity-by-size"]] == ["140.5", "113.5703"]
     assert {line["accuracy"] for line in by_name["retrieval-accuracy"]} == {"0.125", "0.5"}
-    assert by_name["tuning-first"][-1] == {"theta": "0.3", "lambda": "0.9", "perplexity": ""}
-    assert by_name["gate-first"][0] == {"from": "0.0", "to": "0.5", "tokens": "3", "values": "70"}
+    assert by_name["heat-map"][-1] == {"theta": "0.3", "lambda": "0.9", "perplexity": "inf"}
+    assert by_name["gate-histogram"][0] == {"from": "0.0", "to": "0.5", "tokens": "3", "values": "70"}
 
 
 def test_what_comes_from_data_is_escaped(store: Store) -> None:
@@ -183,6 +183,6 @@ def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None
     other = made.made(store, "report", "a-b", files=files, tokens=tokens, model=model, index=index)
     page = page_of(store, report.reference, other.reference)
     names = [figure.name for figure in page.figures]
-    assert {"tuning-a-b", "tuning-a-b--2"} <= set(names)
+    assert {"heat-map-a-b", "heat-map-a-b--2"} <= set(names)
     assert len(names) == len(set(names))
     assert "a.b: neural-cache" in page.html

@@ -1,12 +1,13 @@
 """Lineage drawn: columns by depth, no line twice, no box upon another."""
 
 from itertools import combinations, product
-from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.charts.drawing.graph import HEIGHT, WIDTH, Box, depths, direct_sources, graph
+from stages.charts.data import Box, Graph
+from stages.charts.drawing.graph import HEIGHT, WIDTH, depths, direct_sources, draw_graph
+from tests.stages.charts.drawing.elements import parts
 
 Sources = dict[str, list[str]]
 
@@ -40,22 +41,18 @@ def test_a_source_is_direct_where_no_longer_way_leads_to_it(sources: Sources) ->
 @given(graphs())
 def test_boxes_do_not_overlap_and_lie_within_the_figure(sources: Sources) -> None:
     boxes = [Box(node, f"head {node}", "foot", own, look="node") for node, own in sources.items()]
-    figure = graph("graph", "t", "c", boxes, (("a",), []))
-    found = ElementTree.fromstring(figure.svg).iter("{http://www.w3.org/2000/svg}rect")
-    places = [(float(r.get("x") or 0), float(r.get("y") or 0)) for r in found if "node" in (r.get("class") or "")]
+    drawing = draw_graph(Graph(boxes))
+    places = [(float(r.get("x") or 0), float(r.get("y") or 0)) for r in parts(drawing, "rect", "node")]
     assert len(places) == len(boxes)
     for (x, y), (other_x, other_y) in combinations(places, 2):
         assert abs(x - other_x) >= WIDTH or abs(y - other_y) >= HEIGHT
-    assert all(0 <= x <= figure.width - WIDTH and 0 <= y <= figure.height - HEIGHT for x, y in places)
+    assert all(0 <= x <= drawing.width - WIDTH and 0 <= y <= drawing.height - HEIGHT for x, y in places)
 
 
 def test_a_line_that_passes_a_column_runs_between_boxes() -> None:
     sources: Sources = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["a"], "f": ["d", "e"]}
-    figure = graph("graph", "t", "c", [Box(k, k, "", own, look="node") for k, own in sources.items()], (("a",), []))
-    root = ElementTree.fromstring(figure.svg)
-    namespace = "{http://www.w3.org/2000/svg}"
-    boxes = [r for r in root.iter(f"{namespace}rect") if "node" in (r.get("class") or "")]
-    lanes = [line for line in root.iter(f"{namespace}line") if line.get("class") == "edge"]
+    drawing = draw_graph(Graph([Box(k, k, "", own, look="node") for k, own in sources.items()]))
+    boxes, lanes = parts(drawing, "rect", "node"), parts(drawing, "line", "edge")
     assert len(lanes) == 2
     for lane, box in product(lanes, boxes):
         if lane.get("x1") == box.get("x"):

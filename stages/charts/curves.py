@@ -1,0 +1,97 @@
+"""What more memory is worth: perplexity and retrieval accuracy against how much is read, of one report or several."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.charts.chunks import in_charts
+from stages.charts.data import Chart, Level, Line, Lines, Table, slug
+from stages.charts.reported import Report, measure
+from stages.charts.symbols import symbol_in_words
+
+TITLE = "Retrieval accuracy@K"
+Curve = tuple[Report, Mapping[str, Any]]
+
+
+def curve_charts(reports: Sequence[Report]) -> list[Chart]:
+    """One for each amount and each text that was scored, of the curves with two points or more.
+
+    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name where there are several.
+    """
+    several = len({report.scored for report in reports}) > 1
+    charts = []
+    for over, scored, curves in _groups(reports):
+        name = f"perplexity-by-{slug(over)}" + (f"-{slug(scored)}" if several else "")
+        charts += [_chart(f"{name}{suffix}", over, scored, part) for suffix, part in in_charts(curves)]
+    return charts
+
+
+def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
+    """Share of tokens whose word is among the best K neighbours, over K."""
+    told = [(report, shares) for report in reports if (shares := report.metrics.get("retrieval_accuracy"))]
+    return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(told)]
+
+
+def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, Mapping[str, float]]]) -> Chart:
+    """Of each report its share by K."""
+    told = [(report, sorted((int(k), share) for k, share in shares.items())) for report, shares in accuracies]
+    return Chart(
+        name,
+        title,
+        "Share of tokens that stand among the values of their best K neighbours.",
+        Lines(
+            [Line(report.series(report.scored), points) for report, points in told],
+            *("K", "accuracy@K"),
+            ticks=sorted({k for _, points in told for k, _ in points}),
+            percent=True,
+        ),
+        _table(("k", "accuracy"), [(report, point) for report, points in told for point in points]),
+    )
+
+
+def _groups(reports: Sequence[Report]) -> Iterator[tuple[str, str, list[Curve]]]:
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for report in reports:
+        for curve in report.metrics.get("curves") or ():
+            if len(curve["points"]) > 1:
+                groups.setdefault((curve["over"], report.scored), []).append((report, curve))
+    for (over, scored), curves in groups.items():
+        yield over, scored, curves
+
+
+def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Chart:
+    words = symbol_in_words(over)
+    lines = [
+        Line(report.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
+        for report, curve in curves
+    ]
+    columns = list(dict.fromkeys(name for _, curve in curves for point in curve["points"] for name in point))
+    points = [(report, curve["row"], point) for report, curve in curves for point in curve["points"]]
+    return Chart(
+        name,
+        f"{measure(curves[0][0].metrics)} by {words}: {scored}",
+        f"Perplexity of {scored} by {words}; other settings as tuned at each point.",
+        Lines(
+            lines,
+            words,
+            "perplexity",
+            ticks=sorted({x for line in lines for x, _ in line.points}),
+            level=_level(curves),
+        ),
+        _table(("row", *columns), [(r, (row, *(point.get(name) for name in columns))) for r, row, point in points]),
+    )
+
+
+def _level(curves: Sequence[Curve]) -> Level | None:
+    """The first row, without memory, if all reports agree on it and it is not among the curves."""
+    firsts = [(report.metrics["rows"][0], curve["row"]) for report, curve in curves]
+    perplexities = {first["perplexity"] for first, _ in firsts}
+    if len(perplexities) > 1 or None in perplexities or any(first["row"] == row for first, row in firsts):
+        return None
+    return Level(firsts[0][0]["row"], perplexities.pop())
+
+
+def _table(columns: Sequence[str], rows: Sequence[tuple[Report, Sequence[Any]]]) -> Table:
+    """Rows behind the report that each is of; a report that is alone is not named."""
+    if all(not report.label for report, _ in rows):
+        return Table(columns, [row for _, row in rows])
+    return Table(("report", *columns), [(report.reference, *row) for report, row in rows])

@@ -1,0 +1,190 @@
+"""What a chart shows, as data; `stages.charts.drawing.draw` draws it. Whoever has something to show returns these."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+def slug(text: str) -> str:
+    """A text as part of a file's name: small letters, digits and single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers of a chart, all of them even where the drawing shows fewer."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def csv(self) -> str:
+        """As CSV; floats with all their digits, None as nothing."""
+        sink = io.StringIO()
+        csv.writer(sink, lineterminator="\n").writerows([self.columns, *self.rows])
+        return sink.getvalue()
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points (x, y) from left to right; those that are no finite number are left out."""
+
+    label: str
+    points: Sequence[tuple[float, float | None]]
+    dashed: bool = False
+    look: int | None = None
+    """Number of its colour and sign; None: its place among the lines."""
+
+    @property
+    def finite(self) -> list[tuple[float, float]]:
+        return [(x, y) for x, y in self.points if y is not None and math.isfinite(y)]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value across the whole chart: the model without memory. What lies above its double is cut off."""
+
+    label: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines over a number, and the names of both axes."""
+
+    lines: Sequence[Line]
+    across: str
+    up: str
+    ticks: Sequence[float] | None = None
+    """Where numbers stand on the axis across, which is then logarithmic if they reach far; None: at round ones."""
+    percent: bool = False
+    """Whether numbers upwards are shares."""
+    even: bool = False
+    """Whether the axis upwards is never logarithmic."""
+    level: Level | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not any(line.finite for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One value a group, or a part of a histogram; None where there is none."""
+
+    label: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Groups of bars from zero, up or down: changes, which are told with their sign."""
+
+    groups: Sequence[str]
+    series: Sequence[Series]
+    across: str
+    up: str
+
+    @property
+    def empty(self) -> bool:
+        return all(value is None for series in self.series for value in series.values)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Shares of what lies between each two of the edges, an outline a series, and a mean."""
+
+    edges: Sequence[float]
+    series: Sequence[Series]
+    mean: float
+    across: str
+
+    @property
+    def empty(self) -> bool:
+        return not self.series
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a heat map: its name, and a label for each of its values; none: they are only counted."""
+
+    name: str
+    labels: Sequence[str]
+    turned: bool = False
+    """Whether labels read upwards."""
+
+
+@dataclass(frozen=True)
+class SmallerIsBetter:
+    """Colours from the smallest value, finer near it, to `limit`: what lies above is worse than doing without."""
+
+    limit: float
+    label: str = ""
+    """Of the limit; none where nothing is better than doing without."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Colours from 0 to 1, and what these two stand for."""
+
+    zero: str
+    one: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A value above 0 for each place across and upwards, `values[across][up]`; infinite where there is none."""
+
+    values: Sequence[Sequence[float]]
+    across: Side
+    up: Side
+    colours: SmallerIsBetter | Share
+
+    @property
+    def empty(self) -> bool:
+        return not any(math.isfinite(value) for column in self.values for value in column)
+
+
+@dataclass(frozen=True)
+class Box:
+    """One node of a graph: two lines of words, those it comes from (of the same graph), and how it looks."""
+
+    key: str
+    head: str
+    foot: str
+    sources: Sequence[str]
+    look: str = ""
+    told: str = ""
+    """Shows under the pointer."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Boxes, each after its sources: what comes from what."""
+
+    boxes: Sequence[Box]
+
+    @property
+    def empty(self) -> bool:
+        return not self.boxes
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Something to show, and what to say of it."""
+
+    name: str
+    """Of its files, without suffix."""
+    title: str
+    caption: str
+    """What to see, in a sentence or two; also what is read out in place of the drawing."""
+    plot: Lines | Bars | Histogram | HeatMap | Graph
+    numbers: Table
+
+    def labelled(self, label: str) -> "Chart":
+        """The same beside others of its kind: the label stands in its title and name."""
+        return replace(self, name=f"{self.name}-{slug(label)}", title=f"{label}: {self.title}")

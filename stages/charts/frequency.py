@@ -1,0 +1,59 @@
+"""Where a memory helps: loss by how often a token stands in the training text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.charts.chunks import in_charts
+from stages.charts.data import Bars, Chart, Series, Table
+from stages.numbers import bucket_label
+
+
+def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """`loss-by-frequency`: change of a report's rows against its first.
+
+    In nats: as shares of perplexity the rarest words, which may lose hundreds of percent, hide all others.
+    """
+    told = metrics.get("frequency_buckets")
+    if not told:
+        return []
+    return [_chart(f"loss-by-frequency{suffix}", metrics, part) for suffix, part in in_charts(told["rows"][1:])]
+
+
+def bucket_labels(told: Mapping[str, Any]) -> list[str]:
+    """The buckets of a report, in words."""
+    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in told["buckets"]]
+
+
+def counted_in(metrics: Mapping[str, Any]) -> str:
+    """The text in which tokens were counted."""
+    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
+
+
+def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Chart:
+    told = metrics["frequency_buckets"]
+    first, text = told["rows"][0], counted_in(metrics)
+    return Chart(
+        name,
+        f"Change of loss by frequency, {metrics['split']}",
+        f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps.",
+        Bars(
+            bucket_labels(told),
+            [Series(row["row"], _changes(row["nll"], first["nll"])) for row in rows],
+            f"times in {text}",
+            "change of loss, nats",
+        ),
+        Table(
+            ("row", "more_than", "at_most", "tokens", "nll", "perplexity"),
+            [
+                (row["row"], bucket["more_than"], bucket["at_most"], bucket["tokens"], nll, perplexity)
+                for row in (first, *rows)
+                for bucket, nll, perplexity in zip(told["buckets"], row["nll"], row["perplexity"], strict=True)
+            ],
+        ),
+    )
+
+
+def _changes(values: Sequence[float | None], firsts: Sequence[float | None]) -> list[float | None]:
+    return [
+        None if value is None or first is None else value - first for value, first in zip(values, firsts, strict=True)
+    ]

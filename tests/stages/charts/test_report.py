@@ -1,0 +1,192 @@
+"""Which charts a report gets, what they say, and the numbers that they are made of."""
+
+import math
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from stages.charts.data import Chart
+from stages.charts.drawing.draw import draw
+from stages.charts.report import report_charts
+
+PLAIN = math.log(104.2)
+
+
+def grid(**other: Any) -> dict[str, Any]:
+    """Two values of θ and three of λ; one point diverged."""
+    return {
+        "row": "neural-cache",
+        "over": "size",
+        "at": 2000,
+        "split": "valid",
+        "tokens": 217_646,
+        "scale_name": "theta",
+        "scales": [0.0, 0.3],
+        "weight_name": "lambda",
+        "weights": [0.1, 0.2, 0.9],
+        "nll": [[math.log(90), math.log(95), None], [math.log(75), math.log(80), math.log(500)]],
+        "plain_nll": PLAIN,
+        **other,
+    }
+
+
+def curve(row: str, over: str, perplexities: dict[int, float | None]) -> dict[str, Any]:
+    points = [{over: n, "theta": 0.3, "lambda": 0.1, "perplexity": p} for n, p in perplexities.items()]
+    return {"row": row, "over": over, "points": points}
+
+
+def report(**other: Any) -> dict[str, Any]:
+    return {
+        "split": "test",
+        "rows": [{"row": "plain", "perplexity": 99.3}, {"row": "neural-cache", "perplexity": 68.9}],
+        "curves": [
+            curve("neural-cache", "size", {100: 81.6, 2000: 68.9}),
+            curve("unigram-cache", "size", {100: 90.0, 2000: 85.5}),
+        ],
+        "grid": grid(),
+        "gate": None,
+        **other,
+    }
+
+
+def charts(**other: Any) -> dict[str, Chart]:
+    """Those of a report, by name."""
+    return {chart.name: chart for chart in report_charts(report(**other)) if not chart.plot.empty}
+
+
+def words(chart: Chart) -> list[str]:
+    """The text of a figure."""
+    drawn = ElementTree.fromstring(draw(chart).svg).iter("{http://www.w3.org/2000/svg}text")
+    return [element.text or "" for element in drawn]
+
+
+def test_a_tuned_cache_gets_every_chart() -> None:
+    assert list(charts()) == ["heat-map", "perplexity-by-lambda", "perplexity-by-size"]
+
+
+def test_a_report_without_tuning_and_curves_gets_none() -> None:
+    assert charts(curves=[], grid=None) == {}
+    assert charts(curves=[curve("neural-cache", "size", {100: 80.0})], grid=None) == {}
+    assert charts(curves=[], grid=grid(nll=[[None] * 3] * 2)) == {}
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"scales": [0.3], "nll": [[4.4, 4.3, 4.5]]}, {"perplexity-by-lambda"}),
+        ({"weights": [0.3], "nll": [[4.4], [4.3]]}, {"perplexity-by-theta"}),
+        ({"scales": [0.3], "weights": [0.3], "nll": [[4.4]]}, set()),
+        (
+            {"weight_name": "alpha", "scale_name": "temperature", "scales": [None, 12.5]},
+            {"heat-map", "perplexity-by-alpha"},
+        ),
+    ],
+)
+def test_a_chart_needs_two_values_of_what_it_runs_over(other: dict[str, Any], expected: set[str]) -> None:
+    assert set(charts(curves=[], grid=grid(**other))) == expected
+
+
+def test_the_heat_map_has_the_perplexity_of_every_point() -> None:
+    table = charts()["heat-map"].numbers
+    assert table.columns == ("theta", "lambda", "perplexity")
+    assert [row[:2] for row in table.rows] == [(s, w) for s in (0.0, 0.3) for w in (0.1, 0.2, 0.9)]
+    assert [row[2] for row in table.rows] == pytest.approx([90, 95, math.inf, 75, 80, 500])
+
+
+def test_the_heat_map_says_what_it_shows() -> None:
+    chart = charts()["heat-map"]
+    assert chart.title == "Perplexity on valid: neural-cache, cache size 2,000"
+    assert chart.caption.startswith("Plain 104.2, best 75 at θ 0.3, λ 0.1.")
+    told = {"best 75", "104.2 plain", "at θ 0.3, λ 0.1", "diverged", "worse than plain", "θ", "λ", "0", "0.3", "0.9"}
+    assert {chart.title, *told} <= set(words(chart))
+
+
+def test_where_nothing_beats_the_plain_model_all_points_are_coloured() -> None:
+    chart = charts(grid=grid(plain_nll=1.0, nll=[[1.1, 1.2, 1.3], [1.4, 1.5, 1.6]]))["heat-map"]
+    assert not any(word.startswith("worse") for word in words(chart))
+
+
+def test_perplexities_that_reach_far_have_a_logarithmic_scale() -> None:
+    wide = [[math.log(p) for p in line] for line in ((4000.0, 900.0, 300.0), (2000.0, 100.0, 78.0))]
+    chart = charts(grid=grid(plain_nll=math.log(4088), nll=wide))["perplexity-by-lambda"]
+    assert {"100", "200", "500", "1,000", "2,000"} <= set(words(chart))
+
+
+def test_weights_are_shown_at_the_best_scale() -> None:
+    chart = charts()["perplexity-by-lambda"]
+    assert chart.numbers.columns == ("lambda", "perplexity")
+    assert [list(row) for row in chart.numbers.rows] == [pytest.approx(r) for r in ([0.1, 75], [0.2, 80], [0.9, 500])]
+    assert {"θ 0.3", "plain", "λ"} <= set(words(chart))
+
+
+def test_an_infinite_temperature_has_a_line_in_the_table_and_none_on_the_axis() -> None:
+    infinite = grid(weights=[0.3], scale_name="temperature", scales=[None, 12.5, 25.0], nll=[[4.4], [4.3], [4.2]])
+    chart = charts(grid=infinite)["perplexity-by-temperature"]
+    assert [row[0] for row in chart.numbers.rows] == [None, 12.5, 25.0]
+    assert {"temperature τ", "12.5", "25"} <= set(words(chart))
+
+
+def test_curves_have_a_line_a_row_and_the_plain_model() -> None:
+    chart = charts()["perplexity-by-size"]
+    assert list(chart.numbers.columns) == ["row", "size", "theta", "lambda", "perplexity"]
+    assert chart.numbers.rows[1] == ("neural-cache", 2000, 0.3, 0.1, 68.9) and len(chart.numbers.rows) == 4
+    assert {"neural-cache", "unigram-cache", "plain", "100", "2,000", "cache size"} <= set(words(chart))
+
+
+def test_the_plain_model_is_no_level_where_it_is_a_line() -> None:
+    chart = charts(curves=[curve("plain", "neighbors", {0: 90.0, 1: 89.0, 4: 86.0})])["perplexity-by-neighbors"]
+    assert chart.numbers.rows[0][:2] == ("plain", 0)
+    assert {"0", "1", "4", "neighbours in the gate"} <= set(words(chart))
+    assert words(chart).count("plain") == 1
+
+
+def test_curves_over_neighbours_and_over_sizes_are_charts_of_their_own() -> None:
+    curves = [curve("knn-lm", "k", {1: 190.0, 1024: None, 8: 180.0}), curve("neural-cache", "size", {10: 9.0, 20: 8.0})]
+    made = charts(curves=curves, grid=None)
+    assert set(made) == {"perplexity-by-k", "perplexity-by-size"}
+    assert [row[0] for row in made["perplexity-by-size"].numbers.rows] == ["neural-cache"] * 2
+
+
+def test_last_words_are_called_so() -> None:
+    made = charts(score="last-word")
+    assert made["perplexity-by-size"].title == "Perplexity of last words by cache size: test, last words"
+    assert made["heat-map"].title == "Perplexity of last words on valid: neural-cache, cache size 2,000"
+
+
+def test_local_memory_is_told_by_its_window() -> None:
+    assert charts(grid=grid(over="window", at=64))["heat-map"].title == "Perplexity on valid: neural-cache, window 64"
+
+
+def test_rare_words_are_compared_in_nats() -> None:
+    """In shares of perplexity the rare ones, +200 % here, leave nothing to be seen of the frequent."""
+    told = {
+        "counted_in": "train",
+        "buckets": [{"more_than": 10, "at_most": None, "tokens": 9}, {"more_than": None, "at_most": 0, "tokens": 2}],
+        "rows": [
+            {"row": "plain", "nll": [3.0, 6.0], "perplexity": [math.exp(3.0), math.exp(6.0)]},
+            {"row": "knn-lm", "nll": [2.75, 7.1], "perplexity": [math.exp(2.75), math.exp(7.1)]},
+            {"row": "broken", "nll": [None, 8.0], "perplexity": [None, math.exp(8.0)]},
+        ],
+    }
+    chart = charts(frequency_buckets=told, grid=None, curves=[])["loss-by-frequency"]
+    assert [list(one.values) for one in chart.plot.series] == [  # type: ignore[union-attr]
+        [pytest.approx(-0.25), pytest.approx(1.1)],
+        [None, 2.0],
+    ]
+    assert list(chart.plot.groups) == ["> 10", "0"]  # type: ignore[union-attr]
+    assert chart.numbers.rows[3] == ("knn-lm", None, 0, 2, 7.1, math.exp(7.1))
+
+
+def test_accuracy_of_retrieval_rises_over_k_not_over_the_names_of_k() -> None:
+    chart = charts(retrieval_accuracy={"1": 0.1, "8": 0.2, "64": 0.3}, grid=None, curves=[])["retrieval-accuracy"]
+    assert chart.numbers.rows == [(1, 0.1), (8, 0.2), (64, 0.3)]
+
+
+def test_charts_need_nothing_that_computes() -> None:
+    code = "import sys, stages.charts.report, stages.charts.drawing.files; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    code = "import sys, stages.charts.data; sys.exit(bool({'numpy', 'pydantic', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
