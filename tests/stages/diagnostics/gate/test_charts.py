@@ -25,7 +25,7 @@ PASSAGE = {
 }
 
 
-CHARTS = {chart.name: chart for chart in gate_charts({"gate": GATE, "split": "test"}, PASSAGE)}
+CHARTS = {chart.name: chart for chart in gate_charts({"gate": GATE, "split": "test"}, {"passage.json": PASSAGE})}
 
 
 def words(chart: Chart) -> set[str]:
@@ -36,10 +36,10 @@ def words(chart: Chart) -> set[str]:
 
 def test_there_is_a_chart_of_all_that_is_known() -> None:
     assert list(CHARTS) == ["gate-histogram", "gate-accuracy", "gate-passage"]
-    assert [chart.name for chart in gate_charts({"gate": GATE | {"neighbors_right": {}}, "split": "test"}, None)] == [
+    assert [chart.name for chart in gate_charts({"gate": GATE | {"neighbors_right": {}}, "split": "test"}, {})] == [
         "gate-histogram"
     ]
-    assert gate_charts({"gate": None, "split": "test"}, None) == []
+    assert gate_charts({"gate": None, "split": "test"}, {}) == []
 
 
 def test_the_histogram_has_every_count() -> None:
