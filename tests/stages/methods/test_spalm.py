@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.config import SpalmConfig
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
-from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
+from stages.methods.spalm.config import SpalmConfig
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import spalm as oracle
@@ -95,7 +97,7 @@ def test_a_position_reads_the_neighbours_of_the_token_that_it_predicts(method, n
 @pytest.mark.parametrize("backbone", ["transformer-xl", "lstm"])
 def test_the_state_is_carried(method, backbone):
     lm, split = model(backbone), segments()
-    assert method.carries_state(lm.config)
+    assert method.layout(lm.config).streams
     first, second = (method.batch(split, np.array([number]), TURN) for number in (0, 1))
     alone, _ = method.loss(lm, second, None)
     _, state = method.loss(lm, first, None)

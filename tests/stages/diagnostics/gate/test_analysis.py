@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stages.diagnostics.gate.analysis import GateAnalysis, first_matches, grouped, histogram, nearest
 from stages.diagnostics.gate.record import gate_record
 from stages.diagnostics.gate.report import BINS, GROUPS, gate_curve, gate_figures
-from stages.models.config import TransformerConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 
 TOKENS, WIDTH, STORED = 30, 8, 5
