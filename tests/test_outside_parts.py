@@ -20,10 +20,8 @@ from stages.methods.method import (
     OwnsStep,
     ParameterGroup,
     Update,
-    read_batch,
-    shuffled_order,
 )
-from stages.methods.segments import Segments
+from stages.methods.segments import Segments, shuffled_order
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, StateArray
@@ -116,7 +114,7 @@ class Damped(Method[DampedConfig], OwnsStep):
         return shuffled_order(segments, size, seed, epoch)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        return read_batch(split, segments)
+        return Batch.read(split, segments)
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         encoding = model.encode(batch.inputs, state)

@@ -39,6 +39,12 @@ class Batch:
     inputs: Tensor
     targets: Tensor
 
+    @staticmethod
+    def read(split: Segments, segments: np.ndarray) -> "Batch":
+        """Segments [B] with their inputs, and nothing beside."""
+        inputs, targets = split.read(segments)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
     def to(self, device: torch.device) -> Self:
         """The same batch on a device."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -166,30 +172,3 @@ class OwnsStep(ABC):
     @abstractmethod
     def step(self, update: Update) -> float:
         """Make one update; returns the loss that is reported, the mean a token, in nats."""
-
-
-def all_parameters(model: LanguageModel) -> list[ParameterGroup]:
-    """One group of all that the model has."""
-    return [ParameterGroup(list(model.parameters()))]
-
-
-def read_batch(split: Segments, segments: np.ndarray) -> Batch:
-    """Segments [B] with their inputs, and nothing beside."""
-    inputs, targets = split.read(segments)
-    return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
-
-
-def shuffled_order(segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-    """Segments of batches [batches, size]: a permutation drawn from (seed, epoch), without what fills no batch."""
-    permutation = np.random.default_rng([seed, epoch]).permutation(segments)
-    batches = segments // size
-    return permutation[: batches * size].reshape(batches, size)
-
-
-def aligned_order(segments: int, size: int) -> np.ndarray:
-    """Segments of batches whose row b is one stream, int64 [batches, size]; the same in every epoch.
-
-    The split is cut into `size` streams of equal length; segments after the last stream are left out.
-    """
-    batches = segments // size
-    return np.arange(size * batches).reshape(size, batches).T

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, BatchIndex, Method, aligned_order
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, Method
+from stages.methods.segments import Segments, aligned_order
 from stages.models.backbone import State
 from stages.models.language_model import LanguageModel, save_weights
 from stages.reporting import Reporter, Silent

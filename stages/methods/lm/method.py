@@ -4,18 +4,8 @@ import numpy as np
 from torch import Tensor
 
 from stages.methods.lm.config import LmConfig
-from stages.methods.method import (
-    Batch,
-    BatchIndex,
-    BatchLayout,
-    EncodedTokens,
-    Method,
-    ParameterGroup,
-    all_parameters,
-    read_batch,
-    shuffled_order,
-)
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
@@ -25,7 +15,7 @@ class LanguageModeling(Method[LmConfig]):
     """Mean negative log-likelihood of the targets; through backbones that carry state, over aligned streams."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return all_parameters(model)
+        return [ParameterGroup(list(model.parameters()))]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=model.carries_state)
@@ -34,7 +24,7 @@ class LanguageModeling(Method[LmConfig]):
         return shuffled_order(segments, size, seed, epoch)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        return read_batch(split, segments)
+        return Batch.read(split, segments)
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         encoding = model.encode(batch.inputs, state)

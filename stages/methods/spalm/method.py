@@ -7,18 +7,8 @@ import torch
 from torch import Tensor
 
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import (
-    Batch,
-    BatchIndex,
-    BatchLayout,
-    EncodedTokens,
-    Method,
-    ParameterGroup,
-    all_parameters,
-    read_batch,
-    shuffled_order,
-)
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
 from stages.methods.spalm.config import SpalmConfig
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
@@ -42,7 +32,7 @@ class Spalm(Method[SpalmConfig]):
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         if not self.settings.only_gate:
-            return all_parameters(model)
+            return [ParameterGroup(list(model.parameters()))]
         assert model.gate is not None
         return [ParameterGroup(list(model.gate.parameters()))]
 
@@ -53,7 +43,7 @@ class Spalm(Method[SpalmConfig]):
         return shuffled_order(segments, size, seed, epoch)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> NeighborBatch:
-        batch = read_batch(split, segments)
+        batch = Batch.read(split, segments)
         return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:

@@ -7,18 +7,8 @@ from torch import Tensor
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import (
-    Batch,
-    BatchIndex,
-    BatchLayout,
-    EncodedTokens,
-    Method,
-    ParameterGroup,
-    all_parameters,
-    read_batch,
-    shuffled_order,
-)
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime.config import TrimeConfig
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
@@ -34,7 +24,7 @@ class Trime(Method[TrimeConfig]):
     hints = in_batch.HINTS
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return all_parameters(model)
+        return [ParameterGroup(list(model.parameters()))]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
@@ -43,7 +33,7 @@ class Trime(Method[TrimeConfig]):
         return shuffled_order(segments, size, seed, epoch)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> MemoryBatch:
-        batch = read_batch(split, segments)
+        batch = Batch.read(split, segments)
         return MemoryBatch(batch.inputs, batch.targets, in_batch.is_plain(self.settings, index))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:

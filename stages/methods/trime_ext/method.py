@@ -10,18 +10,8 @@ from torch import distributed as ranks
 from stages.memory.in_batch.visible import others
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import (
-    Batch,
-    BatchIndex,
-    BatchLayout,
-    EncodedTokens,
-    Method,
-    ParameterGroup,
-    all_parameters,
-    read_batch,
-    shuffled_order,
-)
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime_ext.config import TrimeExtConfig
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
@@ -51,7 +41,7 @@ class TrimeExt(Method[TrimeExtConfig]):
     hints = in_batch.HINTS
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return all_parameters(model)
+        return [ParameterGroup(list(model.parameters()))]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
@@ -67,7 +57,7 @@ class TrimeExt(Method[TrimeExtConfig]):
         return random.permutation(chain)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
-        batch = read_batch(split, segments)
+        batch = Batch.read(split, segments)
         draw = np.random.default_rng([index.seed, index.number, DROPOUT]).random()
         plain, local = in_batch.is_plain(self.settings, index), bool(draw >= self.settings.local_dropout)
         return ExtBatch(batch.inputs, batch.targets, plain, local)

@@ -9,18 +9,8 @@ from torch import Tensor
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import (
-    Batch,
-    BatchIndex,
-    BatchLayout,
-    EncodedTokens,
-    Method,
-    ParameterGroup,
-    all_parameters,
-    read_batch,
-    shuffled_order,
-)
-from stages.methods.segments import Segments
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime_long.config import TrimeLongConfig
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
@@ -52,7 +42,7 @@ class TrimeLong(Method[TrimeLongConfig]):
         return self.settings.consecutive
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return all_parameters(model)
+        return [ParameterGroup(list(model.parameters()))]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=True) if model.carries_state else BatchLayout(rows_together=self.consecutive)
@@ -66,7 +56,7 @@ class TrimeLong(Method[TrimeLongConfig]):
         return members.reshape(len(of_runs), -1)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> LongBatch:
-        batch = read_batch(split, segments)
+        batch = Batch.read(split, segments)
         within = self.settings.scope == "document"
         back = split.back(segments) if within else np.full(batch.targets.shape, np.iinfo(np.int64).max)
         plain = in_batch.is_plain(self.settings, index)

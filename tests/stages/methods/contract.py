@@ -8,8 +8,8 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import BatchIndex, SideInputs, aligned_order
-from stages.methods.segments import Segments
+from stages.methods.method import BatchIndex, SideInputs
+from stages.methods.segments import Segments, aligned_order
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.objective import Objective

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
 from stages.methods.lm.config import LmConfig
-from stages.methods.method import BatchIndex, aligned_order
-from stages.methods.segments import Segments
+from stages.methods.method import BatchIndex
+from stages.methods.segments import Segments, aligned_order
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
