@@ -48,8 +48,8 @@ class Train(Stage[TrainConfig]):
         require_split(tokens, TRAIN)
         if references.get("init_from"):
             artifacts["init"] = fitting_init(config, store.get(references["init_from"], "model"), tokens)
-        elif config.method_settings.continues:
-            raise UsageError("memory.only_gate trains the gate of a trained model alone: name that with --init-from.")
+        elif (reason := config.method_settings.continues) is not None:
+            raise UsageError(f"{reason}: name that with --init-from.")
         return Inputs(artifacts)
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:

@@ -88,8 +88,8 @@ class DampedConfig(MethodSettings):
         return 0
 
     @property
-    def continues(self) -> bool:
-        return False
+    def continues(self) -> None:
+        return None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model

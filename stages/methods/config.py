@@ -47,8 +47,8 @@ class MethodSettings(Settings):
 
     @property
     @abstractmethod
-    def continues(self) -> bool:
-        """Whether training must begin from a trained model."""
+    def continues(self) -> str | None:
+        """Why training must begin from a trained model, as it stands in a message; None: it need not."""
 
     @abstractmethod
     def fitted(self, model: BackboneConfig) -> BackboneConfig:

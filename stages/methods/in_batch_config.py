@@ -29,8 +29,8 @@ class InBatchConfig(MethodSettings):
         return 0
 
     @property
-    def continues(self) -> bool:
-        return False
+    def continues(self) -> None:
+        return None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model

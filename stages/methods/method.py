@@ -152,6 +152,7 @@ class Update(Protocol):
     accumulate: int
     """Forward batches that make it."""
     optimizer: torch.optim.Optimizer
+    """Of the parameter groups; `change_weights` makes its step."""
 
     def batches(self) -> Iterator[Batch]:
         """This process's share of each forward batch, on its device; `backward` of its loss must follow."""

@@ -21,7 +21,7 @@ class Encoding:
     ffn_input: Tensor | None
     """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
     state: State = None
-    """What the backbone carries to the next window of the same stream, without gradient where it says so."""
+    """What the backbone carries to the next window of the same stream."""
     auxiliary_loss: Tensor | None = None
     """What training adds to the loss, a scalar (balance of experts, say); None: nothing."""
 

@@ -10,26 +10,22 @@ from stages.models.language_model import LanguageModel
 
 
 class Objective(nn.Module):
-    """The loss as the forward pass of a module, for data-parallel wrappers to see.
-
-    Auxiliary losses are picked up from the backbone as it encodes, so no method can forget them.
-    """
+    """The loss as the forward pass of a module, for data-parallel wrappers to see."""
 
     def __init__(self, model: LanguageModel, method: Method, device: torch.device, precision: str) -> None:
         super().__init__()
         self.model, self.method = model, method
         self.device, self.precision = device, precision
-        self._auxiliary: list[Tensor] = []
-        model.backbone.register_forward_hook(self._keep_auxiliary)
 
     def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
-        self._auxiliary.clear()
-        with autocast(self.device, self.precision):
-            loss, state = self.method.loss(self.model, batch, state)
-        loss = sum(self._auxiliary, start=loss)
-        return loss, state and tuple(tensor.detach() for tensor in state)
+        auxiliary: list[Tensor] = []
 
-    def _keep_auxiliary(self, backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
-        if encoding.auxiliary_loss is not None:
-            self._auxiliary.append(encoding.auxiliary_loss)
+        def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
+            if encoding.auxiliary_loss is not None:
+                auxiliary.append(encoding.auxiliary_loss)
+
+        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
+        with autocast(self.device, self.precision), self.model.backbone.register_forward_hook(keep):
+            loss, state = self.method.loss(self.model, batch, state)
+        return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)

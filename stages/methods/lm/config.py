@@ -16,8 +16,8 @@ class LmConfig(MethodSettings):
         return 0
 
     @property
-    def continues(self) -> bool:
-        return False
+    def continues(self) -> None:
+        return None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model

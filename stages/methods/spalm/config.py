@@ -28,8 +28,8 @@ class SpalmConfig(MethodSettings):
         return self.k
 
     @property
-    def continues(self) -> bool:
-        return self.only_gate
+    def continues(self) -> str | None:
+        return "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model if model.gate else model.model_copy(update={"gate": "vector"})
