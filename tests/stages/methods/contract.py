@@ -13,6 +13,7 @@ from stages.methods.segments import Segments, aligned_order
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.objective import Objective
+from tests.stages.abstract_or_final import overridden
 
 V, L, TOKENS, ROWS = 12, 5, 60, 4
 FIRST, LATE = BatchIndex(0, 0, 100, 0), BatchIndex(50, 50, 100, 0)
@@ -59,6 +60,9 @@ class MethodContract:
 
     def batches(self, method, model, split, index=LATE):
         return [method.batch(split, row, index) for row in self.order(method, model)[:2]]
+
+    def test_nothing_but_what_is_abstract_is_overridden(self, name):
+        assert overridden(METHODS.load(name)) == overridden(METHODS.settings(name)) == []
 
     def test_settings_name_the_method_and_survive_the_disk(self, name):
         settings = METHODS.settings(name)

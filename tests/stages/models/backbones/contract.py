@@ -9,6 +9,7 @@ from stages.models import BACKBONES
 from stages.models.backbone import Backbone
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
+from tests.stages.abstract_or_final import overridden
 
 V, D, L, ROWS = 30, 8, 5, 2
 
@@ -26,6 +27,9 @@ class BackboneContract:
 
     def tokens(self, length):
         return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
+
+    def test_nothing_but_what_is_abstract_is_overridden(self, backbone):
+        assert overridden(BACKBONES.load(backbone)) == overridden(BACKBONES.settings(backbone)) == []
 
     def test_settings_and_network_know_each_other(self, backbone, config, model):
         assert config.backbone == backbone
