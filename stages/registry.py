@@ -20,36 +20,37 @@ class Part(NamedTuple):
 class Registry:
     """One kind of exchangeable part: each name has lazy targets, `"module:object"` or a `Part`.
 
-    A part from outside the package is added by one line: `REGISTRY.parts["name"] = Part(…)`.
+    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`.
     """
 
-    def __init__(self, kind: str, parts: Mapping[str, Part | str]) -> None:
+    def __init__(self, kind: str, targets: Mapping[str, Part | str]) -> None:
         self.kind = kind
-        self.parts = dict(parts)
+        self.targets = dict(targets)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self.parts
+        return isinstance(name, str) and name in self.targets
 
     def names(self) -> list[str]:
-        return list(self.parts)
+        return list(self.targets)
 
     def load(self, name: str) -> Any:
         """The code registered as `name`. Raises UsageError, with the nearest name, if there is none."""
         part = self._part(name)
-        return _loaded(part if isinstance(part, str) else part.code)
+        return load(part if isinstance(part, str) else part.code)
 
     def settings(self, name: str) -> Any:
         """The class of the settings of `name`. Raises UsageError, with the nearest name, if there is none."""
         part = self._part(name)
         assert isinstance(part, Part), f"{self.kind} {name} has no settings"
-        return _loaded(part.settings)
+        return load(part.settings)
 
     def _part(self, name: object) -> Part | str:
-        if not isinstance(name, str) or name not in self.parts:
-            raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(str(name), self.parts)}")
-        return self.parts[name]
+        if not isinstance(name, str) or name not in self.targets:
+            raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(str(name), self.targets)}")
+        return self.targets[name]
 
 
-def _loaded(target: str) -> Any:
+def load(target: str) -> Any:
+    """The object that `"module:object"` names."""
     module, attribute = target.split(":")
     return getattr(import_module(module), attribute)

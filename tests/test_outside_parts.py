@@ -135,13 +135,13 @@ class Damped(Method[DampedConfig], OwnsStep):
 
 @pytest.fixture
 def backbone(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(BACKBONES.parts, "average", Part(f"{__name__}:AverageConfig", f"{__name__}:Average"))
+    monkeypatch.setitem(BACKBONES.targets, "average", Part(f"{__name__}:AverageConfig", f"{__name__}:Average"))
     return "average"
 
 
 @pytest.fixture
 def name(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(METHODS.parts, "damped", Part(f"{__name__}:DampedConfig", f"{__name__}:Damped"))
+    monkeypatch.setitem(METHODS.targets, "damped", Part(f"{__name__}:DampedConfig", f"{__name__}:Damped"))
     return "damped"
 
 

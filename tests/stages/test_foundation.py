@@ -62,7 +62,7 @@ class Box(Settings):
 def test_settings_of_a_registered_part_are_picked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Box().tool is None
     assert Box.model_validate({"tool": {"length": 3}}).tool == Knife(length=3)
-    monkeypatch.setitem(TOOLS.parts, "saw", Part(f"{__name__}:Saw", "no.such.module:thing"))
+    monkeypatch.setitem(TOOLS.targets, "saw", Part(f"{__name__}:Saw", "no.such.module:thing"))
     box = Box.model_validate({"tool": {"tool": "saw"}})
     assert box.tool == Saw() and Box(tool=Saw()) == box
     assert box.model_dump(mode="json") == {"tool": {"tool": "saw", "teeth": 40}}

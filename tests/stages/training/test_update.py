@@ -33,7 +33,7 @@ class OwnStep(LanguageModeling, OwnsStep):
 def method(monkeypatch):
     def register(code):
         part = Part("stages.methods.lm.config:LmConfig", f"{__name__}:{code.__name__}")
-        monkeypatch.setitem(METHODS.parts, "throw-away", part)
+        monkeypatch.setitem(METHODS.targets, "throw-away", part)
         return "throw-away"
 
     return register
