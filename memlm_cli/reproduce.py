@@ -21,10 +21,6 @@ Members = Mapping[str, "Member"]
 
 RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
 """Settings whose option has another name."""
-LEFT_TO_THE_RUN = {"model.backbone", "model.gate", "model.memory_length"}
-"""Settings of a model that one that it begins from does not settle; the backbone chooses the preset."""
-DEFAULT_BACKBONE = "transformer"
-"""That of a training without --model and --backbone."""
 REPEATED = {"memory"}
 """Options that are given once for each value."""
 
@@ -210,12 +206,14 @@ def _training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
         config: of a model.
         continued: whether it began with the weights of another, whose architecture it took over.
     """
+    from stages.models.config import settings_left_open
     from stages.training.presets import preset_names
 
     said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}
     said = said or {None: dict(differences(config, {}))}
     name = min(said, key=lambda name: len(said[name]) + (name is not None))
-    taken_over = {path for path in said[name] if path.startswith("model.") and path not in LEFT_TO_THE_RUN}
+    open_to_it = {f"model.{setting}" for setting in settings_left_open()}
+    taken_over = {path for path in said[name] if path.startswith("model.") and path not in open_to_it}
     settings = {path: value for path, value in said[name].items() if not (continued and path in taken_over)}
     yield from ([["--model", name]] if name else [])
     yield from _all_spelled("train", settings.items())
@@ -245,6 +243,7 @@ def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
 
 def _usual_backbone(method: str) -> str:
     """The backbone of a model where neither a preset nor a backbone is named."""
+    from stages.models import DEFAULT_BACKBONE
     from stages.training.presets import choose_preset
 
     return str(choose_preset(None, None, method).get("model", {}).get("backbone", DEFAULT_BACKBONE))

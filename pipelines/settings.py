@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from stages.config import OneOf
 from stages.errors import UsageError, did_you_mean
 
 Settings = dict[str, Any]
@@ -103,7 +104,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
             continue
         if part in fields:
             known = sorted(map(str, fields))
-            models = _models_in(fields[part].annotation)
+            models = [m for found in (fields[part].annotation, *fields[part].metadata) for m in _models_in(found)]
         elif unknown and not any_name:
             known = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
@@ -125,4 +126,6 @@ def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
+    if isinstance(annotation, OneOf):
+        return list(annotation.classes())
     return [model for argument in get_args(annotation) for model in _models_in(argument)]

@@ -1,12 +1,16 @@
 """Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
 
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from stages.errors import UsageError
+from stages.registry import Registry
 
 
 class Settings(BaseModel):
@@ -24,6 +28,56 @@ class StageConfig(Settings):
     def canonical(self) -> dict[str, Any]:
         """What the artifact's id covers: every field but those of `not_identity`, as JSON values."""
         return self.model_dump(mode="json", exclude=set(self.not_identity))
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Marks a field as the settings of a registered part: `Annotated[Base, OneOf(PARTS, by="name")]`.
+
+    The registry is asked at each validation, so a part that is registered later is legal too. In the
+    location of an error the part's name stands before the field, as pydantic does it with tagged unions.
+    """
+
+    registry: Registry
+    by: str
+    """The field that names the part."""
+    default: str | None = None
+    """The part that a table without a name means; None: the name must be there."""
+
+    def parse(self, value: Any) -> Any:
+        """The settings that a table describes; settings stay as they are.
+
+        Raises: UsageError for an unknown name, pydantic's ValidationError for settings that the part does not take.
+        """
+        return self._class_of(value).model_validate(value)
+
+    def classes(self) -> list[type[Settings]]:
+        """The settings of all parts."""
+        return [self.registry.settings(name) for name in self.registry.names()]
+
+    def _class_of(self, value: Any) -> Any:
+        return self.registry.settings(self._name(value))
+
+    def _name(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return value.get(self.by, self.default)
+        return getattr(value, self.by, self.default)
+
+    def _validated(self, value: Any) -> Any:
+        try:
+            return self.parse(value)
+        except ValidationError as error:
+            details = [_below(self._name(value), problem) for problem in error.errors(include_url=False)]
+            raise ValidationError.from_exception_data(error.title, details) from None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validated)
+
+
+def _below(name: str, problem: Any) -> InitErrorDetails:
+    """An error one level further down."""
+    details = InitErrorDetails(type=problem["type"], loc=(name, *problem["loc"]), input=problem["input"])
+    return details | {"ctx": problem["ctx"]} if "ctx" in problem else details  # type: ignore[return-value]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -2,27 +2,55 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.errors import UsageError, did_you_mean
 
 
-class Registry:
-    """One kind of exchangeable part: each name has a lazy target `"module:object"`."""
+class Part(NamedTuple):
+    """Where a part with settings of its own stands: the class of the settings, free of torch, and the code.
 
-    def __init__(self, kind: str, targets: Mapping[str, str]) -> None:
+    Each is `"module:object"`.
+    """
+
+    settings: str
+    code: str
+
+
+class Registry:
+    """One kind of exchangeable part: each name has lazy targets, `"module:object"` or a `Part`.
+
+    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`.
+    """
+
+    def __init__(self, kind: str, targets: Mapping[str, Part | str]) -> None:
         self.kind = kind
         self.targets = dict(targets)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.targets
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.targets
 
     def names(self) -> list[str]:
         return list(self.targets)
 
     def load(self, name: str) -> Any:
-        """The object registered as `name`. Raises UsageError, with the nearest name, if there is none."""
-        if name not in self.targets:
-            raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(name, self.targets)}")
-        module, attribute = self.targets[name].split(":")
-        return getattr(import_module(module), attribute)
+        """The code registered as `name`. Raises UsageError, with the nearest name, if there is none."""
+        part = self._part(name)
+        return load(part if isinstance(part, str) else part.code)
+
+    def settings(self, name: str) -> Any:
+        """The class of the settings of `name`. Raises UsageError, with the nearest name, if there is none."""
+        part = self._part(name)
+        assert isinstance(part, Part), f"{self.kind} {name} has no settings"
+        return load(part.settings)
+
+    def _part(self, name: object) -> Part | str:
+        if not isinstance(name, str) or name not in self.targets:
+            raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(str(name), self.targets)}")
+        return self.targets[name]
+
+
+def load(target: str) -> Any:
+    """The object that `"module:object"` names."""
+    module, attribute = target.split(":")
+    return getattr(import_module(module), attribute)

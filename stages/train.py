@@ -16,11 +16,11 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import UsageError, did_you_mean
+from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods import METHODS
-from stages.methods.config import TRAIN, MemoryConfig, methods_for
-from stages.models.config import ModelConfig, parse_model
+from stages.methods.config import TRAIN, MethodSettings, methods_for
+from stages.models.config import BackboneConfig, parse_model
 from stages.reporting import first_process
 from stages.training.config import TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
@@ -43,15 +43,13 @@ class Train(Stage[TrainConfig]):
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
-        if config.method not in METHODS:
-            raise UsageError(f"There is no method {config.method!r}; {did_you_mean(config.method, METHODS.names())}")
         artifacts = learnt_from(config, store.get(references["source"], *KINDS))
         tokens = artifacts["tokens"]
         require_split(tokens, TRAIN)
         if references.get("init_from"):
             artifacts["init"] = fitting_init(config, store.get(references["init_from"], "model"), tokens)
-        elif config.memory is not None and config.memory.continues:
-            raise UsageError("memory.only_gate trains the gate of a trained model alone: name that with --init-from.")
+        elif (reason := config.method_settings.continues) is not None:
+            raise UsageError(f"{reason}: name that with --init-from.")
         return Inputs(artifacts)
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
@@ -100,19 +98,17 @@ class Train(Stage[TrainConfig]):
         return True
 
 
-def _fitted_model(config: TrainConfig, inputs: Inputs) -> ModelConfig:
+def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model that is trained: the one to start from or the one described, with what the method adds to it."""
     model = config.model if "init" not in inputs else _taken_over(config, inputs["init"])
-    model = _sized_model(config, model, inputs["tokens"])
-    if config.memory is not None:
-        model = config.memory.fitted(model)
-    if model.gate and not config.neighbors_read:
+    model = config.method_settings.fitted(_sized_model(config, model, inputs["tokens"]))
+    if model.gate and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
 
 
-def _taken_over(config: TrainConfig, init: Artifact) -> ModelConfig:
+def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
     model, gate = parse_model(init.config["model"]), config.model.gate
     if gate and model.gate not in (None, gate):
@@ -121,7 +117,7 @@ def _taken_over(config: TrainConfig, init: Artifact) -> ModelConfig:
     return model.model_copy(update={"gate": gate or model.gate})
 
 
-def _sized_model(config: TrainConfig, model: ModelConfig, tokens: Artifact) -> ModelConfig:
+def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
     """The model with the sizes that follow from the tokens and the segments."""
     size = tokens.metrics["vocabulary_size"]
     if model.vocab_size not in (None, size):
@@ -144,7 +140,7 @@ def _segments(config: TrainConfig, tokens: Artifact) -> int:
     return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
 
 
-def _resolved_memory(config: TrainConfig, model: ModelConfig, segments: int) -> MemoryConfig | None:
+def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) -> MethodSettings | None:
     """The settings of memory with what follows from the backbone and the batches filled in."""
     from stages.training.ranks import world_size
 
@@ -184,7 +180,7 @@ def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path
         fabric,
         config,
         _make_model(config, inputs, splits, fabric.global_rank),
-        METHODS.load(config.method)(config.memory, side_inputs),
+        METHODS.load(config.method)(config.method_settings, side_inputs),
         splits,
         folder,
         execution.reporter,

@@ -9,10 +9,7 @@ from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 from memlm_cli.settings import given_settings
 from pipelines.settings import assignment, merged
-from stages.errors import UsageError, did_you_mean
-
-ADDED = ("backbone", "gate", "memory_length")
-"""Settings of a model that --init-from leaves to the run; the first chooses the preset."""
+from stages.errors import UsageError
 
 
 def train(
@@ -49,8 +46,8 @@ def train(
     from stages.methods import METHODS
     from stages.training.presets import choose_preset
 
-    if method is not None and method not in METHODS:
-        raise UsageError(f"There is no method {method!r}; {did_you_mean(method, METHODS.names())}")
+    if method is not None:
+        METHODS.settings(method)  # an unknown one is said before anything is read
     if steps is not None and epochs is not None:
         raise UsageError("--steps and --epochs both say how long to train; give one of them.")
     options = {
@@ -74,7 +71,7 @@ def train(
             backbone = _backbone_of(init_from, common)
     preset = choose_preset(model, backbone, asked.get("method"))
     if mem_length is not None:
-        _require_carried(preset.get("model", {}).get("backbone", "transformer"), init_from)
+        _require_carried(preset.get("model", {}).get("backbone"), init_from)
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
     show_result(artifact)
 
@@ -86,18 +83,22 @@ def _backbone_of(init_from: str, common: Common) -> str:
     return str(Store(common.store).get(init_from, "model").config["model"]["backbone"])
 
 
-def _require_carried(backbone: str, init_from: str | None) -> None:
+def _require_carried(backbone: str | None, init_from: str | None) -> None:
     """Raises: UsageError if --mem-length is given for a backbone that carries no positions."""
-    from stages.models.config import parse_model
+    from stages.models import DEFAULT_BACKBONE
+    from stages.models.config import backbones_with
 
-    if "memory_length" not in type(parse_model({"backbone": backbone})).model_fields:
-        other = ", or add --backbone transformer-xl" if init_from is None else ""
+    backbone, able = backbone or DEFAULT_BACKBONE, backbones_with("memory_length")
+    if backbone not in able:
+        other = f", or add --backbone {able[0]}" if init_from is None else ""
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{other}.")
 
 
 def _require_nothing_idle(assignments: Iterable[str]) -> None:
     """Raises: UsageError for a --set that the network of --init-from would win over."""
+    from stages.models.config import settings_left_open
+
     said = merged(*(assignment(text) for text in assignments)).get("model", {})
-    idle = [f"model.{name}" for name in said if name not in ADDED]
+    idle = [f"model.{name}" for name in said if name not in settings_left_open()]
     if idle:
         raise UsageError(f"--init-from takes over how that model is made: leave {', '.join(idle)} out.")

@@ -1,14 +1,20 @@
 """What `train --method` names: how batches are formed and what is minimized."""
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
+
+
+def _folder(name: str, settings: str, method: str) -> Part:
+    here = f"stages.methods.{name}"
+    return Part(f"{here}.config:{settings}", f"{here}.method:{method}")
+
 
 METHODS = Registry(
     "method",
     {
-        "lm": "stages.methods.lm:LanguageModeling",
-        "trime": "stages.methods.trime:Trime",
-        "trime-long": "stages.methods.trime_long:TrimeLong",
-        "trime-ext": "stages.methods.trime_ext:TrimeExt",
-        "spalm": "stages.methods.spalm:Spalm",
+        "lm": _folder("lm", "LmConfig", "LanguageModeling"),
+        "trime": _folder("trime", "TrimeConfig", "Trime"),
+        "trime-long": _folder("trime_long", "TrimeLongConfig", "TrimeLong"),
+        "trime-ext": _folder("trime_ext", "TrimeExtConfig", "TrimeExt"),
+        "spalm": _folder("spalm", "SpalmConfig", "Spalm"),
     },
 )

@@ -1,36 +1,20 @@
 """How a model is read where the user does not say: by what it was trained to read. Free of torch."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.methods import METHODS
+from stages.methods.config import EvaluationDefaults
 from stages.models.config import parse_model
 
 KNN_LM = ("knn-lm",)
 
 
-class EvaluationDefaults(NamedTuple):
-    """What models of one training method are read with; texts as after `--memory`."""
-
-    alone: tuple[str, ...] = ()
-    """Readings without a datastore; below kNN-LM where there is one."""
-    own_datastore: tuple[str, ...] | None = None
-    """Readings with a datastore of the model's own keys, if it learned to read one."""
-    trained_with_memory: bool = False
-    """Whether the loss read cells by the scaled product of keys."""
-
-
-EVALUATION_DEFAULTS = {
-    "trime": EvaluationDefaults(("trime",), trained_with_memory=True),
-    "trime-long": EvaluationDefaults(("trime-long",), trained_with_memory=True),
-    "trime-ext": EvaluationDefaults(("trime",), ("trime-ext",), trained_with_memory=True),
-}
-"""Training methods whose models are read otherwise than plain ones, all that train with memory."""
-
-
 def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
-    """What a model's method makes of it."""
-    return EVALUATION_DEFAULTS.get(model.config["method"], EvaluationDefaults())
+    """What a model's method says of it."""
+    found: EvaluationDefaults = METHODS.settings(model.config["method"]).evaluation
+    return found
 
 
 def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:

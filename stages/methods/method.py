@@ -1,9 +1,9 @@
 """What a training objective is: the batches that it wants and the loss that it makes of one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -11,8 +11,11 @@ from torch import Tensor, nn
 
 from stages.methods.config import MethodSettings
 from stages.methods.segments import Segments
-from stages.models.config import ModelConfig
-from stages.models.language_model import LanguageModel, State
+from stages.models.backbone import State
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
+
+S = TypeVar("S", bound=MethodSettings)
 
 
 class BatchIndex(NamedTuple):
@@ -36,10 +39,34 @@ class Batch:
     inputs: Tensor
     targets: Tensor
 
+    @staticmethod
+    def read(split: Segments, segments: np.ndarray) -> "Batch":
+        """Segments [B] with their inputs, and nothing beside."""
+        inputs, targets = split.read(segments)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
     def to(self, device: torch.device) -> Self:
         """The same batch on a device."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor)})
+
+
+class BatchLayout(NamedTuple):
+    """How the rows of batches belong together."""
+
+    streams: bool = False
+    """Whether row b of a batch goes on from row b of the one before, and with it the state; the batches of an epoch
+    are then those of `aligned_order`."""
+    rows_together: int = 1
+    """Rows of a batch that are not to be parted: processes share a batch between such groups."""
+
+
+class ParameterGroup(NamedTuple):
+    """Parameters that learn alike."""
+
+    parameters: list[nn.Parameter]
+    lr_factor: float = 1.0
+    """Their learning rate, as a multiple of the run's."""
 
 
 class EncodedTokens(Protocol):
@@ -68,65 +95,81 @@ class SideInputs:
     neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-class Method(ABC):
+class Method(ABC, Generic[S]):
     """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
 
-    `settings`: of a method that trains with memory. `side_inputs`: what it learns from beside tokens.
+    `side_inputs`: what it learns from beside tokens.
     """
 
     hints: ClassVar[str] = ""
     """What else to try where the loss is no number, as it stands in a list."""
 
-    def __init__(self, settings: MethodSettings | None = None, side_inputs: SideInputs | None = None) -> None:
+    def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
+        self.settings = settings
         self.side_inputs = side_inputs or SideInputs()
 
-    def trained(self, model: LanguageModel) -> Iterable[nn.Parameter]:
+    @abstractmethod
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         """The parameters that are learnt; all others stay as they are."""
-        return model.parameters()
 
+    @abstractmethod
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        """How the rows of its batches belong together."""
+
+    @abstractmethod
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Segments of an epoch's batches, int64 [batches, size]: a permutation drawn from (seed, epoch).
+        """Segments of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
 
         Segments that do not fill the last batch are left out; the next epoch draws others.
         """
-        permutation = np.random.default_rng([seed, epoch]).permutation(segments)
-        batches = segments // size
-        return permutation[: batches * size].reshape(batches, size)
 
-    def carries_state(self, config: ModelConfig) -> bool:
-        """Whether row b of a batch goes on from row b of the one before; `order` is then `aligned_order`."""
-        return False
-
-    def rows_together(self, config: ModelConfig) -> int:
-        """How many rows of a batch belong together: processes share a batch between such groups."""
-        return 1
-
+    @abstractmethod
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
         """The batch of the given segments [B]."""
-        inputs, targets = split.read(segments)
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         """What is minimized: a scalar, the mean over the batch's tokens, in nats; and the state after the batch.
 
+        The auxiliary loss of an encoding is no part of it: training adds that.
+
         Args:
             state: the state after the batch before, without gradient; None if none is carried to this one.
         """
 
+    @abstractmethod
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Log-probability of tokens that validation looks at, float [n], in nats; no gradients.
 
         Args:
             starts: where each token's segment begins among them, int64 [n].
         """
-        return model.log_prob(read.key("hidden"), read.targets)[0]
 
 
-def aligned_order(segments: int, size: int) -> np.ndarray:
-    """Segments of batches whose row b is one stream, int64 [batches, size]; the same in every epoch.
+class Update(Protocol):
+    """One update of the weights, as the loop prepares it."""
 
-    The split is cut into `size` streams of equal length; segments after the last stream are left out.
-    """
-    batches = segments // size
-    return np.arange(size * batches).reshape(size, batches).T
+    accumulate: int
+    """Forward batches that make it."""
+    optimizer: torch.optim.Optimizer
+    """Of the parameter groups; `change_weights` makes its step."""
+
+    def batches(self) -> Iterator[Batch]:
+        """This process's share of each forward batch, on its device; `backward` of its loss must follow."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What the method and the model's auxiliary losses make of a batch, in the run's precision; keeps its state."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss, over all processes."""
+
+    def change_weights(self, loss: float) -> None:
+        """Clip the gradients, make the optimizer's step and forget them. Raises UsageError if `loss` is no number."""
+
+
+class OwnsStep(ABC):
+    """A method that makes the whole update itself, where one backward pass of each batch's loss is not enough."""
+
+    @abstractmethod
+    def step(self, update: Update) -> float:
+        """Make one update; returns the loss that is reported, the mean a token, in nats."""

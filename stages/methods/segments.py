@@ -1,4 +1,4 @@
-"""A training split as segments of equal length."""
+"""A training split as segments of equal length, and orders in which batches take them."""
 
 from typing import Any
 
@@ -47,3 +47,19 @@ class Segments:
         """Places of tokens in the split, int64 [B, L]."""
         places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)
         return places
+
+
+def shuffled_order(segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+    """Segments of batches [batches, size]: a permutation drawn from (seed, epoch), without what fills no batch."""
+    permutation = np.random.default_rng([seed, epoch]).permutation(segments)
+    batches = segments // size
+    return permutation[: batches * size].reshape(batches, size)
+
+
+def aligned_order(segments: int, size: int) -> np.ndarray:
+    """Segments of batches whose row b is one stream, int64 [batches, size]; the same in every epoch.
+
+    The split is cut into `size` streams of equal length; segments after the last stream are left out.
+    """
+    batches = segments // size
+    return np.arange(size * batches).reshape(size, batches).T

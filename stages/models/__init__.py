@@ -1,12 +1,20 @@
 """Backbones and the language models made of them: tokens -> (f, g) -> log-probabilities."""
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
+
+
+def _folder(name: str, settings: str, network: str) -> Part:
+    here = f"stages.models.backbones.{name}"
+    return Part(f"{here}.config:{settings}", f"{here}.network:{network}")
+
 
 BACKBONES = Registry(
     "backbone",
     {
-        "transformer": "stages.models.backbones.transformer.network:Transformer",
-        "transformer-xl": "stages.models.backbones.transformer_xl.network:TransformerXL",
-        "lstm": "stages.models.backbones.lstm.network:LSTM",
+        "transformer": _folder("transformer", "TransformerConfig", "Transformer"),
+        "transformer-xl": _folder("transformer_xl", "TransformerXLConfig", "TransformerXL"),
+        "lstm": _folder("lstm", "LSTMConfig", "LSTM"),
     },
 )
+DEFAULT_BACKBONE = "transformer"
+"""Where none is named."""

@@ -1,44 +1,17 @@
 """A backbone between the input and the output side of a vocabulary."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from stages.errors import UsageError
 from stages.models import BACKBONES
-from stages.models.config import ModelConfig, parse_model
+from stages.models.backbone import Backbone, Encoding, State
+from stages.models.config import BackboneConfig, parse_model
 from stages.models.layers.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
-
-State = tuple[Tensor, ...] | None
-"""What a backbone carries from window to window: of an LSTM h and c, each [layers, B, d]; of a Transformer-XL cached
-hidden states [layers, B, m, d] and the place in the segment under way, int64 [1]. None: nothing (yet)."""
-
-
-@dataclass
-class Encoding:
-    """Representations of B windows of L inputs: row i of a window predicts its next token."""
-
-    hidden: Tensor
-    """f(c_t), [B, L, d]: what the softmax reads."""
-    ffn_input: Tensor | None
-    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
-    state: State = None
-    """What the backbone carries to the next window of the same stream."""
-
-    def key(self, name: str) -> Tensor:
-        """The representation that memory is searched with: `hidden` or `ffn-input`.
-
-        Raises: UsageError if the backbone does not have it.
-        """
-        key = {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
-        if key is None:
-            raise UsageError(f"The model has no key {name!r}; use --key hidden.")
-        return key
 
 
 class LanguageModel(nn.Module):
@@ -47,16 +20,17 @@ class LanguageModel(nn.Module):
     The output side always computes in the weights' own precision (float32), with autocast off.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.config = config
         self.vocabulary = make_vocabulary(config)
-        self.backbone = BACKBONES.load(config.backbone)(config)
+        self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate)
 
     def encode(self, tokens: Tensor, state: State = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
-        return Encoding(*self.backbone(self.vocabulary.embed(tokens), state))
+        encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state)
+        return encoding
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
@@ -102,11 +76,7 @@ class LanguageModel(nn.Module):
 
     def state_bytes(self, context: int) -> int:
         """The most bytes that a stream of segments of `context` inputs carries as its state; 0: it carries none."""
-        token = torch.zeros((1, 1), dtype=torch.int64, device=next(self.parameters()).device)
-        with torch.no_grad():
-            of_one = sum(part.nbytes for part in self.encode(token).state or ())
-        carried = self.config.carried_positions
-        return of_one if carried is None else of_one * (carried + context)
+        return sum(array.nbytes for array in self.config.state_spec(context))
 
     def _exact(self, hidden: Tensor) -> torch.autocast:
         return torch.autocast(hidden.device.type, enabled=False)

@@ -5,8 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from stages.config import Settings, StageConfig
-from stages.methods.config import MemoryConfig, with_method
-from stages.models.config import ModelConfig, Probability, Size, TransformerConfig
+from stages.methods import METHODS
+from stages.methods.config import MemoryConfig, MethodSettings, with_method
+from stages.models.config import ModelConfig, Probability, Size, parse_model
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -47,7 +48,7 @@ class TrainConfig(StageConfig):
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
     """Of methods that train with memory: what it is made of."""
-    model: ModelConfig = TransformerConfig()
+    model: ModelConfig = parse_model({})
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
 
@@ -78,9 +79,10 @@ class TrainConfig(StageConfig):
         return self.batch_tokens // self.segment_length
 
     @property
-    def neighbors_read(self) -> int:
-        """Neighbours of a token that the model's gate reads; 0: it has none."""
-        return 0 if self.memory is None else self.memory.neighbors_read
+    def method_settings(self) -> MethodSettings:
+        """What the method is told: its `memory`; of one that is told nothing, just that."""
+        settings: MethodSettings = self.memory or METHODS.settings(self.method)()
+        return settings
 
     @model_validator(mode="before")
     @classmethod

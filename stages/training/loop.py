@@ -2,48 +2,35 @@
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, BatchIndex, Method, aligned_order
-from stages.methods.segments import Segments
-from stages.models.devices import autocast
-from stages.models.language_model import LanguageModel, State, save_weights
+from stages.methods.method import Batch, BatchIndex, Method
+from stages.methods.segments import Segments, aligned_order
+from stages.models.backbone import State
+from stages.models.language_model import LanguageModel, save_weights
 from stages.reporting import Reporter, Silent
 from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
+from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer
 from stages.training.progress import Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
+from stages.training.update import make_update
 from stages.training.validate import validate
 
 CHECKPOINT = "checkpoint.safetensors"
-
-
-class Objective(nn.Module):
-    """A method's loss as the forward pass of a module, for data-parallel wrappers to see."""
-
-    def __init__(self, model: LanguageModel, method: Method, device: torch.device, precision: str) -> None:
-        super().__init__()
-        self.model, self.method = model, method
-        self.device, self.precision = device, precision
-
-    def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
-        """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
-        with autocast(self.device, self.precision):
-            loss, state = self.method.loss(self.model, batch, state)
-        return loss, state and tuple(tensor.detach() for tensor in state)
 
 
 class Trainer:
@@ -70,23 +57,25 @@ class Trainer:
         self.reporter = reporter if fabric.is_global_zero else Silent()
         self.checkpoint_seconds = checkpoint_seconds
         self.segments = Segments(splits.train, config.segment_length, splits.eos, splits.documents)
+        self.layout = method.layout(config.model)
         self.batch_size = self._batch_size()
         self.progress = Progress()
-        self.carries_state = method.carries_state(config.model)
+        self.accumulate = config.accumulate
         self._carried: State = None
+        self._before: State = None
         self.model = model
-        self._freeze()
+        groups = method.parameter_groups(model)
+        self._freeze({id(parameter) for group in groups for parameter in group.parameters})
         objective = Objective(model, method, fabric.device, config.precision)
         objective.to(fabric.device)
-        self._optimizer = make_optimizer(config.optimizer, model)
+        self._optimizer = make_optimizer(config.optimizer, groups)
         self._restore()
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
 
-    def _freeze(self) -> None:
-        """Leave what the method does not learn without gradient, and without dropout: as it is evaluated."""
-        learnt = set(map(id, self.method.trained(self.model)))
+    def _freeze(self, learnt: set[int]) -> None:
+        """Leave all but parameters of these `id`s without gradient, and without dropout: as it is evaluated."""
         for parameter in self.model.parameters():
             parameter.requires_grad_(id(parameter) in learnt)
         self.model.train()
@@ -97,7 +86,7 @@ class Trainer:
     def _batch_size(self) -> int:
         """Segments of a forward batch over all ranks."""
         wanted = self.config.batch_segments
-        ranks, together = self.fabric.world_size, self.method.rows_together(self.config.model)
+        ranks, together = self.fabric.world_size, self.layout.rows_together
         size = min(wanted, self.segments.count) // (ranks * together) * ranks * together
         if size == 0:
             share = f"shared by {ranks} processes" if together == 1 else f"made of {ranks} times {together} of them"
@@ -130,31 +119,44 @@ class Trainer:
         return journal
 
     def _update(self) -> None:
-        """One step: forward and backward of `accumulate` batches, then the optimizer."""
+        """One step, and the time that it took."""
         started = time.perf_counter()
-        step = self.progress.step
-        self._set_learning_rate(step + 1)
-        loss = 0.0
-        for part in range(self.config.accumulate):
-            more = part + 1 < self.config.accumulate
-            number = step * self.config.accumulate + part
-            with self.fabric.no_backward_sync(self.objective, enabled=more):
-                batch_loss, state = self.objective(self._batch(number), self._state_before(number))
-                part_loss = batch_loss / self.config.accumulate
-                self.fabric.backward(part_loss)
-            self._carried = state if self.carries_state else None
-            loss += float(part_loss.detach())
-        self._require_finite(loss)
-        if self.config.clip_norm:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._set_learning_rate(self.progress.step + 1)
+        loss = make_update(self.method, self)
         self.progress.add(loss, time.perf_counter() - started)
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.config.optimizer.lr * factor
+            group["lr"] = self.config.optimizer.lr * factor * group["lr_factor"]
+
+    # What an update is made with (`methods.method.Update`)
+
+    def batches(self) -> Iterator[Batch]:
+        for part in range(self.accumulate):
+            number = self.progress.step * self.accumulate + part
+            self._before = self._state_before(number)
+            # Processes exchange gradients once an update: in the last backward pass.
+            with self.fabric.no_backward_sync(self.objective, enabled=part + 1 < self.accumulate):
+                yield self._batch(number)
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss: Tensor
+        loss, state = self.objective(batch, self._before)
+        self._carried = state if self.layout.streams else None
+        return loss
+
+    def backward(self, loss: Tensor) -> None:
+        self.fabric.backward(loss)
+
+    def change_weights(self, loss: float) -> None:
+        self._require_finite(loss)
+        if self.config.clip_norm:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    # Batches
 
     @property
     def _batches_per_epoch(self) -> int:
@@ -170,11 +172,11 @@ class Trainer:
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
-        index = BatchIndex(number, number // self.config.accumulate, self.config.steps, self.config.seed)
+        index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, index).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
-        if self.carries_state:
+        if self.layout.streams:
             return aligned_order(self.segments.count, self.batch_size)
         return self.method.order(self.segments.count, self.batch_size, self.config.seed, epoch)
 

@@ -33,7 +33,9 @@ def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideI
         return SideInputs(packing=np.asarray(packed["order"][:]))
     if "neighbors" in inputs:
         splits = splits_read(inputs["tokens"])
-        return SideInputs(neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.neighbors_read, folder))
+        return SideInputs(
+            neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.method_settings.neighbors_read, folder)
+        )
     return SideInputs()
 
 
@@ -41,7 +43,7 @@ def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
     """Room that the mapped arrays of a run take until it ends."""
     splits = inputs["tokens"].metrics["splits"]
     looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
-    return (int(splits[TRAIN]["tokens"]) + looked_up * config.neighbors_read) * DTYPE.itemsize
+    return (int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read) * DTYPE.itemsize
 
 
 def passing_bytes(inputs: Inputs) -> int:

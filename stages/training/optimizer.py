@@ -1,27 +1,35 @@
 """Optimizers by name, with fused kernels where torch has them."""
 
-import torch
-from torch import nn
+from collections.abc import Iterable
+from typing import Any
 
+import torch
+
+from stages.methods.method import ParameterGroup
 from stages.training.config import OptimizerConfig
 
 
-def make_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
     """The optimizer of the parameters that are learnt; weight decay spares vectors (biases and norms)."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    groups = [half for group in learnt for half in _halves(config, group) if half["params"]]
     match config.name:
         case "adam":
             return torch.optim.Adam(groups, config.lr, config.betas, config.eps, fused=True)
         case "adamw":
             return torch.optim.AdamW(groups, config.lr, config.betas, config.eps, fused=True)
         case "adagrad":
-            on_cpu = parameters[0].device.type == "cpu"
+            on_cpu = groups[0]["params"][0].device.type == "cpu"
             return torch.optim.Adagrad(groups, config.lr, eps=config.eps, fused=on_cpu)
         case "sgd":
             nesterov = config.momentum > 0
             return torch.optim.SGD(groups, config.lr, config.momentum, nesterov=nesterov, fused=True)
+
+
+def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Matrices and embeddings, then vectors."""
+    matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
+    shared = {"lr_factor": group.lr_factor}
+    return (
+        {"params": matrices, "weight_decay": config.weight_decay, **shared},
+        {"params": vectors, "weight_decay": 0.0, **shared},
+    )

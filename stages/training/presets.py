@@ -5,11 +5,11 @@ from typing import Any
 
 from stages.config import read_toml
 from stages.errors import UsageError, did_you_mean
-from stages.methods.config import MEMORY_CONFIGS
-from stages.models.config import TransformerConfig, known_backbone
+from stages.methods import METHODS
+from stages.models import BACKBONES, DEFAULT_BACKBONE
 
 DEFAULT = "tiny"
-"""The Transformer's; that of another backbone is called tiny-BACKBONE."""
+"""The default backbone's; that of another is called tiny-BACKBONE."""
 _FOLDER = Path(__file__).parent / "presets"
 
 
@@ -46,16 +46,26 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
         backbone: the one that the user asks for; None: the preset's, or the one that is usual for the method.
     Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
     """
+    if backbone is not None:
+        BACKBONES.settings(backbone)
     if name is None:
-        if backbone is None and method in MEMORY_CONFIGS:
-            backbone = MEMORY_CONFIGS[method].usual_backbone
-        small = backbone is None or backbone == TransformerConfig().backbone
-        return load_preset(DEFAULT if small else f"{DEFAULT}-{known_backbone(backbone)}")
+        if backbone is None and method is not None:
+            backbone = METHODS.settings(method).usual_backbone
+        return _smallest(backbone or DEFAULT_BACKBONE)
     preset = load_preset(name)
-    own = preset.get("model", {}).get("backbone", TransformerConfig().backbone)
+    own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
     if backbone not in (None, own):
         raise UsageError(
-            f"--model {name} is for the backbone {own!r}, not for {known_backbone(backbone)!r}; "
+            f"--model {name} is for the backbone {own!r}, not for {backbone!r}; "
             "leave --backbone out, or name another preset (memlm presets)."
         )
     return preset
+
+
+def _smallest(backbone: str) -> dict[str, Any]:
+    """The preset for trying things out; of a backbone that comes without one, its own defaults in the same training."""
+    own = f"{DEFAULT}-{backbone}"
+    if own in preset_names():
+        return load_preset(own)
+    preset = load_preset(DEFAULT)
+    return preset if backbone == DEFAULT_BACKBONE else preset | {"model": {"backbone": backbone}}

@@ -15,7 +15,7 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
 
     Raises: ArtifactError, naming the command that mends it, if it cannot learn from that.
     """
-    takes = ("tokens",) if config.memory is None else config.memory.takes
+    takes = config.method_settings.takes
     if source.kind not in takes:
         raise ArtifactError(_wrong_source(config.method, takes, source))
     match source.kind:
@@ -56,7 +56,7 @@ def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
     """The tokens whose neighbours are given, all that training reads among them, in the datastore that they were in."""
     tokens = neighbors.input("queries")
     for split in splits_read(tokens):
-        require_neighbors(neighbors, split, config.neighbors_read, "train --set memory.k=")
+        require_neighbors(neighbors, split, config.method_settings.neighbors_read, "train --set memory.k=")
         require_some(neighbors, split)
     neighbors.find("datastore")
     return tokens
@@ -95,7 +95,7 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
 
 
 def _require_readable_gate(config: TrainConfig, init: Artifact) -> None:
-    if init.config["model"].get("gate") and not config.neighbors_read:
+    if init.config["model"].get("gate") and not config.method_settings.neighbors_read:
         raise UsageError(
             f"{init.reference} has a gate, which cannot be left out, but method {config.method!r} reads no neighbours: "
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "

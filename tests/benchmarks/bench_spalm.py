@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.methods.config import SpalmConfig
 from stages.methods.method import SideInputs
+from stages.methods.spalm.config import SpalmConfig
 from stages.models.config import parse_model
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.config import TransformerConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
@@ -110,7 +110,7 @@ def our_step(
         make_fabric(device),
         config,
         LanguageModel(config.model),
-        METHODS.load(config.method)(config.memory, side_inputs),
+        METHODS.load(config.method)(config.method_settings, side_inputs),
         splits,
         folder,
         Silent(),

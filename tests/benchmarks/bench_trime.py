@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.methods.config import MEMORY_CONFIGS
-from stages.models.config import TransformerConfig
+from stages.methods import METHODS
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
 from stages.training.progress import Splits
@@ -43,7 +43,7 @@ def configured(method: str, arguments: argparse.Namespace) -> TrainConfig:
         factor=4,
     )
     batch = arguments.batch_tokens // arguments.segment_length
-    memory = None if method == PLAIN else MEMORY_CONFIGS[method](warmup=0).sized(model, batch, 1)
+    memory = None if method == PLAIN else METHODS.settings(method)(warmup=0).sized(model, batch, 1)
     return TrainConfig(
         method=method,
         memory=memory,

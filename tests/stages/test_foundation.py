@@ -3,15 +3,16 @@
 import os
 import signal
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import ValidationError
 
 from stages import errors
-from stages.config import StageConfig, read_toml
+from stages.config import OneOf, Settings, StageConfig, read_toml
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.interrupts import Terminated, deferred_signals
-from stages.registry import Registry
+from stages.registry import Part, Registry
 
 
 def test_exit_codes_are_the_contracts() -> None:
@@ -39,6 +40,39 @@ def test_registries_load_lazily() -> None:
     assert "ghost" in registry and registry.names() == ["join", "ghost"]
     with pytest.raises(UsageError, match="There is no tool 'joint'; did you mean 'join'"):
         registry.load("joint")
+
+
+class Knife(Settings):
+    tool: Literal["knife"] = "knife"
+    length: int = 10
+
+
+class Saw(Settings):
+    tool: Literal["saw"] = "saw"
+    teeth: int = 40
+
+
+TOOLS = Registry("tool", {"knife": Part(f"{__name__}:Knife", "no.such.module:thing")})
+
+
+class Box(Settings):
+    tool: Annotated[Settings, OneOf(TOOLS, by="tool", default="knife")] | None = None
+
+
+def test_settings_of_a_registered_part_are_picked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Box().tool is None
+    assert Box.model_validate({"tool": {"length": 3}}).tool == Knife(length=3)
+    monkeypatch.setitem(TOOLS.targets, "saw", Part(f"{__name__}:Saw", "no.such.module:thing"))
+    box = Box.model_validate({"tool": {"tool": "saw"}})
+    assert box.tool == Saw() and Box(tool=Saw()) == box
+    assert box.model_dump(mode="json") == {"tool": {"tool": "saw", "teeth": 40}}
+    with pytest.raises(ValidationError, match=r"tool\.saw\.length\n +Extra inputs"):
+        Box.model_validate({"tool": {"tool": "saw", "length": 3}})
+
+
+def test_an_unknown_part_is_named_with_the_nearest() -> None:
+    with pytest.raises(ValidationError, match="There is no tool 'knive'; did you mean 'knife'"):
+        Box.model_validate({"tool": {"tool": "knive"}})
 
 
 class Config(StageConfig):

@@ -5,6 +5,7 @@ import math
 import shutil
 
 import pytest
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from stages.artifacts.checksums import file_entry
@@ -161,7 +162,7 @@ def test_a_model_of_another_backbone_than_is_named_is_refused(store):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"method": "llm"}, UsageError, "did you mean 'lm'"),
+        ({"method": "llm"}, ValidationError, "did you mean 'lm'"),
         ({"model": SMALL["model"] | {"max_positions": 4}}, UsageError, "max_positions is 4, less than a segment of 8"),
         ({"model": SMALL["model"] | {"vocab_size": 7}}, UsageError, f"has {VOCABULARY} types; leave it out"),
         ({"segment_length": 100, "batch_tokens": 100}, DataError, "less than one segment of 100"),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stages.encoding.encode import encode_range
 from stages.encoding.windows import windows
-from stages.models.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from tests.stages.encoding.fake_model import FakeModel
 

@@ -9,11 +9,9 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.methods.config import MEMORY_CONFIGS
+from stages.methods import METHODS
 from stages.methods.defaults import (
-    EVALUATION_DEFAULTS,
     KNN_LM,
-    EvaluationDefaults,
     default_key,
     default_memory,
     default_similarity,
@@ -90,17 +88,14 @@ def test_a_datastore_has_the_key_that_its_model_was_trained_to_search_with(store
         assert (made.config["key"], stored_key(model)) == (key, key)
 
 
-def test_every_habit_can_be_read():
-    for evaluation_defaults in (EvaluationDefaults(), *EVALUATION_DEFAULTS.values()):
-        for memory in (
-            evaluation_defaults.alone,
-            evaluation_defaults.own_datastore or (*evaluation_defaults.alone, *KNN_LM),
-        ):
-            assert all(reading.choices for reading in parse_readings(memory))
+@pytest.mark.parametrize("method", METHODS.names())
+def test_what_a_models_method_says_can_be_read(method):
+    said = METHODS.settings(method).evaluation
+    for memory in (said.alone, said.own_datastore or (*said.alone, *KNN_LM)):
+        assert all(reading.choices for reading in parse_readings(memory))
 
 
-def test_all_methods_that_train_with_memory_have_habits_of_their_own():
-    trained = {
-        method for method, evaluation_defaults in EVALUATION_DEFAULTS.items() if evaluation_defaults.trained_with_memory
-    }
-    assert trained == set(MEMORY_CONFIGS) - {"spalm"}
+def test_models_trained_with_memory_are_read_with_it():
+    trained = {name for name in METHODS.names() if METHODS.settings(name).evaluation.trained_with_memory}
+    assert trained == {"trime", "trime-long", "trime-ext"}
+    assert all(METHODS.settings(name).evaluation.alone for name in trained)

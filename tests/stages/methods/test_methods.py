@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
-from stages.methods.method import BatchIndex, aligned_order
-from stages.methods.segments import Segments
-from stages.models.config import LSTMConfig, TransformerConfig
+from stages.methods.lm.config import LmConfig
+from stages.methods.method import BatchIndex
+from stages.methods.segments import Segments, aligned_order
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9
@@ -18,7 +20,7 @@ TURN = BatchIndex(0, 0, 1, 0)
 
 @pytest.fixture
 def lm():
-    return METHODS.load("lm")()
+    return METHODS.load("lm")(LmConfig())
 
 
 def test_segments_are_cut_at_multiples_and_the_rest_is_left_out():
@@ -55,8 +57,8 @@ def test_aligned_rows_are_streams_that_go_on(segments, data):
 
 
 def test_state_is_carried_where_the_backbone_does(lm):
-    assert lm.carries_state(LSTMConfig())
-    assert not lm.carries_state(TransformerConfig())
+    assert lm.layout(LSTMConfig()).streams
+    assert not lm.layout(TransformerConfig()).streams
 
 
 def test_loss_goes_on_from_the_state_that_is_handed_in(lm):

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.config import SpalmConfig
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
-from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
+from stages.methods.spalm.config import SpalmConfig
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import spalm as oracle
@@ -95,7 +97,7 @@ def test_a_position_reads_the_neighbours_of_the_token_that_it_predicts(method, n
 @pytest.mark.parametrize("backbone", ["transformer-xl", "lstm"])
 def test_the_state_is_carried(method, backbone):
     lm, split = model(backbone), segments()
-    assert method.carries_state(lm.config)
+    assert method.layout(lm.config).streams
     first, second = (method.batch(split, np.array([number]), TURN) for number in (0, 1))
     alone, _ = method.loss(lm, second, None)
     _, state = method.loss(lm, first, None)
@@ -122,12 +124,16 @@ def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neigh
     assert lm.gate.weight.grad.abs().sum() > 0
 
 
+def learnt(method, lm):
+    return [parameter for group in method.parameter_groups(lm) for parameter in group.parameters]
+
+
 def test_the_gate_alone_is_learnt_where_that_is_asked_for(neighbors):
     lm = model()
     alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), SideInputs(neighbor_tokens=neighbors))
-    assert [p is lm.gate.weight for p in alone.trained(lm)] == [True]
+    assert [p is lm.gate.weight for p in learnt(alone, lm)] == [True]
     everything = METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
-    assert len(list(everything.trained(lm))) == len(list(lm.parameters()))
+    assert len(learnt(everything, lm)) == len(list(lm.parameters()))
 
 
 def test_a_leak_is_learnt_at_once(neighbors):
@@ -137,8 +143,9 @@ def test_a_leak_is_learnt_at_once(neighbors):
 
 
 def test_another_number_of_neighbours_than_is_read_is_a_mistake(neighbors):
+    method = METHODS.load("spalm")(SpalmConfig(k=K - 1), SideInputs(neighbor_tokens=neighbors))
     with pytest.raises(AssertionError, match="as many neighbours"):
-        METHODS.load("spalm")(SpalmConfig(k=K - 1), SideInputs(neighbor_tokens=neighbors))
+        method.batch(segments(), np.array([0]), TURN)
 
 
 def loss_after_training(tokens):

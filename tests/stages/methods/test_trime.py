@@ -4,10 +4,14 @@ import torch
 
 from stages.errors import UsageError
 from stages.methods import METHODS
-from stages.methods.config import MEMORY_CONFIGS, TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
-from stages.models.config import LSTMConfig, TransformerConfig, TransformerXLConfig
+from stages.methods.trime.config import TrimeConfig
+from stages.methods.trime_ext.config import TrimeExtConfig
+from stages.methods.trime_long.config import TrimeLongConfig
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
@@ -95,7 +99,7 @@ def test_trime_with_the_hidden_state_as_key(lm):
 
 @pytest.mark.parametrize("name", TRIME)
 def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](backpropagate=False).sized(TransformerConfig(), 4, 1))
+    method = METHODS.load(name)(METHODS.settings(name)(backpropagate=False).sized(TransformerConfig(), 4, 1))
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     cells = {
         "trime": oracle.local(4, L),
@@ -140,7 +144,7 @@ def test_nothing_to_read_is_the_plain_loss(lm):
 
 @pytest.mark.parametrize("name", TRIME)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
-    method = METHODS.load(name)(MEMORY_CONFIGS[name](warmup=0.05).sized(TransformerConfig(), 2, 1))
+    method = METHODS.load(name)(METHODS.settings(name)(warmup=0.05).sized(TransformerConfig(), 2, 1))
     plain = [method.batch(split(), np.array([0, 1]), BatchIndex(number, number, 100, 0)).plain for number in range(7)]
     assert plain == [True] * 5 + [False] * 2
     batch = method.batch(split(), np.array([0, 1]), BatchIndex(0, 0, 100, 0))
@@ -207,8 +211,8 @@ class TestStreams:
 
     @pytest.mark.parametrize("name", ["trime", "trime-ext"])
     def test_begin_anew_at_each_segment(self, recurrent, name):
-        method = METHODS.load(name)(MEMORY_CONFIGS[name](key="hidden"))
-        assert not method.carries_state(recurrent.config)
+        method = METHODS.load(name)(METHODS.settings(name)(key="hidden"))
+        assert not method.layout(recurrent.config).streams
         batch = method.batch(split(), np.array([1, 4]), LATE)
         cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, batch.local)
         agree(method, recurrent, batch, cells, key="hidden")
@@ -216,7 +220,7 @@ class TestStreams:
     def test_remember_the_segments_before_as_they_were(self, recurrent):
         settings = TrimeLongConfig(consecutive=3, scope="stream", key="hidden")
         method = METHODS.load("trime-long")(settings)
-        assert method.carries_state(recurrent.config)
+        assert method.layout(recurrent.config).streams
         state, constants, values = None, [], []
         for index in range(4):
             batch = method.batch(split(), np.array([index, 4 + index]), LATE)

@@ -5,7 +5,10 @@ from pydantic import BaseModel, ValidationError
 
 from pipelines.settings import validated
 from stages.errors import UsageError
-from stages.models.config import LSTMConfig, ModelConfig, TransformerConfig, TransformerXLConfig, parse_model
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
 
 

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 from safetensors import safe_open
 
 from stages.errors import ResourceError, UsageError
-from stages.models.backbones.transformer.network import sinusoids
-from stages.models.config import TransformerConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.devices import autocast, resolve_device, resolve_precision, tune_allocator
 from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.layers.sinusoids import sinusoids
 
 
 def model(**settings):

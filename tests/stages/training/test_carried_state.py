@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.models.config import LSTMConfig, TransformerXLConfig
+from stages.methods.method import BatchLayout
+from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.training import loop
 from stages.training.config import OptimizerConfig
 from stages.training.validate import validate
@@ -106,8 +108,7 @@ def test_validation_reads_one_stream(tmp_path):
 
 
 def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeypatch):
-    method = type(METHODS.load("lm")())
-    monkeypatch.setattr(method, "carries_state", lambda self, config: False)
+    monkeypatch.setattr(METHODS.load("lm"), "layout", lambda self, config: BatchLayout())
     run = trainer(tmp_path, model=LSTM, steps=3)
     seen = seen_states(run, monkeypatch)
     run.run()

@@ -12,7 +12,7 @@ from stages.encoding.windows import windows
 from stages.errors import DataError, UsageError
 from stages.interrupts import Terminated
 from stages.methods import METHODS
-from stages.models.config import TransformerConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training import loop
@@ -74,7 +74,7 @@ def trainer(folder, notes=None, data=None, checkpoint_seconds=1e9, **changes):
         make_fabric(torch.device("cpu")),
         config,
         LanguageModel(config.model),
-        METHODS.load(config.method)(config.memory),
+        METHODS.load(config.method)(config.method_settings),
         data or splits(),
         folder,
         notes or Notes(),

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from stages.methods.method import ParameterGroup
 from stages.training.config import OptimizerConfig
 from stages.training.optimizer import make_optimizer
 
@@ -37,11 +38,11 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_each_is_what_its_name_says_and_decays_no_vector(name):
     config = OptimizerConfig(name=name, lr=0.1, betas=(0.8, 0.9), momentum=0.7, weight_decay=0.1)
-    got = after(lambda model: make_optimizer(config, model))
+    got = after(lambda model: make_optimizer(config, [ParameterGroup(list(model.parameters()))]))
     torch.testing.assert_close(got, after(PLAIN[name]))
 
 
 def test_sgd_without_momentum():
     config = OptimizerConfig(name="sgd", lr=0.1, momentum=0.0)
-    got = after(lambda model: make_optimizer(config, model))
+    got = after(lambda model: make_optimizer(config, [ParameterGroup(list(model.parameters()))]))
     torch.testing.assert_close(got, after(lambda m: torch.optim.SGD(m.parameters(), 0.1)))

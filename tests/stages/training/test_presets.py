@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from stages.errors import UsageError
 from stages.models import BACKBONES
-from stages.models.config import LSTMConfig
+from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
 from stages.training.presets import DEFAULT, choose_preset, load_preset, preset_names

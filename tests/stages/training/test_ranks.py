@@ -15,8 +15,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex, IndexConfig
-from stages.methods import trime_ext
-from stages.methods.trime_ext import TrimeExt
+from stages.methods.trime_ext import method as trime_ext
+from stages.methods.trime_ext.method import TrimeExt
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
@@ -48,7 +48,7 @@ def half_by_half(loss, monkeypatch):
         for own, other in ((slice(size), slice(size, None)), (slice(size, None), slice(size))):
             half = replace(batch, inputs=batch.inputs[own], targets=batch.targets[own])
             with torch.no_grad():
-                keys = model.encode(batch.inputs[other]).key(method.key(model)).flatten(0, 1)
+                keys = model.encode(batch.inputs[other]).key(method.settings.key).flatten(0, 1)
             values = batch.targets[other].flatten()
             beside = {True: keys, False: values}
             monkeypatch.setattr(
@@ -63,7 +63,7 @@ def half_by_half(loss, monkeypatch):
 def learnt_from(store, settings):
     """What a training reads, by role: tokens or their neighbours, and a model where the gate alone is learnt."""
     tokens = small_tokens(store)
-    if not settings.neighbors_read:
+    if not settings.method_settings.neighbors_read:
         return {"source": tokens}
     datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), source=small_model(store, tokens))
     index = made(store, BuildIndex(), IndexConfig(metric="ip"), source=datastore)

@@ -6,7 +6,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.training.loop import Trainer
 from stages.training.ranks import make_fabric
@@ -35,7 +35,7 @@ def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
         make_fabric(torch.device("cpu")),
         config,
         LanguageModel(config.model),
-        METHODS.load("spalm")(config.memory, given(splits())),
+        METHODS.load("spalm")(config.method_settings, given(splits())),
         splits(),
         folder,
         notes or Notes(),

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from stages.models.config import LSTMConfig
+from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.layers.dropout import Dropout
 
 
-class LSTM(nn.Module):
+class LSTM(Backbone):
     """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
 
     Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
@@ -24,9 +25,7 @@ class LSTM(nn.Module):
             for parameter in self.lstm.parameters():
                 nn.init.uniform_(parameter, -config.initial_range, config.initial_range)
 
-    def forward(
-        self, embedded: Tensor, state: tuple[Tensor, ...] | None = None
-    ) -> tuple[Tensor, None, tuple[Tensor, ...]]:
+    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, L, d] and state -> hidden [B, L, d], no feed-forward input, the state after them.
 
         Args:
@@ -34,4 +33,4 @@ class LSTM(nn.Module):
         """
         with torch.autocast(embedded.device.type, enabled=False):
             hidden, state = self.lstm(self.dropout(embedded).to(self.lstm.weight_ih_l0.dtype), state)
-        return self.dropout(hidden), None, state
+        return Encoding(self.dropout(hidden), None, state)

@@ -1,28 +1,16 @@
 """Decoder Transformer, pre-norm, with fused causal attention."""
 
-import math
-from collections.abc import Callable
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.config import AttentionConfig, TransformerConfig
+from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.layers.attention import causal_attention
 from stages.models.layers.dropout import Dropout
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
-
-
-def sinusoids(length: int, width: int, device: torch.device | None = None) -> Tensor:
-    """Position vectors [length, width]: sines in the first half, cosines in the second.
-
-    Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
-    """
-    rates = torch.exp(torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1)))
-    angles = torch.arange(length, device=device)[:, None] * rates
-    return torch.cat((angles.sin(), angles.cos()), 1)
+from stages.models.layers.feed_forward import FeedForward
+from stages.models.layers.initialization import initialize
+from stages.models.layers.sinusoids import sinusoids
 
 
 class Positions(nn.Module):
@@ -66,21 +54,6 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))
 
 
-class FeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
-
-    def __init__(self, config: AttentionConfig) -> None:
-        super().__init__()
-        self.up = nn.Linear(config.width, config.ffn_width)
-        self.down = nn.Linear(config.ffn_width, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-        self.dropout = Dropout(config.activation_dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, L, d] -> [B, L, d]."""
-        return self.down(self.dropout(self.activation(self.up(x))))
-
-
 class Block(nn.Module):
     """Attention, then feed-forward, each on the normalized residual stream."""
 
@@ -99,19 +72,7 @@ class Block(nn.Module):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
-def initialize(blocks: nn.ModuleList) -> None:
-    """Xavier; what is added to the residual stream is smaller the deeper the model."""
-    for name, parameter in blocks.named_parameters():
-        if name.endswith("bias"):
-            nn.init.zeros_(parameter)
-        elif parameter.dim() == 2:
-            nn.init.xavier_uniform_(parameter)
-            if name.endswith(("attention.out.weight", "ffn.down.weight")):
-                with torch.no_grad():
-                    parameter.div_((2 * len(blocks)) ** 0.5)
-
-
-class Transformer(nn.Module):
+class Transformer(Backbone):
     """Embeddings -> (f, g); carries no state from window to window."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -123,10 +84,10 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         initialize(self.blocks)
 
-    def forward(self, embedded: Tensor, state: None = None) -> tuple[Tensor, Tensor, None]:
+    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
         positions = self.positions(embedded.shape[1], embedded.device)
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:
             x, ffn_input = block(x)
-        return self.norm(x), ffn_input, None
+        return Encoding(self.norm(x), ffn_input)

@@ -6,10 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stages.models.backbones.transformer.network import FeedForward, initialize, sinusoids
-from stages.models.config import TransformerXLConfig
+from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.feed_forward import FeedForward
+from stages.models.layers.initialization import initialize
 from stages.models.layers.relative_attention import relative_attention
+from stages.models.layers.sinusoids import sinusoids
 
 
 class Span(NamedTuple):
@@ -75,7 +78,7 @@ class Block(nn.Module):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(Backbone):
     """Embeddings -> (f, g); carries the inputs of each layer, and where in a segment they end.
 
     A position of a segment attends to the M positions before its segment, without gradient, and to
@@ -94,9 +97,7 @@ class TransformerXL(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         initialize(self.blocks)
 
-    def forward(
-        self, embedded: Tensor, state: tuple[Tensor, ...] | None = None
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
 
         Args:
@@ -112,7 +113,7 @@ class TransformerXL(nn.Module):
             f, g, cached, place = self._read(piece, cached, place)
             hidden.append(f)
             ffn_input.append(g)
-        return torch.cat(hidden, 1), torch.cat(ffn_input, 1), (cached, torch.tensor([place]))
+        return Encoding(torch.cat(hidden, 1), torch.cat(ffn_input, 1), (cached, torch.tensor([place])))
 
     def _pieces(self, embedded: Tensor, place: int) -> tuple[Tensor, ...]:
         """What is read at once: where gradients are wanted, a segment, for those before it are to have none."""

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.config import TransformerConfig
+from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.layers import gate as kernel
 from stages.models.layers.gate import Gate, attend

@@ -8,11 +8,14 @@ from torch import Tensor
 from torch import distributed as ranks
 
 from stages.memory.in_batch.visible import others
-from stages.methods.config import TrimeConfig, TrimeExtConfig
-from stages.methods.method import BatchIndex, SideInputs
-from stages.methods.segments import Segments
-from stages.methods.trime import Memory, MemoryBatch, Trime
-from stages.models.language_model import LanguageModel, State
+from stages.methods import in_batch
+from stages.methods.in_batch import Memory, MemoryBatch
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
+from stages.methods.trime_ext.config import TrimeExtConfig
+from stages.models.backbone import State
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
 
 DROPOUT = 1
 """What tells draws of the dropout of local memory from others of the same seed."""
@@ -25,7 +28,7 @@ class ExtBatch(MemoryBatch):
     local: bool
 
 
-class TrimeExt(Trime):
+class TrimeExt(Method[TrimeExtConfig]):
     """All positions of the batch's other segments, on all processes, and mostly without local memory.
 
     Batches are neighbours in the packing, in another order each epoch; without a packing, any segments.
@@ -35,15 +38,18 @@ class TrimeExt(Trime):
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
     """
 
-    settings: TrimeExtConfig
+    hints = in_batch.HINTS
 
-    def __init__(self, settings: TrimeConfig | None = None, side_inputs: SideInputs | None = None) -> None:
-        super().__init__(settings or TrimeExtConfig(), side_inputs)
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        return [ParameterGroup(list(model.parameters()))]
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout()
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
         if self.side_inputs.packing is None:
-            return super().order(segments, size, seed, epoch)
+            return shuffled_order(segments, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = segments // size
         first = random.integers(segments - batches * size + 1)
@@ -51,22 +57,33 @@ class TrimeExt(Trime):
         return random.permutation(chain)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
-        batch = super().batch(split, segments, index)
+        batch = Batch.read(split, segments)
         draw = np.random.default_rng([index.seed, index.number, DROPOUT]).random()
-        return ExtBatch(batch.inputs, batch.targets, batch.plain, bool(draw >= self.settings.local_dropout))
+        plain, local = in_batch.is_plain(self.settings, index), bool(draw >= self.settings.local_dropout)
+        return ExtBatch(batch.inputs, batch.targets, plain, local)
 
-    def memory(self, model: LanguageModel, batch: MemoryBatch, keys: Tensor, past: State) -> Memory:
+    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, ExtBatch)
-        length = batch.targets.shape[1]
-        own = torch.arange(len(keys), device=keys.device)
-        starts = own - own % length
-        gathered, values = with_other_ranks(keys), with_other_ranks(batch.targets.flatten())
-        visible = others(starts, starts + length, own, len(gathered), batch.local)
-        return Memory(gathered, values, visible)
+        encoding = model.encode(batch.inputs)
+        if batch.plain:
+            return in_batch.plain_loss(model, batch, encoding.hidden), None
+        queries = encoding.key(in_batch.key_name(self.settings, model)).flatten(0, 1)
+        memory = _of_others(batch, in_batch.readable(self.settings, queries))
+        return in_batch.joint_loss(self.settings, model, batch, encoding.hidden, queries, memory), None
 
-    def validated_from(self, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""
-        return torch.zeros_like(starts)
+        return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts))
+
+
+def _of_others(batch: ExtBatch, keys: Tensor) -> Memory:
+    """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [B·L, d]."""
+    length = batch.targets.shape[1]
+    own = torch.arange(len(keys), device=keys.device)
+    starts = own - own % length
+    gathered, values = with_other_ranks(keys), with_other_ranks(batch.targets.flatten())
+    visible = others(starts, starts + length, own, len(gathered), batch.local)
+    return Memory(gathered, values, visible)
 
 
 def with_other_ranks(tensor: Tensor) -> Tensor:

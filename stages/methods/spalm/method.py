@@ -1,17 +1,18 @@
 """SPALM: the tokens of precomputed neighbours enter the hidden state before the softmax."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from stages.methods.config import TRAIN, VALID, SpalmConfig
-from stages.methods.method import Batch, BatchIndex, EncodedTokens, Method, SideInputs
-from stages.methods.segments import Segments
-from stages.models.config import ModelConfig
-from stages.models.language_model import LanguageModel, State
+from stages.methods.config import TRAIN, VALID
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
+from stages.methods.spalm.config import SpalmConfig
+from stages.models.backbone import State
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
 
 
 @dataclass
@@ -21,7 +22,7 @@ class NeighborBatch(Batch):
     neighbor_tokens: Tensor
 
 
-class Spalm(Method):
+class Spalm(Method[SpalmConfig]):
     """Mean negative log-likelihood given z_t, which the neighbours of position t have entered through a gate.
 
     Neighbours are fixed; the embeddings of their tokens are learnt. Nothing is searched.
@@ -29,23 +30,20 @@ class Spalm(Method):
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
 
-    def __init__(self, settings: SpalmConfig | None = None, side_inputs: SideInputs | None = None) -> None:
-        super().__init__(settings, side_inputs)
-        self.settings = settings or SpalmConfig()
-        stored = {tokens.shape[1] for tokens in self.side_inputs.neighbor_tokens.values()}
-        assert stored <= {self.settings.k}, "as many neighbours are given as are read"
-
-    def carries_state(self, config: ModelConfig) -> bool:
-        return config.carries_state
-
-    def trained(self, model: LanguageModel) -> Iterable[nn.Parameter]:
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         if not self.settings.only_gate:
-            return model.parameters()
+            return [ParameterGroup(list(model.parameters()))]
         assert model.gate is not None
-        return model.gate.parameters()
+        return [ParameterGroup(list(model.gate.parameters()))]
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout(streams=model.carries_state)
+
+    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(segments, size, seed, epoch)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> NeighborBatch:
-        batch = super().batch(split, segments, index)
+        batch = Batch.read(split, segments)
         return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
@@ -61,4 +59,6 @@ class Spalm(Method):
 
     def _neighbor_tokens(self, split: str, places: np.ndarray) -> Tensor:
         """Tokens of the neighbours of a split's tokens at `places` [...], int64 [..., k]."""
-        return torch.from_numpy(self.side_inputs.neighbor_tokens[split][places].astype(np.int64))
+        stored = self.side_inputs.neighbor_tokens[split]
+        assert stored.shape[1] == self.settings.k, "as many neighbours are given as are read"
+        return torch.from_numpy(stored[places].astype(np.int64))

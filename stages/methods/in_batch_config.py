@@ -1,0 +1,45 @@
+"""Settings that methods which read the memory of their own batch share. Free of torch."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from stages.errors import UsageError
+from stages.methods.config import MethodSettings, Share
+from stages.models.config import BackboneConfig
+
+
+class InBatchConfig(MethodSettings):
+    """One softmax over the vocabulary and positions of the same batch.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
+    """
+
+    key: Literal["hidden", "ffn-input"] | None = None
+    """Representation that memory is searched with; None: the backbone's first."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """τ: memory scores are divided by it, those of the vocabulary are not."""
+    warmup: Share = 0.05
+    """Share of the updates, the first ones, that minimize the plain loss."""
+    backpropagate: bool = True
+    """Whether gradients flow into the keys that are read, not only into those that read."""
+
+    @property
+    def neighbors_read(self) -> int:
+        return 0
+
+    @property
+    def continues(self) -> None:
+        return None
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        return model
+
+    def with_key(self, model: BackboneConfig) -> Self:
+        """The settings with the key named. Raises: UsageError if the model does not have it."""
+        key = self.key or model.keys[0]
+        if key not in model.keys:
+            raise UsageError(
+                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.keys[0]!r}."
+            )
+        return self.model_copy(update={"key": key})

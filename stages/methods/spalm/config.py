@@ -1,0 +1,38 @@
+"""Settings of SPALM. Free of torch."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from stages.methods.config import MethodSettings
+from stages.models.config import BackboneConfig
+
+
+class SpalmConfig(MethodSettings):
+    """Tokens of precomputed neighbours enter the hidden state through a gate.
+
+    Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557).
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("neighbors",)
+    usual_backbone: ClassVar[str | None] = "transformer-xl"
+
+    method: Literal["spalm"] = "spalm"
+    k: Annotated[int, Field(gt=0)] = 4
+    """Neighbours that a position reads, the best of those stored."""
+    only_gate: bool = False
+    """Whether all but the gate stays as the model that training begins from."""
+
+    @property
+    def neighbors_read(self) -> int:
+        return self.k
+
+    @property
+    def continues(self) -> str | None:
+        return "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        return model if model.gate else model.model_copy(update={"gate": "vector"})
+
+    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+        return self

@@ -1,0 +1,55 @@
+"""TRIME with local memory: each position reads the earlier ones of its own segment."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.memory.in_batch.visible import earlier
+from stages.methods import in_batch
+from stages.methods.in_batch import Memory, MemoryBatch
+from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.segments import Segments, shuffled_order
+from stages.methods.trime.config import TrimeConfig
+from stages.models.backbone import State
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
+
+
+class Trime(Method[TrimeConfig]):
+    """Minimizes the joint loss of local memory; validation reads that too.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.1.
+    """
+
+    hints = in_batch.HINTS
+
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        return [ParameterGroup(list(model.parameters()))]
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout()
+
+    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(segments, size, seed, epoch)
+
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> MemoryBatch:
+        batch = Batch.read(split, segments)
+        return MemoryBatch(batch.inputs, batch.targets, in_batch.is_plain(self.settings, index))
+
+    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+        assert isinstance(batch, MemoryBatch)
+        encoding = model.encode(batch.inputs)
+        if batch.plain:
+            return in_batch.plain_loss(model, batch, encoding.hidden), None
+        queries = encoding.key(in_batch.key_name(self.settings, model)).flatten(0, 1)
+        memory = _local(batch, in_batch.readable(self.settings, queries))
+        return in_batch.joint_loss(self.settings, model, batch, encoding.hidden, queries, memory), None
+
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+        return in_batch.joint_log_prob(self.settings, model, read, starts)
+
+
+def _local(batch: Batch, keys: Tensor) -> Memory:
+    """The earlier positions of each one's own segment, of keys [B·L, d]."""
+    own = torch.arange(len(keys), device=keys.device)
+    return Memory(keys, batch.targets.flatten(), earlier(own - own % batch.targets.shape[1], own))

@@ -1,0 +1,47 @@
+"""What every backbone is: embeddings of a stream and the state before them -> representations and the state after."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+
+State = tuple[Tensor, ...] | None
+"""What a backbone carries from window to window: of an LSTM h and c, each [layers, B, d]; of a Transformer-XL cached
+hidden states [layers, B, m, d] and the place in the segment under way, int64 [1]. None: nothing (yet)."""
+
+
+@dataclass
+class Encoding:
+    """Representations of B windows of L inputs: row i of a window predicts its next token."""
+
+    hidden: Tensor
+    """f(c_t), [B, L, d]: what the softmax reads."""
+    ffn_input: Tensor | None
+    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
+    state: State = None
+    """What the backbone carries to the next window of the same stream."""
+    auxiliary_loss: Tensor | None = None
+    """What training adds to the loss, a scalar (balance of experts, say); None: nothing."""
+
+    def key(self, name: str) -> Tensor:
+        """The representation that memory is searched with: `hidden` or `ffn-input`.
+
+        Raises: UsageError if the backbone does not have it.
+        """
+        key = {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
+        if key is None:
+            raise UsageError(f"The model has no key {name!r}; use --key hidden.")
+        return key
+
+
+class Backbone(nn.Module, ABC):
+    """The network of a `BackboneConfig`, whose `state_spec` and `keys` say what it carries and encodes.
+
+    Cutting a stream into calls anywhere changes no number, in evaluation mode.
+    """
+
+    @abstractmethod
+    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+        """Read embeddings [B, L, d], going on from `state`; None: a stream begins."""

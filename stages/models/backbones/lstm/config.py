@@ -1,0 +1,34 @@
+"""Settings of the LSTM; free of torch."""
+
+from typing import Any, ClassVar, Literal, Self
+
+from stages.models.config import BackboneConfig, Size, StateArray
+
+
+class LSTMConfig(BackboneConfig):
+    """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
+
+    keys: ClassVar[tuple[str, ...]] = ("hidden",)
+    carries_state: ClassVar[bool] = True
+
+    backbone: Literal["lstm"] = "lstm"
+    layers: Size = 1
+
+    @property
+    def longest_context(self) -> None:
+        return None
+
+    @property
+    def carried_positions(self) -> None:
+        return None
+
+    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+        """h and c of each layer."""
+        of_each_layer = StateArray((self.layers, 1, self.width))
+        return of_each_layer, of_each_layer
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        return {}
+
+    def reading(self, context: int, mem_length: int | None) -> Self:
+        return self

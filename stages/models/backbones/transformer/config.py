@@ -1,0 +1,47 @@
+"""Settings of the Transformer; free of torch."""
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from stages.errors import UsageError
+from stages.models.config import Size, StateArray
+from stages.models.layers.config import AttentionConfig
+
+
+class TransformerConfig(AttentionConfig):
+    """A pre-norm decoder Transformer."""
+
+    backbone: Literal["transformer"] = "transformer"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    max_positions: Size | None = None
+    """Longest window that learned positions can read; None: the segment length of training."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @property
+    def longest_context(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def carried_positions(self) -> None:
+        return None
+
+    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+        return ()
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if segments are longer than the learned positions."""
+        if self.positions == "sinusoidal":
+            return {}
+        longest = self.max_positions or segment_length
+        if longest < segment_length:
+            raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
+        return {"max_positions": longest}
+
+    def reading(self, context: int, mem_length: int | None) -> Self:
+        return self

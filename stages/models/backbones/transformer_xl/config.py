@@ -1,0 +1,59 @@
+"""Settings of the Transformer-XL; free of torch."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stages.errors import UsageError
+from stages.models.config import Size, StateArray
+from stages.models.layers.config import AttentionConfig
+
+
+class TransformerXLConfig(AttentionConfig):
+    """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
+
+    Source: Dai et al. 2019 (arXiv:1901.02860).
+    """
+
+    carries_state: ClassVar[bool] = True
+    left_open: ClassVar[tuple[str, ...]] = ("gate", "memory_length")
+
+    backbone: Literal["transformer-xl"] = "transformer-xl"
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+    memory_length: Annotated[int, Field(ge=0)] | None = None
+    """M, positions before its segment that an input attends to; None: the segment length."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"relative positions need an even width, not {self.width}")
+        return self
+
+    @property
+    def longest_context(self) -> None:
+        return None
+
+    @property
+    def carried_positions(self) -> int | None:
+        return self.memory_length
+
+    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+        """Inputs of each layer: M positions before a segment, and all but the last of its own; and the place in it."""
+        assert self.memory_length is not None, "the stage fills it in"
+        positions = self.memory_length + context - 1
+        return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64")
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if the model has segments of another length."""
+        if self.segment_length not in (None, segment_length):
+            raise UsageError(
+                f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
+                "tokens; leave it out."
+            )
+        memory = segment_length if self.memory_length is None else self.memory_length
+        return {"segment_length": segment_length, "memory_length": memory}
+
+    def reading(self, context: int, mem_length: int | None) -> Self:
+        memory = self.memory_length if mem_length is None else mem_length
+        return self.model_copy(update={"segment_length": context, "memory_length": memory})

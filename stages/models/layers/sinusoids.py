@@ -1,0 +1,16 @@
+"""Positions, or distances between them, as vectors that need no learning."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def sinusoids(length: int, width: int, device: torch.device | None = None) -> Tensor:
+    """Position vectors [length, width]: sines in the first half, cosines in the second.
+
+    Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
+    """
+    rates = torch.exp(torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1)))
+    angles = torch.arange(length, device=device)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), 1)

@@ -1,0 +1,31 @@
+"""What is minimized: a method's loss, and what the model's layers add to it."""
+
+import torch
+from torch import Tensor, nn
+
+from stages.methods.method import Batch, Method
+from stages.models.backbone import Encoding, State
+from stages.models.devices import autocast
+from stages.models.language_model import LanguageModel
+
+
+class Objective(nn.Module):
+    """The loss as the forward pass of a module, for data-parallel wrappers to see."""
+
+    def __init__(self, model: LanguageModel, method: Method, device: torch.device, precision: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+        self.device, self.precision = device, precision
+
+    def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
+        """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
+        auxiliary: list[Tensor] = []
+
+        def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
+            if encoding.auxiliary_loss is not None:
+                auxiliary.append(encoding.auxiliary_loss)
+
+        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
+        with autocast(self.device, self.precision), self.model.backbone.register_forward_hook(keep):
+            loss, state = self.method.loss(self.model, batch, state)
+        return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)

@@ -1,0 +1,16 @@
+"""A class is abstract or final: the method that is read is the method that runs."""
+
+from types import FunctionType
+
+
+def overridden(cls: type) -> list[str]:
+    """Methods and properties of this project's classes that one below them replaces though they are not abstract."""
+    own = [c for c in cls.__mro__ if c.__module__.split(".")[0] in ("stages", "tests")]
+    return [
+        f"{below.__name__}.{name}"
+        for number, below in enumerate(own)
+        for name, value in vars(below).items()
+        if isinstance(value, FunctionType | property) and not name.startswith("__")
+        for above in own[number + 1 :]
+        if name in vars(above) and not getattr(vars(above)[name], "__isabstractmethod__", False)
+    ]

@@ -1,0 +1,126 @@
+"""What every training method keeps, registered here or from outside: subclass with a fixture `name`, the method's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from stages.methods import METHODS
+from stages.methods.config import TRAIN, VALID
+from stages.methods.method import BatchIndex, SideInputs
+from stages.methods.segments import Segments, aligned_order
+from stages.models.config import parse_model
+from stages.models.language_model import LanguageModel
+from stages.training.objective import Objective
+from tests.stages.abstract_or_final import overridden
+
+V, L, TOKENS, ROWS = 12, 5, 60, 4
+FIRST, LATE = BatchIndex(0, 0, 100, 0), BatchIndex(50, 50, 100, 0)
+MODELS = [
+    {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0},
+    {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
+]
+
+
+@dataclass
+class Encoded:
+    """Tokens from 0 on that validation has read."""
+
+    encoding: object
+    targets: torch.Tensor
+    start: int = 0
+
+    def key(self, name):
+        return self.encoding.key(name).flatten(0, 1)
+
+
+class MethodContract:
+    @pytest.fixture(params=MODELS, ids=["windows", "streams"])
+    def model(self, name, request):
+        torch.manual_seed(0)
+        config = METHODS.settings(name)().fitted(parse_model(request.param).sized(V, L))
+        return LanguageModel(config).double().eval()
+
+    @pytest.fixture
+    def method(self, name, model):
+        settings = METHODS.settings(name)().sized(model.config, ROWS, 1)
+        tokens = np.random.default_rng(3).integers(-1, V, (TOKENS, settings.neighbors_read)).astype(np.int32)
+        side_inputs = SideInputs(np.arange(TOKENS // L), {TRAIN: tokens, VALID: tokens})
+        return METHODS.load(name)(settings, side_inputs)
+
+    @pytest.fixture
+    def split(self):
+        return Segments(np.random.default_rng(1).integers(0, V, TOKENS), L, 0)
+
+    def order(self, method, model, epoch=0):
+        if method.layout(model.config).streams:
+            return aligned_order(TOKENS // L, ROWS)
+        return method.order(TOKENS // L, ROWS, 1, epoch)
+
+    def batches(self, method, model, split, index=LATE):
+        return [method.batch(split, row, index) for row in self.order(method, model)[:2]]
+
+    def test_nothing_but_what_is_abstract_is_overridden(self, name):
+        assert overridden(METHODS.load(name)) == overridden(METHODS.settings(name)) == []
+
+    def test_settings_name_the_method_and_survive_the_disk(self, name):
+        settings = METHODS.settings(name)
+        assert settings().method == name
+        assert settings.model_validate(settings().model_dump(mode="json")) == settings()
+
+    def test_order_is_a_permutation_drawn_from_seed_and_epoch(self, method):
+        order = method.order(TOKENS // L, ROWS, 1, 0)
+        assert order.shape == (TOKENS // L // ROWS, ROWS)
+        assert len(set(order.flatten())) == order.size and set(order.flatten()) <= set(range(TOKENS // L))
+        assert np.array_equal(order, method.order(TOKENS // L, ROWS, 1, 0))
+        assert any(not np.array_equal(order, method.order(TOKENS // L, ROWS, 1, epoch)) for epoch in range(1, 6))
+
+    def test_rows_that_belong_together_divide_a_batch(self, method, model):
+        layout = method.layout(model.config)
+        assert layout.rows_together >= 1 and ROWS % layout.rows_together == 0
+        assert not layout.streams or (model.config.carries_state and layout.rows_together == 1)
+
+    @pytest.mark.parametrize("index", [FIRST, LATE])
+    def test_loss_is_a_finite_number_and_the_same_again(self, method, model, split, index):
+        first, second = self.batches(method, model, split, index)
+        loss, state = method.loss(model, first, None)
+        assert loss.shape == () and torch.isfinite(loss)
+        assert torch.equal(loss, method.loss(model, first, None)[0])
+        assert (state is not None) == method.layout(model.config).streams
+        carried = state and tuple(part.detach() for part in state)
+        assert torch.isfinite(method.loss(model, second, carried)[0])
+
+    def test_the_first_loss_is_the_mean_of_log_p_with_or_without_what_the_method_adds(self, method, model, split):
+        """Of segments 0 and 1, which validation reads in one piece as a stream, or as windows."""
+        rows = [0] if model.config.carries_state else [0, 1]
+        batch = method.batch(split, np.array(rows), FIRST)
+        loss = float(method.loss(model, batch, None)[0].detach())
+        with torch.no_grad():
+            encoding = model.encode(batch.inputs)
+            read = Encoded(encoding, batch.targets.flatten())
+            starts = torch.arange(len(rows)).repeat_interleave(L) * L
+            own = method.log_prob(model, read, starts)
+            plain = model.log_prob(read.key("hidden"), read.targets)[0]
+        assert own.shape == read.targets.shape and (own <= 1e-6).all()
+        assert any(loss == pytest.approx(-float(log_p.mean()), rel=1e-5) for log_p in (own, plain))
+
+    def test_gradient_reaches_all_that_it_says_is_learnt(self, method, model, split):
+        loss, _ = method.loss(model, self.batches(method, model, split)[0], None)
+        learnt = [parameter for group in method.parameter_groups(model) for parameter in group.parameters]
+        assert learnt and len({id(parameter) for parameter in learnt}) == len(learnt)
+        assert {id(parameter) for parameter in learnt} <= {id(parameter) for parameter in model.parameters()}
+        loss.backward()
+        assert all(parameter.grad is not None for parameter in learnt)
+
+    def test_what_a_layer_adds_to_the_loss_is_added_once(self, method, model, split):
+        batch = self.batches(method, model, split)[0]
+        objective = Objective(model, method, torch.device("cpu"), "fp32")
+        plain, _ = objective(batch, None)
+        model.backbone.register_forward_hook(_with_auxiliary_loss, prepend=True)
+        for _ in range(2):
+            torch.testing.assert_close(objective(batch, None)[0], plain + 0.25)
+
+
+def _with_auxiliary_loss(backbone, inputs, encoding):
+    encoding.auxiliary_loss = encoding.hidden.new_tensor(0.25)

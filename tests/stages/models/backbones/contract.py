@@ -1,0 +1,85 @@
+"""What every backbone keeps, registered here or from outside: subclass with a fixture `backbone`, its name."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from stages.models import BACKBONES
+from stages.models.backbone import Backbone
+from stages.models.config import parse_model
+from stages.models.language_model import LanguageModel
+from tests.stages.abstract_or_final import overridden
+
+V, D, L, ROWS = 30, 8, 5, 2
+
+
+class BackboneContract:
+    @pytest.fixture
+    def config(self, backbone):
+        return parse_model({"backbone": backbone, "width": D}).sized(V, L)
+
+    @pytest.fixture
+    def model(self, config):
+        """In evaluation mode; weights in float32, as on disk."""
+        torch.manual_seed(0)
+        return LanguageModel(config).eval()
+
+    def tokens(self, length):
+        return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
+
+    def test_nothing_but_what_is_abstract_is_overridden(self, backbone):
+        assert overridden(BACKBONES.load(backbone)) == overridden(BACKBONES.settings(backbone)) == []
+
+    def test_settings_and_network_know_each_other(self, backbone, config, model):
+        assert config.backbone == backbone
+        assert isinstance(model.backbone, Backbone)
+        assert type(config) is BACKBONES.settings(backbone)
+        assert parse_model(config.model_dump(mode="json")) == config
+
+    def test_keys_are_those_that_were_told_and_as_wide_as_the_model(self, config, model):
+        encoding = model.encode(self.tokens(L))
+        assert encoding.hidden.shape == (ROWS, L, D)
+        assert [encoding.key(name).shape for name in config.keys] == [(ROWS, L, D)] * len(config.keys)
+        assert ("ffn-input" in config.keys) == (encoding.ffn_input is not None)
+
+    @pytest.mark.parametrize("cuts", [[], [1], [L], [3, 4, 11], [L, 2 * L, 3 * L], list(range(1, 17))])
+    def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(self, config, model, cuts):
+        if not config.carries_state:
+            pytest.skip("reads windows, not streams")
+        model.double()
+        state, pieces = None, []
+        with torch.no_grad():
+            for start, stop in pairwise([0, *cuts, 17]):
+                pieces.append(model.encode(self.tokens(17)[:, start:stop], state))
+                state = pieces[-1].state
+            whole = model.encode(self.tokens(17))
+        for name in config.keys:
+            torch.testing.assert_close(torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name))
+        torch.testing.assert_close(state, whole.state)
+
+    def test_no_position_sees_what_comes_after_it(self, model):
+        changed = self.tokens(L).clone()
+        changed[:, 3:] = (changed[:, 3:] + 1) % V
+        with torch.no_grad():
+            before, after = model.encode(self.tokens(L)).hidden, model.encode(changed).hidden
+        torch.testing.assert_close(before[:, :3], after[:, :3])
+
+    def test_what_a_stream_carries_was_told_before(self, config, model):
+        told, state, largest = config.state_spec(L), None, 0
+        assert bool(told) == config.carries_state
+        with torch.no_grad():
+            for _ in range(4 * L + (config.carried_positions or 0)):
+                state = model.encode(self.tokens(1)[:1], state).state
+                carried = state or ()
+                assert [str(array.dtype).removeprefix("torch.") for array in carried] == [one.dtype for one in told]
+                for array, one in zip(carried, told, strict=True):
+                    assert len(array.shape) == len(one.shape)
+                    assert all(size <= most for size, most in zip(array.shape, one.shape, strict=True))
+                largest = max(largest, sum(array.nbytes for array in carried))
+        assert largest == sum(one.nbytes for one in told) == model.state_bytes(L)
+
+    def test_every_weight_learns(self, model):
+        encoding = model.train().encode(self.tokens(L))
+        model.loss(encoding.hidden.flatten(0, 1), self.tokens(L).flatten()).backward()
+        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

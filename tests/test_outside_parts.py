@@ -1,0 +1,192 @@
+"""Parts from outside the package: settings, code and one line of a registry, and the whole pipeline runs."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stages.methods import METHODS
+from stages.methods.config import MethodSettings
+from stages.methods.method import (
+    Batch,
+    BatchIndex,
+    BatchLayout,
+    EncodedTokens,
+    Method,
+    OwnsStep,
+    ParameterGroup,
+    Update,
+)
+from stages.methods.segments import Segments, shuffled_order
+from stages.models import BACKBONES
+from stages.models.backbone import Backbone, Encoding, State
+from stages.models.config import BackboneConfig, StateArray
+from stages.models.language_model import LanguageModel
+from stages.registry import Part
+from tests.cli.conftest import Memlm, logs, memlm, text  # noqa: F401
+from tests.stages.methods.contract import MethodContract
+from tests.stages.models.backbones.contract import BackboneContract
+
+SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8")
+
+
+class AverageConfig(BackboneConfig):
+    """A decaying average of the embeddings."""
+
+    keys = ("hidden",)
+    carries_state = True
+
+    backbone: Literal["average"] = "average"
+    decay: float = 0.5
+
+    @property
+    def longest_context(self) -> None:
+        return None
+
+    @property
+    def carried_positions(self) -> None:
+        return None
+
+    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+        return (StateArray((1, self.width)),)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        return {}
+
+    def reading(self, context: int, mem_length: int | None) -> Self:
+        return self
+
+
+class Average(Backbone):
+    """h_t = decay h_{t-1} + W x_t; the size of W is held down by an auxiliary loss."""
+
+    def __init__(self, config: AverageConfig) -> None:
+        super().__init__()
+        self.decay, self.mix = config.decay, nn.Linear(config.width, config.width)
+
+    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+        hidden = embedded.new_zeros(embedded.shape[0], embedded.shape[2]) if state is None else state[0]
+        rows = []
+        for x in self.mix(embedded).unbind(1):
+            hidden = self.decay * hidden + x
+            rows.append(hidden)
+        return Encoding(torch.stack(rows, 1), None, (hidden,), 1e-3 * self.mix.weight.square().sum())
+
+
+class DampedConfig(MethodSettings):
+    """Gradients that are multiplied by a share."""
+
+    method: Literal["damped"] = "damped"
+    share: float = 0.9
+
+    @property
+    def neighbors_read(self) -> int:
+        return 0
+
+    @property
+    def continues(self) -> None:
+        return None
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        return model
+
+    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+        return self
+
+
+class Damped(Method[DampedConfig], OwnsStep):
+    """Plain loss, the vocabulary at half the learning rate, and a step of its own."""
+
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        return [
+            ParameterGroup(list(model.backbone.parameters())),
+            ParameterGroup(list(model.vocabulary.parameters()), lr_factor=0.5),
+        ]
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout(streams=model.carries_state)
+
+    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(segments, size, seed, epoch)
+
+    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
+        return Batch.read(split, segments)
+
+    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+        encoding = model.encode(batch.inputs, state)
+        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), encoding.state
+
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+        return model.log_prob(read.key("hidden"), read.targets)[0]
+
+    def step(self, update: Update) -> float:
+        losses = []
+        for batch in update.batches():
+            loss = update.loss(batch) / update.accumulate
+            update.backward(self.settings.share * loss)
+            losses.append(float(loss.detach()))
+        update.change_weights(sum(losses))
+        return sum(losses)
+
+
+@pytest.fixture
+def backbone(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(BACKBONES.targets, "average", Part(f"{__name__}:AverageConfig", f"{__name__}:Average"))
+    return "average"
+
+
+@pytest.fixture
+def name(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(METHODS.targets, "damped", Part(f"{__name__}:DampedConfig", f"{__name__}:Damped"))
+    return "damped"
+
+
+class TestBackbone(BackboneContract):
+    """Keeps the contract of every backbone."""
+
+
+class TestMethod(MethodContract):
+    """Keeps the contract of every method."""
+
+
+def test_the_whole_pipeline_runs_with_parts_from_outside(
+    backbone: str,
+    name: str,
+    memlm: Memlm,  # noqa: F811
+    text: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
+    own = ("--method", name, "--set", "memory.share=0.2", "--backbone", backbone, "--set", "model.decay=0.7")
+    model = memlm("train", tokens, *own, *SMALL).reference
+    assert memlm("train", tokens, *own, *SMALL).reference == model
+    datastore = memlm("build-datastore", model).reference
+    index = memlm("build-index", datastore).reference
+    report = memlm("evaluate", index, "--json")
+    assert report.code == 0, report.err
+    made = json.loads(report.out)
+    assert 1 < made["metrics"]["perplexity"] < 1000
+    page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    html = (tmp_path / "page.html").read_text("utf-8")
+    for said in ("--method damped", "--backbone average", "model.decay=0.7", "memory.share=0.2"):
+        assert said in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--backbone", "averge"), "There is no backbone 'averge'; did you mean 'average'?"),
+        (("--backbone", "average", "--set", "model.decya=1"), "no setting 'model.decya'; did you mean 'decay'?"),
+        (("--method", "dampd"), "There is no method 'dampd'; did you mean 'damped'?"),
+        (("--method", "damped", "--set", "memory.shrae=1"), "no setting 'memory.shrae'; did you mean 'share'?"),
+    ],
+)
+def test_messages_know_them(backbone: str, name: str, memlm: Memlm, arguments: tuple[str, ...], words: str) -> None:  # noqa: F811
+    ended = memlm("train", "tokens/none", *arguments)
+    assert ended.code == 2
+    assert words in " ".join(ended.err.split())
