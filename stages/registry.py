@@ -24,5 +24,10 @@ class Registry:
         """The object registered as `name`. Raises UsageError, with the nearest name, if there is none."""
         if name not in self.targets:
             raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(name, self.targets)}")
-        module, attribute = self.targets[name].split(":")
-        return getattr(import_module(module), attribute)
+        return load(self.targets[name])
+
+
+def load(target: str) -> Any:
+    """The object that `"module:object"` names."""
+    module, attribute = target.split(":")
+    return getattr(import_module(module), attribute)

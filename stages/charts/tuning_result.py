@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from stages.numbers import number
+from stages.retrieval.hyperparameters import hyperparameters
 
-SYMBOLS = {
-    **{"temperature": "temperature τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-    **{"size": "cache size", "window": "window", "k": "neighbours", "neighbors": "neighbours let in"},
-}
-"""Hyperparameters as the papers write them."""
+
+def symbol(name: str) -> str:
+    """What a chart calls a number of a reading, or of a gate, as the papers write it."""
+    return ({"neighbors": "neighbours let in"} | {n: one.words for n, one in hyperparameters().items()})[name]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Axis:
 
     @property
     def symbol(self) -> str:
-        return SYMBOLS[self.name]
+        return symbol(self.name)
 
     @property
     def labels(self) -> list[str]:
@@ -82,7 +82,7 @@ def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
         weight=Axis(grid["weight_name"], grid["weights"]),
         perplexity=perplexity,
         plain=float(_perplexity(grid["plain_nll"])),
-        what=f"{measure(report)} on {grid['split']}: {grid['row']}, {SYMBOLS[grid['over']]} {grid['at']:,}",
+        what=f"{measure(report)} on {grid['split']}: {grid['row']}, {symbol(grid['over'])} {grid['at']:,}",
     )
 
 

@@ -9,12 +9,8 @@ from typing import Any
 from stages.charts.drawing.figure import csv_text
 from stages.numbers import number
 from stages.pages.source import Source
+from stages.retrieval.hyperparameters import hyperparameters
 
-SETTINGS = {
-    **{"size": "cache size", "window": "window", "k": "k"},
-    **{"temperature": "τ", "theta": "θ", "lambda": "λ", "alpha": "α"},
-}
-"""Hyperparameters of a reading, and how papers write them."""
 MEASURES = (
     "nll",
     "perplexity",
@@ -135,12 +131,13 @@ def _tokens(source: Source) -> str:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
+    symbols = {name: one.symbol for name, one in hyperparameters().items()}
     told = [
         f"{symbol}\N{NO-BREAK SPACE}{number(memory[name])}"
-        for name, symbol in SETTINGS.items()
+        for name, symbol in symbols.items()
         if memory.get(name) is not None
     ]
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
-    tuned = [SETTINGS.get(name, name) for name in memory.get("tuned") or ()]
+    tuned = [symbols.get(name, name) for name in memory.get("tuned") or ()]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
     return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *told]), where)

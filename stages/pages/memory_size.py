@@ -7,15 +7,10 @@ from stages.charts.drawing.figure import Figure, slug
 from stages.charts.drawing.line_chart import Axes, Line, line_chart
 from stages.pages.chunks import in_figures
 from stages.pages.source import Source
+from stages.retrieval.hyperparameters import hyperparameters
 
-AMOUNTS = {
-    "size": ("cache size", "positions back"),
-    "window": ("window", "tokens of a window"),
-    "k": ("neighbours read", "neighbours, k"),
-    "neighbors": ("neighbours in the gate", "neighbours, k"),
-    "rows": ("datastore size", "keys stored"),
-}
-"""What a curve runs over: in words, and as the name of an axis."""
+AMOUNTS = {"neighbors": ("neighbours in the gate", "neighbours, k"), "rows": ("datastore size", "keys stored")}
+"""What a curve runs over beside the amounts of readings: in words, and as the name of an axis."""
 Curve = tuple[Source, Mapping[str, Any]]
 
 
@@ -55,7 +50,8 @@ def _groups(sources: Sequence[Source]) -> Iterator[tuple[str, str, list[Curve]]]
 
 
 def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Figure | None:
-    words, across = AMOUNTS.get(over, (over, over))
+    amounts = AMOUNTS | {name: (one.words, one.axis) for name, one in hyperparameters().items()}
+    words, across = amounts.get(over, (over, over))
     lines = [
         Line(source.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
         for source, curve in curves

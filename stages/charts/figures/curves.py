@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stages.charts.figures.canvas import Add, spell_out, write_figure
-from stages.charts.tuning_result import SYMBOLS, TuningResult, measure
+from stages.charts.tuning_result import TuningResult, measure, symbol
 from stages.numbers import number, spread_out
 
 LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"), ("#e69f00", "P"))
@@ -40,7 +40,7 @@ def draw_curves(report: Mapping[str, Any], over: str, add: Add) -> list[str]:
     plain = report["rows"][0]
     _plot(axes, lines, _value(plain["perplexity"]), drawn=any(line.label == plain["row"] for line in lines))
     axes.set_title(f"{measure(report)} on {report['split']}")
-    axes.set_xlabel(SYMBOLS[over])
+    axes.set_xlabel(symbol(over))
     sizes = sorted({x for line in lines for x in line.x})
     axes.set_xscale("symlog" if sizes[0] == 0 else "log")
     axes.set_xticks(sizes, [number(size) for size in sizes], rotation=45 if len(sizes) > 8 else 0)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from stages.diagnostics.gate.analysis import GateScores, ShownPassage, histogram
+from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite
-from stages.retrieval.resolve import doubling_cutoffs
 
 
 def gate_record(gate: GateScores) -> dict[str, Any]:
