@@ -5,8 +5,9 @@ import torch
 
 from stages.memory.entries import LogSums
 from stages.memory.readers.interpolate.reader import Interpolate, interpolate
-from stages.memory.readers.interpolate.settings import GRID
+from stages.memory.readers.interpolate.settings import GRID, InterpolateSettings
 from tests.oracles import memory as oracle
+from tests.stages.memory.readers.contract import ReaderContract
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.25, 0.999])
@@ -52,3 +53,8 @@ def test_the_default_grid_is_legal_and_rises():
     assert list(grid) == sorted(set(grid))
     assert (grid[0], grid[-1]) == (0.02, 0.95)
     assert 0.25 in grid
+
+
+class TestContract(ReaderContract):
+    settings = InterpolateSettings
+    ends = (0.0, 1e-30, 0.9999)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
 from stages.memory.readers.joint.reader import Joint
-from stages.memory.readers.joint.settings import GRID
+from stages.memory.readers.joint.settings import GRID, JointSettings
 from tests.oracles import neural_cache as oracle
+from tests.stages.memory.readers.contract import ReaderContract
 
 VOCABULARY = 4
 
@@ -84,3 +85,8 @@ def test_the_default_grid_rises_and_holds_no_bias():
     assert list(grid) == sorted(set(grid))
     assert (grid[0], grid[-1]) == (-20.0, 10.0)
     assert 0.0 in grid
+
+
+class TestContract(ReaderContract):
+    settings = JointSettings
+    ends = (-1e4, -100.0, 100.0, 1e4)
