@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import printable
 from stages.numbers import number
+from stages.retrieval.hyperparameters import hyperparameters
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
     from stages.text.excerpt import Excerpt
-
-NUMBERS = ("size", "window", "k", "temperature", "theta", "lambda", "alpha")
-"""Names that the numbers of a reading have."""
 
 
 def reading_line(memory: Mapping[str, Any]) -> str:
     """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
     tuned = memory.get("tuned") or ()
     parts = ["+".join(memory["sources"]), memory["reader"]]
-    for name in NUMBERS:
+    for name in hyperparameters():
         if memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
             parts.append(f"{name} {number(memory[name])}{where}")

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import figure_name, say
-from memlm_cli.memory_text import NUMBERS, reading_line
+from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from stages.diagnostics import SUMMARIES
 from stages.numbers import bucket_label, number
+from stages.retrieval.hyperparameters import amounts, hyperparameters
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -17,8 +18,8 @@ Figures = Mapping[str, Any]
 Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
-AMOUNTS = {"size": "cache size", "k": "neighbours read", "neighbors": "neighbours let in"}
-"""Names that say how much is read, in words."""
+GATE = {"neighbors": "neighbours let in"}
+"""What the curve of a gate runs over, in words."""
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -46,7 +47,7 @@ def show_report(title: str, report: Figures) -> None:
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
-    for over, name in AMOUNTS.items():
+    for over, name in ({name: amount.words for name, amount in amounts().items()} | GATE).items():
         columns, cells = curves_table(report, over)
         if cells:
             show_table(f"By {name}", columns, cells)
@@ -99,7 +100,7 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
     columns: list[Column] = []
     for curve in report["curves"]:
         if curve["over"] == over:
-            columns += _curve_columns(curve, NUMBERS if not columns else ())
+            columns += _curve_columns(curve, list(hyperparameters()) if not columns else ())
     if over == "k" and report["retrieval_accuracy"]:
         shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
         columns.append(("retrieval accuracy@k", shares))

@@ -24,7 +24,7 @@ from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import artifacts_read, language_model, memory_source
 from stages.methods.defaults import default_memory, lacking_memory
-from stages.retrieval.reading import any_reads, parse_readings
+from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class EvaluateConfig(StageConfig):
     def _spell(cls, memory: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if memory is None else tuple(r.spelled for r in parse_readings(memory))
 
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What `memory` says, parsed; none for None."""
+        return parse_readings(self.memory or ())
+
 
 @dataclass
 class Work:
@@ -119,7 +124,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        asked = None if config.memory is None else any_reads(parse_readings(config.memory), "external")
+        asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
@@ -128,10 +133,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
         from stages.models.devices import resolve_device, resolve_precision
 
-        readings = parse_readings(_memory(config, inputs, execution))
-        local = any_reads(readings, "local")
+        readings = _readings(config, inputs, execution)
+        by_window = any(reading.reads_windows for reading in readings)
         asked = config.context, config.stride, config.mem_length
-        windows = resolve_windows(inputs["model"], *asked, segmented=local)
+        windows = resolve_windows(inputs["model"], *asked, segmented=by_window)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
         if tune_split is not None:
             require_tune_split(inputs["tokens"], tune_split)
@@ -166,7 +171,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         last_words = _last_words(job)
         evaluator = open_evaluator(
             job.inputs.artifacts,
-            parse_readings(config.memory or ()),
+            config.readings,
             WindowSettings(config.context, config.stride, config.mem_length),
             by_document=config.reset == "document",
             device=resolve_device(job.execution.device),
@@ -247,24 +252,23 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
         return {name: made[name] for name in report.HEADLINE}
 
 
-def _memory(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[str, ...]:
+def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:
     """The readings that are asked for, or what the model's method is read with."""
     if config.memory is not None:
-        return config.memory
+        return config.readings
     lacking = lacking_memory(inputs.artifacts)
     if lacking is not None:
         execution.reporter.warning(lacking)
-    return default_memory(inputs.artifacts)
+    return parse_readings(default_memory(inputs.artifacts))
 
 
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     """Tokens of one shard of a resolved configuration; whole strides, at least one, where there are windows."""
     config = job.config
     stride, context = config.stride or 1, config.context or 1
-    readings = parse_readings(config.memory or ())
-    entries = max((max(r.k) for r in readings if isinstance(r.k, tuple)), default=1)
+    entries = max([1, *(reading.neighbors for reading in config.readings)])
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
-    if stride < context and any_reads(readings, "local"):
+    if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
     unit = shard_unit(job.inputs["model"], stride)
     return max(1, most // unit) * unit
@@ -362,7 +366,7 @@ def _score_files(
     config = job.config
     if not config.save_token_scores:
         return None
-    readings = len(config.memory or ())
+    readings = len(config.readings)
     probed = [column for probe in evaluator.probes.values() for column in probe.columns]
     if last_words is not None:
         return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None, probed)

@@ -1,20 +1,18 @@
-"""Hyperparameters of a reading as the papers write them."""
+"""What charts and tables call the numbers of a report."""
 
-PARAMETERS = {
-    **{"size": ("cache size", ""), "window": ("window", ""), "k": ("neighbours", "k")},
-    **{"temperature": ("temperature", "τ"), "theta": ("", "θ"), "lambda": ("", "λ"), "alpha": ("", "α")},
-    **{"neighbors": ("neighbours in the gate", ""), "rows": ("datastore size", "")},
-}
-"""Name in a report -> words and symbol; either may lack. In the order in which tables tell them."""
+from stages.retrieval.hyperparameters import hyperparameters
+
+OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
+"""What curves run over beside the amounts of readings."""
 
 
 def symbol(name: str) -> str:
     """`τ`, `k`, `cache size`: for a table."""
-    words, sign = PARAMETERS.get(name, (name, ""))
-    return sign or words
+    known = hyperparameters()
+    return known[name].symbol if name in known else OTHERS.get(name, name)
 
 
 def symbol_in_words(name: str) -> str:
-    """`temperature τ`, `neighbours k`, `cache size`: for an axis or a title."""
-    words, sign = PARAMETERS.get(name, (name, ""))
-    return f"{words} {sign}".strip()
+    """`temperature τ`, `neighbours`, `cache size`: for an axis or a title."""
+    known = hyperparameters()
+    return known[name].words if name in known else OTHERS.get(name, name)

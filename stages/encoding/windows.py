@@ -33,6 +33,16 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
         stride: inputs between the starts of two windows, S; 1 <= S <= L.
         start, stop: the range of tokens to score; by default the whole split.
     Raises: UsageError if the stride is not in 1 … context, or the range not inside the split.
+
+    Seven tokens, windows of four inputs that begin two apart: the second scores what the first has not.
+
+    >>> for w in windows(7, context=4, stride=2):
+    ...     print(f"reads {w.start}-{w.stop - 1}, scores {w.scored_from}-{w.stop - 1}")
+    reads 0-3, scores 0-3
+    reads 2-5, scores 4-5
+    reads 4-6, scores 6-6
+    >>> windows(7, context=4, stride=2, start=5, stop=6)
+    [Window(start=2, stop=6, scored_from=4)]
     """
     stop = total if stop is None else stop
     if not 1 <= stride <= context:

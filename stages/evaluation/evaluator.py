@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,13 +21,13 @@ from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSe
 from stages.evaluation.tuning.coordinate_descent import Part
 from stages.memory.entries import LogSums
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.external import Datastore, ExternalPlan
+from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
 from stages.retrieval.neighbors import Found, Retrieval
-from stages.retrieval.recent import RecentPlan
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Needs
 
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""
@@ -51,8 +52,8 @@ class Seconds:
 
     def of(self, row: MemoryRow) -> float:
         """What a row needs of it."""
-        search = self.search if row.parts(ExternalPlan) else 0.0
-        past = self.past if row.parts(RecentPlan) else 0.0
+        search = self.search if row.needs.neighbors else 0.0
+        past = self.past if row.needs.reach else 0.0
         return self.model + search + past
 
 
@@ -108,7 +109,7 @@ class Evaluator:
             queries, encoder_state = self._queries(split, scored, carried)
             found = early.result() if early else self._find(split, start, stop, queries)
             search = watch.lap()
-        after = carried.after(scored, self.reach, self._recent_keys, encoder_state)
+        after = carried.after(scored, self.reach, self.needs.keys, encoder_state)
         past = watch.lap()
         scored_range = ScoredRange(scored, carried, self.reader.places(split, start, stop), counted, found, queries)
         seen = {name: probe.observation() for name, probe in watching.items()}
@@ -119,12 +120,12 @@ class Evaluator:
         """What is carried past tokens [start, stop) that were read before; no probe watches, and no memory enters."""
         scored = self._score_alone(split, start, stop, carried)
         encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
-        return carried.after(scored, self.reach, self._recent_keys, encoder_state)
+        return carried.after(scored, self.reach, self.needs.keys, encoder_state)
 
     @property
     def reach(self) -> int:
         """Positions that readings reach back from a token, 0 for none."""
-        return max((plan.width for plan in self._recent), default=0)
+        return self.needs.reach
 
     @property
     def carries_state(self) -> bool:
@@ -163,20 +164,17 @@ class Evaluator:
         return score_blocks(
             self.model,
             self.reader.encode(self.model, split, start, stop, carried.state),
-            {*self._recent_keys, *self._own_search_key},
-            {plan.reading.key or "" for plan in self._recent if plan.by_window},
+            {*self.needs.keys, *self._own_search_key},
+            self.needs.window_keys,
             counted,
             reader,
             probes,
         )
 
-    @property
-    def _recent(self) -> list[RecentPlan]:
-        return [plan for row in self.rows for plan in row.parts(RecentPlan)]
-
-    @property
-    def _recent_keys(self) -> set[str]:
-        return {plan.reading.key for plan in self._recent if plan.reading.key is not None}
+    @cached_property
+    def needs(self) -> Needs:
+        """What a range must hold for all rows."""
+        return Needs.of_all(row.needs for row in self.rows)
 
     # Search keys
 
@@ -189,10 +187,7 @@ class Evaluator:
 
     @property
     def _needs_queries(self) -> bool:
-        plans = [plan for row in self.rows for plan in row.parts(ExternalPlan)]
-        return self.external is not None and (
-            self.external.retrieval.needs_keys or any(plan.recompute for plan in plans)
-        )
+        return self.external is not None and (self.external.retrieval.needs_keys or bool(self.needs.exact))
 
     @property
     def _own_search_key(self) -> tuple[str, ...]:
@@ -240,7 +235,7 @@ class Evaluator:
         scored, counted = scored_range.lm, scored_range.counted_rows
         rows, seconds = [], [result.seconds.model]
         for row, at in zip(self.rows, settings, strict=True):
-            shared = result.seconds.of(row) + _recomputing_seconds(scored_range, row)
+            shared = result.seconds.of(row) + self._recomputing_seconds(scored_range, row)
             watch = Stopwatch(self.reader.device)
             rows.append(self._read(scored_range, row, at))
             seconds.append(shared + watch.lap())
@@ -248,13 +243,20 @@ class Evaluator:
         correct = None if scored.hidden is None else self._correct(scored.hidden, targets, log_z, [], None)
         return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, result.observations)
 
+    def _recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
+        """What the distances took that a row reads from stored keys; they are there for all rows after the first."""
+        if self.external is None:
+            return 0.0
+        keys = self.external.datastore.keys
+        return sum(scored_range.exact_distances(keys, *wanted).seconds for wanted in row.needs.exact)
+
     def _read(self, scored_range: ScoredRange, row: MemoryRow, settings: RowSettings) -> RowScores:
         """Read a row's memory at its settings."""
         scored, done = scored_range.lm, 0
         if not settings.by_cutoff:
             row = row.narrowed([point.cutoff for point in settings.points])
         likeliest = scored.hidden is not None
-        parts = [RowScores.of_nothing(len(row.plans), len(settings.by_cutoff), scored.log_p, likeliest)]
+        parts = [RowScores.of_nothing(len(row.sources), len(settings.by_cutoff), scored.log_p, likeliest)]
         for rows, retrieved in row.retrieve(scored_range):
             log_z = scored.log_z[rows]
             log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, retrieved, settings)
@@ -285,12 +287,6 @@ class Evaluator:
                 log_p = compose_dense(log_p, log_z[part], retrieved, part, settings.grids, settings.points)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
-
-
-def _recomputing_seconds(scored_range: ScoredRange, row: MemoryRow) -> float:
-    """What the distances took that a row reads from stored keys; they are there for all rows after the first."""
-    plans = {(plan.metric, plan.k): plan for plan in row.parts(ExternalPlan) if plan.recompute}
-    return sum(plan.recomputed(scored_range).seconds for plan in plans.values())
 
 
 def _read_part(

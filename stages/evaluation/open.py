@@ -1,7 +1,6 @@
 """From artifacts to an evaluator that is ready to score."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,12 @@ from stages.evaluation.results.last_word import LastWords
 from stages.lineage.corpus import own_splits
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, load_model
-from stages.retrieval.external import Datastore, ExternalPlan
+from stages.retrieval.datastore import Datastore
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import IndexSearch, Retrieval, StoredNeighbors
 from stages.retrieval.reading import Reading
-from stages.retrieval.recent import RecentPlan
-from stages.retrieval.resolve import is_recomputed
-from stages.retrieval.rows import MemoryRow, Plan
-from stages.retrieval.union import UnionPlan
+from stages.retrieval.rows import rows_of
+from stages.retrieval.sources.source import SourceInputs
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 
@@ -57,15 +54,14 @@ def open_evaluator(
     group, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
     reader = SplitReader(group, eos, windows.context, windows.stride, by_document, device, precision)
     model = load_model(read["model"].path, device, context=windows.context, mem_length=windows.mem_length)
-    external, lossless = None, True
-    if "datastore" in read:
-        external, lossless = _external_memory(read, readings, model, reader)
+    external = _external_memory(read, readings, model, reader) if "datastore" in read else None
     datastore = None if external is None else external.datastore
     trained = evaluation_defaults(read["model"]).trained_with_memory
+    inputs = SourceInputs(windows.context, windows.stride < windows.context, device.type, datastore)
     return Evaluator(
         model,
         reader,
-        rows_of(readings, reader, datastore, lossless, trained),
+        rows_of(readings, inputs, trained),
         external,
         last_words,
         _hidden_memory(read, options, datastore),
@@ -89,13 +85,13 @@ def _probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str
 
 def _external_memory(
     read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader
-) -> tuple[ExternalMemory, bool]:
-    """The datastore that readings look into, and whether distances are those of its stored keys."""
-    k = max(max(reading.k) for reading in readings if isinstance(reading.k, tuple))
+) -> ExternalMemory:
+    """The datastore that readings look into."""
+    k = max(reading.neighbors for reading in readings)
     retrieval, lossless = _retrieval(read, k, reader.device)
-    datastore = open_datastore(read["datastore"], read["index"].config["metric"], reader.device)
+    datastore = open_datastore(read["datastore"], read["index"].config["metric"], lossless, reader.device)
     encoder = model if is_own_datastore(read) else _encoder(read, reader.device)
-    return ExternalMemory(datastore, retrieval, KeyEncoder.of(read["datastore"].config, encoder, reader)), lossless
+    return ExternalMemory(datastore, retrieval, KeyEncoder.of(read["datastore"].config, encoder, reader))
 
 
 def _encoder(read: Mapping[str, Artifact], device: torch.device) -> LanguageModel:
@@ -104,58 +100,11 @@ def _encoder(read: Mapping[str, Artifact], device: torch.device) -> LanguageMode
     return load_model(read["encoder"].path, device, context=settings["context"], mem_length=settings.get("mem_length"))
 
 
-def rows_of(
-    readings: Sequence[Reading], reader: SplitReader, datastore: Datastore | None, lossless: bool, trained: bool
-) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, beside a composition each of its readings alone, beside a lone reading its twin.
-
-    A lossy index's twin reads the same neighbours with the other distances: recomputed from the stored
-    keys where the index's were asked for, and the other way round. A tuned cache's is the unigram
-    cache, blind to what the keys say.
-    """
-    if not readings:
-        return ()
-    plans = tuple(_plan(reading, reader, datastore, lossless) for reading in readings)
-    rows = [MemoryRow(plans, trained)]
-    if len(plans) > 1:
-        alone = [MemoryRow((plan,), trained) for plan in plans]
-        rows += [replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone)]
-    twin = _twin(readings[0], lossless) if len(readings) == 1 else None
-    if twin is not None:
-        row = MemoryRow((_plan(twin, reader, datastore, lossless),), trained)
-        if row.plans[0].details != plans[0].details or row.name != rows[0].name:
-            rows.append(row)
-    return tuple(rows)
-
-
-def _place(rows: Sequence[MemoryRow], place: int) -> str:
-    """What tells a row from those before it with the same name."""
-    alike = sum(row.name == rows[place].name for row in rows[: place + 1])
-    return f" ({alike})" if alike > 1 else ""
-
-
-def _twin(reading: Reading, lossless: bool) -> Reading | None:
-    if "external" in reading.sources:
-        return None if lossless else reading.model_copy(update={"exact": not reading.exact})
-    if reading.sources != ("long",) or not {"theta", "temperature"} & set(reading.choices):
-        return None
-    return reading.model_copy(update={"theta": (0.0,), "temperature": None})
-
-
-def _plan(reading: Reading, reader: SplitReader, datastore: Datastore | None, lossless: bool) -> Plan:
-    recent = RecentPlan(reading, reader.context, reader.stride < reader.context, reader.device.type)
-    if "external" not in reading.sources:
-        return recent
-    assert datastore is not None
-    external = ExternalPlan(reading, datastore, is_recomputed(reading, datastore.metric, lossless), lossless)
-    return external if reading.sources == ("external",) else UnionPlan(reading, recent, external)
-
-
-def open_datastore(artifact: Artifact, metric: str, device: torch.device) -> Datastore:
-    """A datastore's keys, to be read when they are needed, and its values, in memory."""
+def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torch.device) -> Datastore:
+    """A datastore's keys, to be read when they are needed, and its values, in memory; see `Datastore`."""
     group: Any = artifact.zarr("datastore.zarr")
     values = np.append(np.asarray(group["values"][:]), np.int32(-1))
-    return Datastore(StoredKeys(group["keys"]), torch.from_numpy(values).to(device), metric)
+    return Datastore(StoredKeys(group["keys"]), torch.from_numpy(values).to(device), metric, lossless)
 
 
 def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device) -> tuple[Retrieval, bool]:

@@ -6,16 +6,11 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
+from stages.retrieval.comparison import Comparison
 from stages.retrieval.reading import Reading, parse_reading, parse_readings
-
-WEIGHT, WEIGHT_ON_TOP = 0.25, 0.1
-"""λ of a first reading and of one on top of others, where nobody says: near what WikiText-2 is tuned to."""
-SIZE = 2048
-"""Positions back of `long`."""
-
-TOLD = ("similarity", "key", "scope", "size", "k", "temperature", "theta", "lambda", "alpha")
-"""Names that reports and `--memory` share."""
+from stages.retrieval.sources import SOURCES
 
 
 def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
@@ -48,8 +43,12 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    settings = {name: memory[name] for name in TOLD if memory.get(name) is not None}
-    settings |= {"reader": memory["reader"]} | ({"exact": "true"} if memory.get("exact_distances") else {})
+    parts = [Comparison, READERS.load(memory["reader"]), *map(SOURCES.load, memory["sources"])]
+    told = {key: key for part in parts for key in part.names()}
+    for source in parts[2:]:
+        told |= source.reported_as
+    settings = {"reader": memory["reader"]}
+    settings |= {key: memory[name] for key, name in told.items() if memory.get(name) is not None}
     return parse_reading("+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items()))
 
 
@@ -60,11 +59,9 @@ def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
 
 
 def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
-    joint = reading.reader == "joint"
-    changes: dict[str, Any] = {
-        "weight": None if joint else (WEIGHT_ON_TOP if on_top else WEIGHT,),
-        "size": (SIZE,) if "long" in reading.sources else None,
+    fixed: dict[str, Any] = {
+        name: (number.untuned[-1 if on_top else 0],) for name, number in reading.tunable.items() if number.untuned
     }
-    if joint:
-        changes |= {"alpha": (0.0,), "temperature": (trained_temperature(model),)}
-    return reading.model_copy(update=changes)
+    if reading.reader_settings.temperatures:
+        fixed["temperature"] = (trained_temperature(model),)
+    return reading.changed(fixed)

@@ -19,9 +19,10 @@ from stages.inspection.request import Found, Request, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
 from stages.models.devices import resolve_device, resolve_precision
-from stages.retrieval.external import ExternalPlan
-from stages.retrieval.rows import MemoryRow, Plan
+from stages.retrieval.grids import ReadingGrid
+from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Source
 from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
 
@@ -81,8 +82,8 @@ def load_reader(found: Found, request: Request) -> MemoryReader:
     evaluator, text = _open(found, request), token_text(found.read["tokens"])
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)
-    row = _measured(evaluator.rows[0], evaluator, found.read["tokens"])
-    selected = select(row, row.grids([1.0] * len(row.plans)), [])
+    row = evaluator.rows[0]
+    selected = select(row, _grids(row, evaluator, found.read["tokens"]), [])
     told = [_told(memory, found.numbers) for memory in describe_row(row, selected, None)]
     settings = replace(selected.settings, by_cutoff=[])
     return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, told, text)
@@ -118,24 +119,22 @@ def _reading_passage(evaluator: Evaluator, passage: Passage) -> Evaluator:
     return replace(evaluator, reader=reader, external=external, hidden_memory=hidden)
 
 
-def _measured(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> MemoryRow:
-    """The row with temperatures of neighbours that were left open measured in how far their scores spread."""
-    if all(plan.reading.temperature != "tune" for plan in row.plans):
-        return row
+def _grids(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> list[ReadingGrid]:
+    """The numbers of a row; temperatures that were left open are measured in how far scores spread."""
+    grids = row.grids([1.0] * len(row.sources))
+    if all(source.reading.temperature != "tune" for source in row.sources):
+        return grids
     splits = {name: split["tokens"] for name, split in tokens.metrics["splits"].items() if name != PASSAGE}
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
-    sample = [
-        replace(evaluator, hidden_memory=None, probes={})
-        .read_range(split, start, stop, CarriedState(start))
-        .scored_range
-    ]
-    return replace(row, plans=tuple(_with_temperature(plan, sample) for plan in row.plans))
+    alone = replace(evaluator, hidden_memory=None, probes={})
+    sample = [alone.read_range(split, start, stop, CarriedState(start)).scored_range]
+    return [_measured(*one, sample) for one in zip(row.sources, grids, strict=True)]
 
 
-def _with_temperature(plan: Plan, sample: list[ScoredRange]) -> Plan:
-    if plan.reading.temperature != "tune" or not isinstance(plan, ExternalPlan):
-        return plan
-    temperature = float(f"{TEMPERATURE_FRACTION * plan.spread(sample):.4g}")
-    return replace(plan, reading=plan.reading.model_copy(update={"temperature": (temperature,)}))
+def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
+    if source.reading.temperature != "tune":
+        return grid
+    temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")
+    return replace(grid, scales=(1 / temperature,))

@@ -13,7 +13,7 @@ from stages.inspection.passages import PASSAGE, with_passage
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
 from stages.models.config import parse_model
-from stages.retrieval.reading import Reading, any_reads
+from stages.retrieval.reading import Reading
 from stages.retrieval.resolve import resolve_reading
 
 
@@ -66,8 +66,9 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
-    memory = memory_source(source, request.references, store, None if asked is None else any_reads(asked, "external"))
-    if memory is None and asked is not None and any_reads(asked, "external"):
+    stored = None if asked is None else any(reading.reads_datastore for reading in asked)
+    memory = memory_source(source, request.references, store, stored)
+    if memory is None and stored:
         memory = _reported_memory(report)
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
@@ -118,8 +119,7 @@ def _windows(
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
     if stride is not None and not parse_model(model.config["model"]).carries_state:
         given["stride"] = request.stride or stride
-    local = any_reads(readings, "local")
-    return resolve_windows(model, **given, segmented=local)
+    return resolve_windows(model, **given, segmented=any(reading.reads_windows for reading in readings))
 
 
 def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from stages.evaluation.results.range_scores import RowSettings
 from stages.memory.entries import LogSums
-from stages.memory.external import best_first, scores_from_distances
-from stages.retrieval.external import ExternalPlan
 from stages.retrieval.grids import Point, ReadingGrid
 from stages.retrieval.retrieved import Part, Retrieved
 from stages.retrieval.rows import MemoryRow
@@ -56,18 +54,17 @@ def read_entries(
         scored_range: the range; all of its tokens count.
     """
     row = row.narrowed([point.cutoff for point in settings.points])
-    neighbors = {id(plan): _neighbors(plan, scored_range) for plan in row.parts(ExternalPlan)}
     for rows, retrieved in row.retrieve(scored_range):
         places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
         shares = shares_of(retrieved, settings.grids, settings.points, scored_range.lm.log_z[rows])
         entries = []
-        for number, (plan, one) in enumerate(zip(row.plans, retrieved, strict=True)):
+        for number, one in enumerate(retrieved):
             weights = entry_weights(one, settings.points[number].scale, settings.points[number].cutoff)
-            for kind, part, weight in zip(plan.parts, one.parts, weights, strict=True):
-                where = neighbors[id(kind)][places] if id(kind) in neighbors else _positions(part, scored_range, places)
+            for part, weight in zip(one.parts, weights, strict=True):
+                where = _positions(part, scored_range, places) if part.ids is None else part.ids
                 values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
-                found = ReadEntries(number, id(kind) in neighbors, where, values, weight, carried)
+                found = ReadEntries(number, part.ids is not None, where, values, weight, carried)
                 entries.append(found)
         yield shares, entries
 
@@ -108,16 +105,6 @@ def _scores_read(part: Part, cutoff: int) -> Tensor:
     reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
     places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
     return entries.scores.float().masked_fill(places >= reach, -torch.inf)
-
-
-def _neighbors(plan: ExternalPlan, scored_range: ScoredRange) -> Tensor:
-    """Rows of the datastore in the order of the plan's entries, int64 [n, k], -1 where missing."""
-    assert scored_range.found is not None
-    ids = torch.from_numpy(scored_range.found.ids[:, : plan.k])
-    if plan.recompute:
-        distances = torch.from_numpy(plan.recomputed(scored_range).distances)
-        ids, _ = best_first(ids, scores_from_distances(distances, plan.metric))
-    return ids.to(scored_range.lm.targets.device)
 
 
 def _positions(part: Part, scored_range: ScoredRange, places: Tensor) -> Tensor:

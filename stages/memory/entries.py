@@ -97,6 +97,17 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
         cutoffs: rising numbers of entries; beyond k there are none.
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2; with θ and entries of the
     recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3.
+
+    One position whose target is token 5; its entries score 0, 0 and log 2 and hold 5, 7 and 5. The first two give
+    the target 1/2; all three (1 + 2) / (1 + 1 + 2).
+
+    >>> entries = Entries(torch.tensor([[0.0, 0.0, math.log(2)]]), torch.tensor([[5, 7, 5]]))
+    >>> matches = find_matches(entries, torch.tensor([5]))
+    >>> matches.places
+    tensor([0, 2])
+    >>> sums = target_log_sums(entries, matches, scales=[1.0], cutoffs=[2, 3])
+    >>> sums.log_prob.exp()[0, :, 0]
+    tensor([0.5000, 0.7500])
     """
     log_sums = _prefix_log_sums(entries.scores, matches, scales, cutoffs)
     if entries.least is None:

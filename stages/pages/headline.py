@@ -7,9 +7,10 @@ from math import inf
 from typing import Any
 
 from stages.charts.data import Table
-from stages.charts.symbols import PARAMETERS, symbol
+from stages.charts.symbols import symbol
 from stages.numbers import number
 from stages.pages.source import Source
+from stages.retrieval.hyperparameters import hyperparameters
 
 MEASURES = (
     "nll",
@@ -132,7 +133,9 @@ def _tokens(source: Source) -> str:
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
     told = [
-        f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}" for name in PARAMETERS if memory.get(name) is not None
+        f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}"
+        for name in hyperparameters()
+        if memory.get(name) is not None
     ]
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
     tuned = [symbol(name) for name in memory.get("tuned") or ()]

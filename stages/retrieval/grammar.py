@@ -1,13 +1,18 @@
-"""The text after `--memory`, `SOURCES[:key=value,…]` -> its sources and settings. Free of torch."""
+"""The text after `--memory`, `SOURCES[:key=value,…]` -> its sources and settings. Free of torch.
 
-from collections.abc import Sequence
+>>> parse_phrase("long+local:size=50,lambda=.1")
+Phrase(sources=('local', 'long'), settings={'size': '50', 'lambda': '.1'})
+>>> written_out("trime")
+('local:similarity=scaled-dot,reader=joint,temperature=tune',)
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from stages.errors import UsageError, did_you_mean
-from stages.memory import READERS
-
-SOURCES = ("local", "long", "external")
-"""Where memory comes from, in the order in which a reading is spelled."""
+from stages.memory.readers import READERS
+from stages.retrieval.comparison import Comparison
+from stages.retrieval.sources import SOURCES
 
 NONE = "none"
 """The plain model."""
@@ -30,19 +35,6 @@ NAMED = {
 }
 """Rows of the papers' tables that have a name of their own, as readings on top of each other."""
 
-SHARED = ("reader", "similarity", "key", "temperature", "theta")
-"""Keys that every reading understands."""
-
-OWNERS = {
-    "lambda": "interpolate",
-    "alpha": "joint",
-    "size": "long",
-    "scope": "long",
-    "k": "external",
-    "exact": "external",
-}
-"""Keys that only one source or reader understands."""
-
 
 class Phrase(NamedTuple):
     """One reading as it was typed: sources in the order of `SOURCES`, values still text."""
@@ -52,7 +44,27 @@ class Phrase(NamedTuple):
 
     @property
     def reader(self) -> str:
-        return self.settings.get("reader", "interpolate")
+        return self.settings.get("reader", default_reader())
+
+
+def default_reader() -> str:
+    """The reader of a reading that names none."""
+    return READERS.names()[0]
+
+
+def shared_keys() -> tuple[str, ...]:
+    """Keys that every reading understands."""
+    return ("reader", *Comparison.names())
+
+
+def owners() -> dict[str, list[str]]:
+    """Keys that only some sources or readers understand -> these."""
+    found: dict[str, list[str]] = {}
+    for registry in (READERS, SOURCES):
+        for name in registry.names():
+            for key in registry.load(name).names():
+                found.setdefault(key, []).append(name)
+    return found
 
 
 def written_out(spec: str) -> tuple[str, ...]:
@@ -67,19 +79,20 @@ def parse_phrase(spec: str) -> Phrase:
         known one is suggested), keys that belong elsewhere.
     """
     head, _, tail = spec.partition(":")
-    sources, settings = tuple(head.split("+")), _settings(spec, tail)
+    owned = owners()
+    sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, (*shared_keys(), *owned)))
     for source in sources:
         _require_source(spec, source)
     if len(set(sources)) < len(sources):
         raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
-    phrase = Phrase(tuple(source for source in SOURCES if source in sources), settings)
+    phrase = Phrase(tuple(source for source in SOURCES.names() if source in sources), settings)
     if phrase.reader not in READERS:
         raise UsageError(
             f"--memory {spec}: no reader is called {phrase.reader!r}; {did_you_mean(phrase.reader, READERS.names())}"
         )
     for key in settings:
-        if key in OWNERS and OWNERS[key] not in (*sources, phrase.reader):
-            raise UsageError(f"--memory {spec}: {key!r} belongs to {OWNERS[key]!r} alone.")
+        if key in owned and not set(owned[key]) & {*sources, phrase.reader}:
+            raise UsageError(f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone.")
     return phrase
 
 
@@ -96,40 +109,42 @@ def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
     name = composition_name([(sources, reader)], trained)
     if name is not None:
         return name
-    plain = composition_name([(sources, "interpolate")], trained) or "+".join(sources)
-    return plain if reader == "interpolate" else f"{plain} ({reader})"
+    plain = composition_name([(sources, default_reader())], trained) or "+".join(sources)
+    return plain if reader == default_reader() else f"{plain} ({reader})"
 
 
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
     """What the papers call readings of these kinds on top of each other; None: nothing.
 
     Args:
-        trained: whether the model was trained with memory; only then are joint readings called after it.
+        trained: whether the model was trained with memory; only then are rows called after methods that train with it.
     """
-    named = {tuple(map(_kind, specs)): name for name, specs in NAMED.items()}
-    joint = any(reader == "joint" for _, reader in kinds)
-    return None if joint and not trained else named.get(tuple(kinds))
+    named = {
+        tuple(map(_kind, specs)): name
+        for name, specs in NAMED.items()
+        if trained or not any(TRAINED in spec for spec in specs)
+    }
+    return named.get(tuple(kinds))
 
 
 def _kind(spec: str) -> Kind:
     head, _, tail = spec.partition(":")
-    return tuple(head.split("+")), _settings(spec, tail).get("reader", "interpolate")
+    return tuple(head.split("+")), dict(pair.split("=") for pair in tail.split(",")).get("reader", default_reader())
 
 
-def _settings(spec: str, tail: str) -> dict[str, str]:
-    """`a=1,b=2` -> {"a": "1", "b": "2"}."""
-    known = (*SHARED, *OWNERS)
-    settings: dict[str, str] = {}
+def _settings(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """`a=1,b=2` -> ("a", "1"), ("b", "2")."""
+    seen = set()
     for pair in tail.split(",") if tail else ():
         key, equals, value = pair.partition("=")
         if key not in known:
             raise UsageError(f"--memory {spec}: unknown key {key!r}; {did_you_mean(key, known)}")
         if not equals or not value:
             raise UsageError(f"--memory {spec}: {key!r} has no value; write {key}=VALUE.")
-        if key in settings:
+        if key in seen:
             raise UsageError(f"--memory {spec}: {key!r} is given twice.")
-        settings[key] = value
-    return settings
+        seen.add(key)
+        yield key, value
 
 
 def _require_source(spec: str, name: str) -> None:
@@ -139,5 +154,5 @@ def _require_source(spec: str, name: str) -> None:
     if name in NAMED:
         meaning = " --memory ".join(NAMED[name])
         raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it.")
-    others = (*SOURCES, *NAMED, NONE) if name != NONE else SOURCES
+    others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")

@@ -7,14 +7,15 @@ other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.memory import READERS
 from stages.memory.entries import LogSums
+from stages.memory.readers.reader import Reader
+from stages.registry import load
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved
 
@@ -32,9 +33,9 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingGrid:
-    """What a reading may be set to; `reader` is an object such as `stages.memory.interpolate`'s."""
+    """What a reading may be set to, and how it is read."""
 
-    reader: Any
+    reader: Reader
     scales: tuple[float, ...]
     cutoffs: tuple[int, ...]
     weights: tuple[float, ...]
@@ -50,11 +51,10 @@ class ReadingGrid:
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
-    reader = READERS.load(reading.reader)
-    weights = reading.reader_weight
+    weights = reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     return ReadingGrid(
-        reader=reader,
+        reader=load(reading.reader_settings.code)(),
         scales=_scales(reading, default_scales),
         cutoffs=cutoffs,
         weights=weights,
@@ -144,7 +144,7 @@ def compose_dense(
     """
     for one, grid, point in zip(retrieved, grids, points, strict=True):
         log_sums = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
-        log_p = grid.reader.read(log_p, log_z[:, None], log_sums, point.weight)
+        log_p = grid.reader.read_dense(log_p, log_z, log_sums, point.weight)
     return log_p
 
 
@@ -190,16 +190,28 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
     by_reading = [place[3 * i : 3 * i + 3] for i in range(len(grids))]
     return Best(
         tuple(grid.point(*where) for grid, where in zip(grids, by_reading, strict=True)),
-        tuple(_interior(grid, where) for grid, where in zip(grids, by_reading, strict=True)),
+        tuple(_interior(*one) for one in zip(grids, by_reading, allowed, strict=True)),
         place,
     )
 
 
-def _interior(grid: ReadingGrid, place: Sequence[int]) -> dict[str, bool]:
-    """For each of scale and weight with an inside: whether the best is not at the grid's edge.
+def _interior(grid: ReadingGrid, place: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
+    """For each of scale, cut-off and weight with an inside: whether the best is not at the grid's edge.
 
-    A factor of 0 is no edge: there are none below it.
+    A factor of 0 and a cut-off of 1 are no edge: there is nothing below them.
     """
-    sizes = {"scale": (place[0], grid.shape[0]), "weight": (place[2], grid.shape[2])}
-    inside = {name: 0 < at < size - 1 for name, (at, size) in sizes.items() if size > 2}
-    return inside | ({"scale": True} if "scale" in inside and grid.scales[place[0]] == 0 else {})
+    scale, cutoff, weight = place
+    inside = {"scale": _inside(grid.scales, grid.scales[scale], least=0)}
+    inside["weight"] = _inside(grid.weights, grid.weights[weight])
+    inside["cutoff"] = _inside(sorted(allowed), grid.cutoffs[cutoff], least=1)
+    return {name: value for name, value in inside.items() if value is not None}
+
+
+def _inside(values: Sequence[float], best: float, least: float | None = None) -> bool | None:
+    """Whether the best of ordered values is neither the first nor the last; the least that is legal is no edge.
+
+    None where there are fewer than three.
+    """
+    if len(values) < 3:
+        return None
+    return best == least or best not in (values[0], values[-1])

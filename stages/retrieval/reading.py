@@ -1,93 +1,145 @@
 """One reading of a memory with all its settings, checked. Free of torch."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import SerializeAsAny, ValidationError, model_validator
 
 from stages.config import Settings
 from stages.errors import UsageError
-from stages.retrieval.grammar import NONE, parse_phrase, row_name, written_out
+from stages.memory.hyperparameter import Hyperparameter, Keys, Tune
+from stages.memory.readers import READERS
+from stages.memory.readers.settings import ReaderSettings
+from stages.retrieval.comparison import Comparison, Similarity
+from stages.retrieval.grammar import NONE, Phrase, default_reader, parse_phrase, row_name, written_out
+from stages.retrieval.sources import SOURCES
+from stages.retrieval.sources.settings import SourceSettings
 
-
-def _rising(value: Any) -> Any:
-    """Numbers to choose from in rising order, each once: a list means the same however it is written."""
-    return tuple(sorted(set(value))) if isinstance(value, tuple) else value
-
-
-def _split_list(value: Any) -> Any:
-    """`0.1/0.2` -> ("0.1", "0.2"); `tune` and what is no text stay."""
-    return tuple(value.split("/")) if isinstance(value, str) and value != "tune" else value
-
-
-Tune = Literal["tune"]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Weight = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(gt=0)]
-ListOf = BeforeValidator(_split_list)
-Rising = AfterValidator(_rising)
+K = TypeVar("K", bound=Keys)
 
 
 class Reading(Settings):
     """One reading of a memory; numbers to choose from are tuples, `tune` is the default grid."""
 
     sources: tuple[str, ...]
-    """In the order local, long, external."""
-    reader: str = "interpolate"
-    similarity: Literal["dot", "scaled-dot", "l2"] | None = None
-    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
-    key: Literal["hidden", "ffn-input"] | None = None
-    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
-    temperature: Annotated[tuple[Positive, ...] | Tune, ListOf, Rising] | None = None
-    """τ: scores are divided by it."""
-    theta: Annotated[tuple[NotNegative, ...] | Tune, ListOf, Rising] | None = None
-    """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
-    weight: Annotated[tuple[Weight, ...] | Tune, ListOf, Rising] | None = Field(None, alias="lambda")
-    """λ: weight of the memory (interpolate)."""
-    alpha: Annotated[tuple[float, ...] | Tune, ListOf, Rising] = (0.0,)
-    """α, in nats: added to the memory's scores, after temperature (joint)."""
-    size: Annotated[tuple[Count, ...] | Tune, ListOf, Rising] | None = None
-    """Positions back from the one that reads (long)."""
-    scope: Literal["stream", "document"] = "stream"
-    """Whether the past ends where the document of the position begins (long)."""
-    k: Annotated[tuple[Count, ...] | Tune, ListOf, Rising] | None = None
-    """Neighbours read (external); None: 1,024 or as many as there are."""
-    exact: bool = False
-    """Whether distances are recomputed from the stored keys (external)."""
+    """In the order of `SOURCES`."""
+    reader: str
+    comparison: Comparison
+    reader_settings: SerializeAsAny[ReaderSettings]
+    source_settings: tuple[SerializeAsAny[SourceSettings], ...]
+    """Of each source, in their order."""
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Reading":
+    def _fits_together(self) -> Self:
         if self.temperature is not None and self.theta is not None:
             raise ValueError("give temperature or theta, not both: theta is 1/temperature")
-        if self.reader == "interpolate" and self.weight is None:
-            raise ValueError("lambda is missing: give lambda=0.25, or lambda=tune")
-        if "long" in self.sources and self.size is None:
-            raise ValueError("size is missing: give size=2000, or size=tune")
-        if {"long", "external"} <= set(self.sources) and (self.k == "tune" or len(self.k or ()) > 1):
-            raise ValueError("k must be one number where long and external are joined: a choice is one of size")
+        for name, number in self.tunable.items():
+            if number.example and self.value(name) is None:
+                raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
+        self._require_one_amount()
         return self
 
+    def _require_one_amount(self) -> None:
+        """Of joined sources the first that is told how much to read may choose; of the others all is read."""
+        pairs = zip(self.sources, self.source_settings, strict=True)
+        told = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
+        for source, name in told[1:]:
+            if self.value(name) == "tune" or len(self.value(name) or ()) > 1:
+                raise ValueError(
+                    f"{name} must be one number where {told[0][0]} and {source} are joined: "
+                    f"a choice is one of {told[0][1]}"
+                )
+
+    # Keys
+
     @property
-    def reader_weight(self) -> tuple[float, ...] | Tune:
-        """The reader's own number: λ of interpolate, α of joint."""
-        if self.reader == "joint":
-            return self.alpha
-        assert self.weight is not None
-        return self.weight
+    def parts(self) -> tuple[Keys, ...]:
+        """All its keys, in the order in which they are spelled."""
+        return self.comparison, self.reader_settings, *self.source_settings
+
+    @property
+    def tunable(self) -> dict[str, Hyperparameter]:
+        """The keys whose value is a number that may be chosen."""
+        return {name: number for part in self.parts for name, number in part.hyperparameters().items()}
 
     @property
     def choices(self) -> list[str]:
         """The keys whose number is to be chosen on the tuning split."""
-        numbers = {
-            "temperature": self.temperature,
-            "theta": self.theta,
-            "lambda": self.weight,
-            "alpha": self.alpha,
-            "size": self.size,
-            "k": self.k,
-        }
-        return [n for n, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
+        numbers = {name: self.value(name) for name in self.tunable}
+        return [name for name, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
+
+    def value(self, key: str) -> Any:
+        """What a key is set to; None where it is not, or the reading does not understand it."""
+        return next((part.value(key) for part in self.parts if key in part.names()), None)
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """The same with other values of some keys, which are not checked; other readings' keys are lost."""
+        comparison, reader, *sources = (part.changed(part.own(values)) for part in self.parts)
+        parts = {"comparison": comparison, "reader_settings": reader, "source_settings": tuple(sources)}
+        return self.model_copy(update=parts)
+
+    @property
+    def similarity(self) -> Similarity | None:
+        """How queries and keys are compared."""
+        return self.comparison.similarity
+
+    @property
+    def key(self) -> str | None:
+        """The representation that is compared."""
+        return self.comparison.key
+
+    @property
+    def temperature(self) -> tuple[float, ...] | Tune | None:
+        """τ."""
+        return self.comparison.temperature
+
+    @property
+    def theta(self) -> tuple[float, ...] | Tune | None:
+        """θ."""
+        return self.comparison.theta
+
+    @property
+    def weight_name(self) -> str:
+        """The key of the reader's own number: `lambda` of interpolate, `alpha` of joint."""
+        return next(iter(self.reader_settings.hyperparameters()))
+
+    @property
+    def weight(self) -> tuple[float, ...] | Tune:
+        """The reader's own number."""
+        assert self.reader_settings.weight is not None
+        return self.reader_settings.weight
+
+    @property
+    def scale_name(self) -> str:
+        """The key of the factor of scores: `temperature`, or `theta`."""
+        return "temperature" if self.theta is None else "theta"
+
+    def scale_of(self, factor: float) -> float | None:
+        """A factor of scores as the user counts it: θ, or τ = 1 / factor; None: infinite."""
+        if self.theta is not None:
+            return float(f"{factor:.10g}")
+        return float(f"{1 / factor:.10g}") if factor else None
+
+    # What an evaluation must know
+
+    @property
+    def reads_datastore(self) -> bool:
+        """Whether it looks into a datastore."""
+        return any(settings.reads_datastore for settings in self.source_settings)
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether it matters where the windows or segments of a split begin."""
+        return any(settings.reads_windows for settings in self.source_settings)
+
+    @property
+    def neighbors(self) -> int:
+        """The most neighbours that are read; 0 for none. Of a completed reading."""
+        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore)
+        return max((max(k) for k in found if isinstance(k, tuple)), default=0)
+
+    # Texts
 
     def name(self, trained: bool) -> str:
         """What the papers call a reading of these sources by this reader; else the sources.
@@ -100,8 +152,10 @@ class Reading(Settings):
 
     @property
     def spelled(self) -> str:
-        """The one way to write this reading: keys in the order above, defaults left out."""
-        given = self.model_dump(by_alias=True, exclude_defaults=True, exclude={"sources"})
+        """The one way to write this reading: keys in their order, defaults left out."""
+        given = {} if self.reader == default_reader() else {"reader": self.reader}
+        for part in self.parts:
+            given |= part.model_dump(by_alias=True, exclude_defaults=True)
         settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
 
@@ -110,14 +164,34 @@ def parse_reading(spec: str) -> Reading:
     """The reading that a text describes; the names of rows are for `parse_readings`.
 
     Raises: UsageError that names the text and what is wrong with it.
+
+    >>> reading = parse_reading("long:size=200/100,lambda=.10,scope=stream")
+    >>> reading.value("size"), reading.weight, reading.choices
+    ((100, 200), (0.1,), ['size'])
+    >>> reading.spelled
+    'long:lambda=0.1,size=100/200'
     """
     phrase = parse_phrase(spec)
     try:
-        return Reading.model_validate({"sources": phrase.sources, **phrase.settings})
+        return _checked(phrase)
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
 
 
+def _checked(phrase: Phrase) -> Reading:
+    def parsed(keys: type[K]) -> K:
+        return keys.model_validate(keys.own(phrase.settings))
+
+    return Reading(
+        sources=phrase.sources,
+        reader=phrase.reader,
+        comparison=parsed(Comparison),
+        reader_settings=parsed(READERS.load(phrase.reader)),
+        source_settings=tuple(parsed(SOURCES.load(source)) for source in phrase.sources),
+    )
+
+
+@cache
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
 
@@ -129,17 +203,12 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     specs = tuple(one for spec in specs if spec != NONE for one in written_out(spec))
     readings = tuple(map(parse_reading, specs))
     for spec, reading in zip(specs[1:], readings[1:], strict=False):
-        if reading.reader == "joint":
+        if reading.reader_settings.needs_scores:
             raise UsageError(
-                f"--memory {spec}: only the first reading may be joint, later ones have no scores of the vocabulary; "
-                "put it first, or read with reader=interpolate."
+                f"--memory {spec}: only the first reading may be {reading.reader}, later ones have no scores of the "
+                f"vocabulary; put it first, or read with reader={default_reader()}."
             )
     return readings
-
-
-def any_reads(readings: Iterable[Reading], source: str) -> bool:
-    """Whether one of the readings looks into a source."""
-    return any(source in reading.sources for reading in readings)
 
 
 def _spell(value: Any) -> str:

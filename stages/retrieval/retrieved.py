@@ -1,4 +1,4 @@
-"""What positions recall of a memory: its entries, in parts that are read as one."""
+"""What positions retrieve of a memory: its entries, in parts that are read as one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,14 @@ class Part(NamedTuple):
     """Entries of one kind, and those of them that hold the target.
 
     `reads`: so many of them are read whatever the cut-off; None: as many as the cut-off says.
+    `ids` int64 [n, k]: rows of the datastore that the entries are, -1 where missing; None: entry c of a position is
+    the token c + 1 back from it.
     """
 
     entries: Entries
     matches: Matches
     reads: int | None = None
+    ids: Tensor | None = None
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n], or [S, 1, n] where no cut-off matters."""
@@ -39,12 +42,13 @@ class Part(NamedTuple):
     def taken(self, rows: Tensor, targets: Tensor) -> "Part":
         """The part for some of the positions."""
         entries = self.entries[rows]
-        return Part(entries, find_matches(entries, targets), self.reads)
+        ids = None if self.ids is None else self.ids[rows]
+        return Part(entries, find_matches(entries, targets), self.reads, ids)
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What n positions recall; neighbours of a datastore are the last part."""
+    """What n positions retrieve; neighbours of a datastore are the last part."""
 
     parts: tuple[Part, ...]
 
@@ -57,7 +61,7 @@ class Retrieved:
         return joined([part.dense(rows, scale, cutoff, vocabulary) for part in self.parts])
 
     def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
-        """What some of the positions recall; rows int64 [r], and their targets."""
+        """What some of the positions retrieve; rows int64 [r], and their targets."""
         return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))
 
     def fixed(self, reads: int) -> "Retrieved":
@@ -75,6 +79,6 @@ class Retrieved:
         return first_match(last.matches, *last.entries.scores.shape)
 
 
-def retrieve(entries: Entries, targets: Tensor) -> Retrieved:
-    """Entries of one kind with their matches; targets int [n]."""
-    return Retrieved((Part(entries, find_matches(entries, targets)),))
+def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None) -> Retrieved:
+    """Entries of one kind with their matches; targets int [n]; `ids` as in `Part`."""
+    return Retrieved((Part(entries, find_matches(entries, targets), ids=ids),))

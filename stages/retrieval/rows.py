@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -10,64 +9,16 @@ from stages.retrieval.grammar import composition_name
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange, evenly
-
-P = TypeVar("P")
-
-
-class Plan(Protocol):
-    """One reading, all selected but what the grid decides; a kind of source has its own, a union joins two."""
-
-    @property
-    def reading(self) -> Reading:
-        """What the user asked for, completed."""
-
-    @property
-    def distinction(self) -> str:
-        """What stands behind the name, to tell other ways to score the same entries; empty for most."""
-
-    @property
-    def parts(self) -> "tuple[Plan, ...]":
-        """The plans of each kind of memory that it joins; itself if it is of one."""
-
-    @property
-    def size_name(self) -> str:
-        """What its cut-offs count: `k` neighbours, `size` positions, or those of a `window`."""
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """What else a report tells of the reading."""
-
-    @property
-    def cutoffs(self) -> tuple[int, ...]:
-        """Numbers of entries to choose from."""
-
-    @property
-    def positions_at_once(self) -> int:
-        """Positions whose entries are in memory together."""
-
-    @property
-    def by_window(self) -> bool:
-        """Whether positions of two windows must not be read together."""
-
-    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """What the tokens of a range read."""
-
-    def narrowed(self, cutoff: int) -> "Plan":
-        """The plan that holds no more of the past than a chosen cut-off reads."""
-
-    def spread(self, sample: list[ScoredRange]) -> float:
-        """What the default factors of scores are measured in, from a sample of the tuning split."""
-
-    def grid(self, spread: float, alone: bool) -> ReadingGrid:
-        """What the reading may be set to; `alone`: with more cut-offs, for a curve."""
+from stages.retrieval.scored_range import ScoredRange, evenly
+from stages.retrieval.sources.source import Needs, Source, SourceInputs
+from stages.retrieval.sources.union import open_source
 
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One row: readings in their order."""
+    """One row: the memories of readings in their order."""
 
-    plans: tuple[Plan, ...]
+    sources: tuple[Source, ...]
     trained: bool = False
     """Whether the model was trained with memory."""
     distinction: str = ""
@@ -76,33 +27,32 @@ class MemoryRow:
     @property
     def name(self) -> str:
         """Short, for a table."""
-        named = composition_name([(plan.reading.sources, plan.reading.reader) for plan in self.plans], self.trained)
-        if named is None or len(self.plans) == 1:
-            names = (plan.reading.name(self.trained) + plan.distinction for plan in self.plans)
+        named = composition_name([(one.reading.sources, one.reading.reader) for one in self.sources], self.trained)
+        if named is None or len(self.sources) == 1:
+            names = (one.reading.name(self.trained) + one.about.distinction for one in self.sources)
             return " then ".join(names) + self.distinction
-        return named + "".join(dict.fromkeys(plan.distinction for plan in self.plans)) + self.distinction
+        return named + "".join(dict.fromkeys(one.about.distinction for one in self.sources)) + self.distinction
 
-    def parts(self, kind: type[P]) -> list[P]:
-        """What it reads of one kind of memory."""
-        return [part for plan in self.plans for part in plan.parts if isinstance(part, kind)]
+    @property
+    def needs(self) -> Needs:
+        """What must be there for `retrieve`."""
+        return Needs.of_all(one.needs for one in self.sources)
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
-        """The row that holds no more of the past than each reading's chosen cut-off reads."""
-        plans = (plan.narrowed(cutoff) for plan, cutoff in zip(self.plans, cutoffs, strict=True))
-        return replace(self, plans=tuple(plans))
+        """The row that computes no more than each reading's chosen cut-off reads."""
+        return replace(self, sources=tuple(one.narrowed(c) for one, c in zip(self.sources, cutoffs, strict=True)))
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over entries read."""
-        alone = len(self.plans) == 1
-        return [plan.grid(spread, alone) for plan, spread in zip(self.plans, spreads, strict=True)]
+        alone = len(self.sources) == 1
+        return [one.grid(spread, alone) for one, spread in zip(self.sources, spreads, strict=True)]
 
     def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """What each reading gives the counted tokens, for a few rows of the range at a time."""
-        found = [plan.retrieve(scored_range) for plan in self.plans]
+        found = [one.retrieve(scored_range) for one in self.sources]
         borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
-        step = min(plan.positions_at_once for plan in self.plans)
-        separate = any(plan.by_window for plan in self.plans)
-        for part in evenly(len(scored_range.lm), step, borders if separate else []):
+        step = min(one.positions_at_once for one in self.sources)
+        for part in evenly(len(scored_range.lm), step, borders if self.needs.window_keys else []):
             rows = scored_range.rows(part)
             if isinstance(rows, Tensor) and not len(rows):
                 continue
@@ -110,3 +60,31 @@ class MemoryRow:
             if isinstance(rows, Tensor):
                 retrieved = [one.taken(rows - part.start, scored_range.lm.targets[rows]) for one in retrieved]
             yield rows, retrieved
+
+
+def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
+    """The row that was asked for, beside a composition each of its readings alone, beside a lone reading its twin.
+
+    Args:
+        readings: completed.
+        trained: whether the model was trained with memory.
+    """
+    if not readings:
+        return ()
+    sources = tuple(open_source(reading, inputs) for reading in readings)
+    rows = [MemoryRow(sources, trained)]
+    if len(sources) > 1:
+        alone = [MemoryRow((source,), trained) for source in sources]
+        return *rows, *(replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone))
+    twin = sources[0].about.twin
+    if twin is not None:
+        row = MemoryRow((open_source(twin, inputs),), trained)
+        if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
+            rows.append(row)
+    return tuple(rows)
+
+
+def _place(rows: Sequence[MemoryRow], place: int) -> str:
+    """What tells a row from those before it with the same name."""
+    alike = sum(row.name == rows[place].name for row in rows[: place + 1])
+    return f" ({alike})" if alike > 1 else ""

@@ -66,8 +66,8 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", SHARD)
-    monkeypatch.setattr("stages.retrieval.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
+    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
 def _text(passages: list[str]) -> str:

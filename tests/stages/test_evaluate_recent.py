@@ -38,8 +38,8 @@ def lstm(store: Store) -> Artifact:
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, so that histories are handed on; chunks of a few positions."""
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
+    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

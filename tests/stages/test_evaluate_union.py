@@ -51,8 +51,8 @@ def index_of(store: Store) -> Callable[..., Artifact]:
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, chunks of a few positions."""
     monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.recent.FEWEST_POSITIONS", 3)
+    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
+    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
 def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:

@@ -9,10 +9,10 @@ from torch import Tensor
 from stages.diagnostics.gate.report import BINS, GROUPS
 from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe, ScoredBlock
+from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader, nearest
-from stages.retrieval.resolve import doubling_cutoffs
 
 
 @dataclass

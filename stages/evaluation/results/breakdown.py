@@ -72,8 +72,7 @@ def _outside(read: Mapping[str, Artifact], split: str) -> np.ndarray | None:
 def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
     """The first row whose first reading looks into a datastore, and the numbers of neighbours told of it."""
     for number, row in enumerate(rows):
-        reading = row.plans[0].reading
-        if "external" in reading.sources and isinstance(reading.k, tuple):
-            k = max(reading.k)
+        k = row.sources[0].needs.neighbors
+        if k:
             return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
     return Accuracy(0, ())

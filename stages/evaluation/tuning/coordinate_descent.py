@@ -47,6 +47,21 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
         parts: of the tuning split.
         grids: of each reading, in the order of reading.
         allowed: for each reading, the cut-offs that may be chosen.
+
+    Two tokens, of which the model gives 0.01 and 0.25. The first memory knows only the one, the second both. Alone
+    the first gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second gets 0.9, and now that it
+    stands in for the token that the first lacks, the first moves to 0.9 too.
+
+    >>> from stages.memory.readers.interpolate.reader import Interpolate
+    >>> def known(*p):
+    ...     return LogSums(torch.tensor([[p]]).log(), torch.zeros(1, 1, 2), torch.zeros(1, 1, 2))
+    >>> part = torch.tensor([0.01, 0.25]).log(), torch.zeros(2), [known(1.0, 0.0), known(1.0, 1.0)]
+    >>> grid = ReadingGrid(Interpolate(), scales=(1.0,), cutoffs=(1,), weights=(0.0, 0.5, 0.9))
+    >>> best, nll = coordinate_descent(lambda: [part], [grid, grid], [(1,), (1,)])
+    >>> [point.weight for point in best.points]
+    [0.9, 0.9]
+    >>> torch.tensor(nll).neg().exp()  # 0.9505 · 0.9125, then 0.9901 · 0.9025
+    tensor([0.8673, 0.8936])
     """
     found: list[Best] = []
     for number in range(len(grids)):

@@ -9,10 +9,10 @@ import numpy as np
 
 from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.coordinate_descent import coordinate_descent, load_part
-from stages.memory import READERS
 from stages.metrics import finite
 from stages.retrieval.grids import Best, Point, ReadingGrid, best_point
-from stages.retrieval.rows import MemoryRow, Plan
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.sources.source import Source
 
 MOST_POINTS = 10_000
 """Points of a product of grids up to which each is tried; of more, one reading's at a time."""
@@ -38,7 +38,7 @@ def select(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
         files: what each part of the tuning split left: sums as `grid_nll` gives them where all
             points are tried, else log sums as `save_part` keeps them; none if there is no choice.
     """
-    allowed = [plan.cutoffs for plan in row.plans]
+    allowed = [source.cutoffs for source in row.sources]
     if files and not tries_all(grids):
         best = coordinate_descent(lambda: map(load_part, files), grids, allowed).best
         return Selected(RowSettings(grids, best.points, []), best, None)
@@ -53,13 +53,13 @@ def select(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
 
 def describe_row(row: MemoryRow, selected: Selected, tune_split: str | None) -> list[dict[str, Any]]:
     """The readings of a row with their hyperparameters: which were tuned, where, how; JSON."""
-    triples = zip(row.plans, selected.best.points, selected.best.interior, strict=True)
+    triples = zip(row.sources, selected.best.points, selected.best.interior, strict=True)
     return [_describe_reading(*triple, tune_split) for triple in triples]
 
 
 def describe_by_cutoff(row: MemoryRow, selected: Selected) -> list[dict[str, Any]]:
     """The settings of a lone reading for every number of entries."""
-    return [_describe_point(row.plans[0], point) for point in selected.settings.by_cutoff]
+    return [_describe_point(row.sources[0], point) for point in selected.settings.by_cutoff]
 
 
 def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, Any] | None:
@@ -69,15 +69,16 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
     """
     if selected.nll is None or len(selected.settings.grids) != 1:
         return None
-    (grid,), (plan,), place = selected.settings.grids, row.plans, selected.best.place
+    (grid,), (source,), place = selected.settings.grids, row.sources, selected.best.place
+    reading = source.reading
     return {
         "row": row.name,
-        "over": plan.size_name,
+        "over": source.about.amount,
         "at": grid.cutoffs[place[1]],
         "tokens": tokens,
-        "scale_name": _scale_name(plan),
-        "scales": [_scale(plan, scale) for scale in grid.scales],
-        "weight_name": grid.reader.hyperparameter,
+        "scale_name": reading.scale_name,
+        "scales": [reading.scale_of(scale) for scale in grid.scales],
+        "weight_name": reading.weight_name,
         "weights": list(grid.weights),
         "nll": [[finite(value / tokens) for value in line] for line in selected.nll[:, place[1], :].tolist()],
     }
@@ -89,37 +90,28 @@ def at_edge(row: MemoryRow, selected: Selected) -> list[tuple[str, float]]:
     return [(name, reading[name]) for reading in told for name, inside in reading["interior"].items() if not inside]
 
 
-def _describe_reading(plan: Plan, point: Point, interior: dict[str, bool], tune_split: str | None) -> dict[str, Any]:
-    reading = plan.reading
-    names = {"scale": _scale_name(plan), "weight": READERS.load(reading.reader).hyperparameter}
+def _describe_reading(
+    source: Source, point: Point, interior: dict[str, bool], tune_split: str | None
+) -> dict[str, Any]:
+    reading, about = source.reading, source.about
+    names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
     return {
         "sources": list(reading.sources),
         "reader": reading.reader,
         "similarity": reading.similarity,
         "key": reading.key,
-        **plan.details,
-        **_describe_point(plan, point),
+        **about.details,
+        **_describe_point(source, point),
         "tuned": reading.choices,
         "tune_split": tune_split if reading.choices else None,
         "interior": {names[name]: inside for name, inside in interior.items()},
     }
 
 
-def _describe_point(plan: Plan, point: Point) -> dict[str, Any]:
-    reader = READERS.load(plan.reading.reader)
+def _describe_point(source: Source, point: Point) -> dict[str, Any]:
+    reading = source.reading
     return {
-        plan.size_name: point.cutoff,
-        _scale_name(plan): _scale(plan, point.scale),
-        reader.hyperparameter: point.weight,
+        source.about.amount: point.cutoff,
+        reading.scale_name: reading.scale_of(point.scale),
+        reading.weight_name: point.weight,
     }
-
-
-def _scale_name(plan: Plan) -> str:
-    return "temperature" if plan.reading.theta is None else "theta"
-
-
-def _scale(plan: Plan, scale: float) -> float | None:
-    """A factor of scores as the user counts it: θ, or τ = 1 / factor."""
-    if plan.reading.theta is not None:
-        return float(f"{scale:.10g}")
-    return float(f"{1 / scale:.10g}") if scale else None

@@ -43,7 +43,7 @@ class Tuning:
         if self._over is None:
             return 0
         tokens = self._evaluator.counted_tokens(self._over.split, self._over.tokens)
-        grids = [row.grids([1.0] * len(row.plans)) for row in self._evaluator.rows]
+        grids = [row.grids([1.0] * len(row.sources)) for row in self._evaluator.rows]
         return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
 
     # What shards do
@@ -58,7 +58,7 @@ class Tuning:
             self._evaluator.read_range(self._over.split, start, stop, CarriedState(start)).scored_range
             for start, stop in sample_ranges(self._over.tokens)
         ]
-        return {"spreads": [[plan.spread(sample) for plan in row.plans] for row in self._evaluator.rows]}
+        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._evaluator.rows]}
 
     def tune(self, shard: str, scored_range: ScoredRange) -> dict[str, Any]:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
@@ -76,7 +76,7 @@ class Tuning:
         """What the readings of each row may be set to."""
         rows = self._evaluator.rows
         if self._split is None:
-            return [row.grids([1.0] * len(row.plans)) for row in rows]
+            return [row.grids([1.0] * len(row.sources)) for row in rows]
         spreads = self._draft.record(SAMPLE)["spreads"]
         return [row.grids(spread) for row, spread in zip(rows, spreads, strict=True)]
 
@@ -99,7 +99,7 @@ class Tuning:
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """Of every memory row its name, what its cut-offs count, and its settings at each."""
         pairs = zip(self._evaluator.rows, self.selected, strict=True)
-        return [(row.name, row.plans[0].size_name, describe_by_cutoff(row, selected)) for row, selected in pairs]
+        return [(row.name, row.sources[0].about.amount, describe_by_cutoff(row, selected)) for row, selected in pairs]
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""

@@ -65,6 +65,14 @@ def earlier(start: Tensor, own: Tensor) -> Visible:
 
     Args: int64 [N] each.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
+
+    Two segments of two positions; each reads what stands before it in its own (1: hidden):
+
+    >>> earlier(torch.tensor([0, 0, 2, 2]), torch.arange(4)).hides(slice(0, 4)).int()
+    tensor([[1, 1, 1, 1],
+            [0, 1, 1, 1],
+            [1, 1, 1, 1],
+            [1, 1, 0, 1]], dtype=torch.int32)
     """
     return Visible(start, own, start, start)
 
@@ -77,6 +85,15 @@ def others(segment_starts: Tensor, segment_stops: Tensor, own: Tensor, keys: int
         own: the query's own key, int64 [N].
         keys: K.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3.
+
+    The same two segments; each position reads the other one, with `local` the past of its own too:
+
+    >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
+    >>> others(*bounds, own=torch.arange(4), keys=4, local=True).hides(slice(0, 4)).int()
+    tensor([[1, 1, 0, 0],
+            [0, 1, 0, 0],
+            [0, 0, 1, 1],
+            [0, 0, 0, 1]], dtype=torch.int32)
     """
     start = torch.zeros_like(own)
     return Visible(start, torch.full_like(own, keys), own if local else segment_starts, segment_stops)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, dense_log_sums, find_matches, target_log_sums
-from stages.memory.interpolate import Interpolate
-from stages.memory.joint import Joint
+from stages.memory.readers.interpolate.reader import Interpolate
+from stages.memory.readers.joint.reader import Joint
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from tests.oracles import neural_cache as oracle
 
@@ -114,7 +114,7 @@ def test_both_readers_agree_with_the_papers_over_the_whole_vocabulary(reader, th
     first = torch.arange(before, length).sub(size).clamp(min=0)
     at = Recent(keys, tokens, first, "dot", size)
     entries = recent_entries(at)
-    read = Interpolate.read if reader == "interpolate" else Joint.read
+    read = (Interpolate() if reader == "interpolate" else Joint()).read
     dense = read(log_p, log_z, dense_log_sums(entries, theta, size, VOCABULARY), 0.4).exp()
     targets = tokens[before:].long()
     log_sums = target_log_sums(entries, recent_matches(at), [theta], [size]).at(0, 0)

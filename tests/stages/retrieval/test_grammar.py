@@ -1,8 +1,10 @@
 import pytest
 
-from stages.memory import READERS
-from stages.retrieval.grammar import NAMED, OWNERS, SHARED, SOURCES, composition_name, parse_phrase, row_name
-from stages.retrieval.reading import Reading, parse_readings
+from stages.memory.readers import READERS
+from stages.registry import load
+from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, row_name
+from stages.retrieval.reading import parse_readings
+from stages.retrieval.sources import SOURCES
 
 
 def test_sources_stand_in_one_order_and_values_stay_text():
@@ -35,11 +37,6 @@ def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources()
     assert composition_name(kinds, False) is None
 
 
-def test_every_key_of_the_grammar_is_a_setting_and_the_other_way_round():
-    fields = {field.alias or name for name, field in Reading.model_fields.items()}
-    assert {*SHARED, *OWNERS, "sources"} == fields
-    assert set(OWNERS.values()) <= {*SOURCES, *READERS.names()}
-
-
-def test_what_is_registered_exists():
-    assert all(callable(READERS.load(name)) for name in READERS.names())
+@pytest.mark.parametrize("registry", [SOURCES, READERS], ids=["sources", "readers"])
+def test_what_is_registered_exists(registry):
+    assert all(callable(load(registry.load(name).code)) for name in registry.names())

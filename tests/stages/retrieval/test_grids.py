@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries
-from stages.memory.interpolate import Interpolate
+from stages.memory.readers.interpolate.reader import Interpolate
 from stages.retrieval.grids import (
     TEMPERATURE_FRACTIONS,
     Point,
@@ -47,8 +47,8 @@ def slow_nll(readings, targets, p_lm):
     return total
 
 
-GRID = ReadingGrid(Interpolate, scales=(0.0, 0.5, 2.0), cutoffs=(1, 2, 5), weights=(0.0, 0.3, 0.9))
-SECOND = ReadingGrid(Interpolate, scales=(1.0, 3.0), cutoffs=(4,), weights=(0.1, 0.6))
+GRID = ReadingGrid(Interpolate(), scales=(0.0, 0.5, 2.0), cutoffs=(1, 2, 5), weights=(0.0, 0.3, 0.9))
+SECOND = ReadingGrid(Interpolate(), scales=(1.0, 3.0), cutoffs=(4,), weights=(0.1, 0.6))
 
 
 @given(st.integers(0, 1000))
@@ -109,10 +109,18 @@ def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
     nll[1, 0, 1], nll[2, 2, 1] = 1.0, 2.0
     best = best_point(nll, [GRID], [(1, 2, 5)])
     assert best.points == (Point(1, 0.5, 0.3),)
-    assert best.interior == ({"scale": True, "weight": True},)
+    assert best.interior == ({"scale": True, "weight": True, "cutoff": True},), "nothing is below one entry"
     best = best_point(nll, [GRID], [(5,)])
     assert best.points == (Point(5, 2.0, 0.3),)
     assert best.interior == ({"scale": False, "weight": True},)
+
+
+@pytest.mark.parametrize(("cutoff", "inside"), [(0, False), (1, True), (2, False)])
+def test_the_ends_of_a_list_of_cutoffs_are_edges_whatever_else_is_looked_at(cutoff, inside):
+    grid = ReadingGrid(Interpolate(), (1.0,), (1, 4, 8, 16, 32), (0.1,))
+    nll = np.ones(grid.shape)
+    nll[0, 1 + cutoff] = 0.0
+    assert best_point(nll, [grid], [(4, 8, 16)]).interior == ({"cutoff": inside},)
 
 
 def test_a_sum_that_is_no_number_is_never_the_best():
@@ -133,7 +141,7 @@ def test_equal_sums_give_the_first_point():
 
 
 def test_a_number_without_a_choice_has_no_edge():
-    grid = ReadingGrid(Interpolate, (1.0,), (4,), (0.1, 0.2, 0.3))
+    grid = ReadingGrid(Interpolate(), (1.0,), (4,), (0.1, 0.2, 0.3))
     assert best_point(np.array([[[2.0, 1.0, 2.0]]]), [grid], [(4,)]).interior == ({"weight": True},)
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
-from stages.memory import READERS
+from stages.memory.readers import READERS
 from stages.retrieval.reading import parse_reading, parse_readings
 
 
@@ -54,8 +54,8 @@ def test_a_name_stands_for_its_readings(name, spelled):
 
 def test_values_have_the_types_of_the_contract():
     reading = parse_reading("external:k=8/16,lambda=0.25,temperature=2,similarity=dot,key=hidden")
-    assert (reading.k, reading.weight, reading.temperature) == ((8, 16), (0.25,), (2.0,))
-    assert (reading.similarity, reading.key, reading.exact) == ("dot", "hidden", False)
+    assert (reading.value("k"), reading.weight, reading.temperature) == ((8, 16), (0.25,), (2.0,))
+    assert (reading.similarity, reading.key, reading.value("exact")) == ("dot", "hidden", False)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_said(typed, words):
 def test_a_union_with_long_has_one_number_of_neighbours(k):
     with pytest.raises(UsageError, match="k must be one number where long and external are joined"):
         parse_reading(f"long+external:size=3,lambda=0.1,k={k}")
-    assert parse_reading("local+external:k=tune,lambda=0.1").k == "tune"
+    assert parse_reading("local+external:k=tune,lambda=0.1").value("k") == "tune"
 
 
 NUMBERS = st.floats(0, 0.99)
@@ -162,9 +162,9 @@ def test_rows_have_the_names_of_the_papers(typed, name):
 
 
 def test_the_readers_own_number_is_lambda_or_alpha():
-    assert parse_reading("local:lambda=0.1/0.2").reader_weight == (0.1, 0.2)
-    assert parse_reading("local:reader=joint").reader_weight == (0.0,)
-    assert parse_reading("local:reader=joint,alpha=tune").reader_weight == "tune"
+    assert parse_reading("local:lambda=0.1/0.2").weight == (0.1, 0.2)
+    assert parse_reading("local:reader=joint").weight == (0.0,)
+    assert parse_reading("local:reader=joint,alpha=tune").weight == "tune"
 
 
 def test_choices_are_what_is_tuned():
@@ -188,4 +188,4 @@ def test_none_is_the_plain_model_and_stands_alone():
 
 def test_readings_keep_their_order():
     specs = ("external:k=1,lambda=0.1", "external:k=2,lambda=0.2")
-    assert [r.k for r in parse_readings(specs)] == [(1,), (2,)]
+    assert [r.value("k") for r in parse_readings(specs)] == [(1,), (2,)]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import find_matches, joined
-from stages.memory.joint import Joint
+from stages.memory.readers.joint.reader import Joint
 from stages.retrieval.retrieved import Part, Retrieved, retrieve
 from tests.oracles import memory as oracle
 from tests.stages.memory.test_entries import VOCABULARY, cells_of, log_or_absent, memories
@@ -58,7 +58,7 @@ def test_a_memory_with_nothing_in_any_part_is_empty_and_leaves_the_model_alone()
     log_sums = nothing.beside(nothing).log_sums([0.0, 1.0], [1])
     assert log_sums.empty.tolist() == [[[True, False]], [[True, False]]]
     log_p = torch.tensor([-2.0, -3.0])
-    read = Joint.read(log_p, torch.zeros(2), log_sums.at(1, 0), 0.0)
+    read = Joint().read(log_p, torch.zeros(2), log_sums.at(1, 0), 0.0)
     assert read[0] == -2.0 and read[1] > -3.0
 
 

@@ -6,15 +6,12 @@ import pytest
 
 from stages.evaluation.results.breakdown import Accuracy, find_accuracy
 from stages.retrieval.rows import MemoryRow
+from stages.retrieval.sources.source import Needs
 
 
 def row(*neighbors: int) -> MemoryRow:
     """Readings of so many neighbours each, or of the recent past alone where there are none."""
-    external = [SimpleNamespace(sources=("long", "external"), k=(1, n)) for n in neighbors]
-    recent = SimpleNamespace(sources=("long",), k=None)
-    return MemoryRow(
-        tuple(SimpleNamespace(reading=one if n else recent) for one, n in zip(external, neighbors, strict=True))
-    )
+    return MemoryRow(tuple(SimpleNamespace(needs=Needs(neighbors=n)) for n in neighbors))
 
 
 @pytest.mark.parametrize(

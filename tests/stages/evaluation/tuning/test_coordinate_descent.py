@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from stages.evaluation.tuning import coordinate_descent as module
 from stages.evaluation.tuning.coordinate_descent import Part, coordinate_descent, load_part, part_bytes, save_part
 from stages.memory.entries import LogSums
-from stages.memory.interpolate import Interpolate
-from stages.memory.joint import Joint
+from stages.memory.readers.interpolate.reader import Interpolate
+from stages.memory.readers.joint.reader import Joint
 from stages.retrieval.grids import Point, ReadingGrid
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6)
-FIRST = ReadingGrid(Interpolate, scales=(0.5, 1.0, 2.0), cutoffs=(1, 2), weights=WEIGHTS)
-SECOND = ReadingGrid(Interpolate, scales=(0.0, 1.0), cutoffs=(4, 8, 16), weights=WEIGHTS)
-JOINT = ReadingGrid(Joint, scales=(0.0, 1.0), cutoffs=(4,), weights=(-1.0, 0.0, 2.0))
+FIRST = ReadingGrid(Interpolate(), scales=(0.5, 1.0, 2.0), cutoffs=(1, 2), weights=WEIGHTS)
+SECOND = ReadingGrid(Interpolate(), scales=(0.0, 1.0), cutoffs=(4, 8, 16), weights=WEIGHTS)
+JOINT = ReadingGrid(Joint(), scales=(0.0, 1.0), cutoffs=(4,), weights=(-1.0, 0.0, 2.0))
 
 
 def every_cutoff(grids: Sequence[ReadingGrid]) -> list[tuple[int, ...]]:
@@ -108,7 +108,7 @@ def test_a_case_by_hand() -> None:
     Alone the first memory gets weight 0.5: 0.505 x 0.125 is more than 0.01 x 0.25 and 0.901 x 0.025.
     The second gets 0.9. Now that it stands in for the token that the first lacks, the first gets 0.9.
     """
-    grid = ReadingGrid(Interpolate, (1.0,), (1,), (0.0, 0.5, 0.9))
+    grid = ReadingGrid(Interpolate(), (1.0,), (1,), (0.0, 0.5, 0.9))
     log_sums = [masses_of([1.0, 0.0]), masses_of([1.0, 1.0])]
     parts = [(torch.tensor([0.01, 0.25]).log(), torch.zeros(2), log_sums)]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
@@ -120,7 +120,7 @@ def test_a_case_by_hand() -> None:
 
 def test_of_equals_the_first_is_taken() -> None:
     nothing = LogSums(torch.full((2, 1, 3), -torch.inf), torch.full((2, 1, 3), -torch.inf), torch.zeros(2, 1, 3))
-    grid = ReadingGrid(Interpolate, (1.0, 2.0), (1,), (0.2, 0.4))
+    grid = ReadingGrid(Interpolate(), (1.0, 2.0), (1,), (0.2, 0.4))
     parts = [(torch.zeros(3), torch.zeros(3), [nothing, nothing])]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
     assert best.place == (0, 0, 0) * 2 and nll == [0.0]

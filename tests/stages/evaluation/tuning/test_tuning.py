@@ -6,7 +6,8 @@ import json
 from stages.artifacts.kinds import KINDS
 from stages.evaluation.tuning import coordinate_descent, select, tuning
 from stages.evaluation.tuning.tuning import sample_ranges
-from stages.retrieval import grids, recent
+from stages.retrieval import grids
+from stages.retrieval.sources import recent
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
+from stages.memory.readers.reader import Reader
 
 
 def interpolate(log_p_lm: Tensor, log_p_mem: Tensor, lam: float | Tensor) -> Tensor:
@@ -18,6 +19,12 @@ def interpolate(log_p_lm: Tensor, log_p_mem: Tensor, lam: float | Tensor) -> Ten
     Returns: natural log, dtype of the inputs, shape after broadcasting.
     Raises: ValueError if lam is outside [0, 1).
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), section 2.
+
+    The model gives two tokens a half each, the memory has seen the first alone; λ = 1/4:
+
+    >>> model, memory = torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])
+    >>> interpolate(model.log(), memory.log(), 0.25).exp()  # 3/4 · 1/2 + 1/4 · 1, and 3/4 · 1/2
+    tensor([0.6250, 0.3750])
     """
     lam = torch.as_tensor(lam, dtype=log_p_lm.dtype, device=log_p_lm.device)
     if not ((lam >= 0) & (lam < 1)).all():
@@ -25,23 +32,8 @@ def interpolate(log_p_lm: Tensor, log_p_mem: Tensor, lam: float | Tensor) -> Ten
     return torch.logaddexp(torch.log1p(-lam) + log_p_lm, lam.log() + log_p_mem)
 
 
-class Interpolate:
-    """The reader as evaluation uses it: one hyperparameter, λ."""
+class Interpolate(Reader):
+    """The weight is λ; log Z is not needed."""
 
-    hyperparameter = "lambda"
-    default_grid = (
-        *(0.02, 0.05, 0.08, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25, 0.275, 0.3),
-        *(0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95),
-    )
-
-    @staticmethod
-    def read(log_p: Tensor, log_z: Tensor, memory: LogSums, lam: float | Tensor) -> Tensor:
-        """log p of the targets with the memory read; where the memory is empty, log_p as it was.
-
-        Args:
-            log_p: of the targets as it stands so far, [..., n], natural log.
-            log_z: [n]; not needed by this reader.
-            memory: of the targets, [..., n].
-            lam: one weight, or weights that broadcast against [..., n].
-        """
-        return torch.where(memory.empty, log_p, interpolate(log_p, memory.log_prob, lam))
+    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+        return interpolate(log_p, memory.log_prob, weight)

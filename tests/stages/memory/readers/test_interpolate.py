@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from stages.memory.entries import LogSums
-from stages.memory.interpolate import Interpolate, interpolate
+from stages.memory.readers.interpolate.reader import Interpolate, interpolate
+from stages.memory.readers.interpolate.settings import GRID, InterpolateSettings
 from tests.oracles import memory as oracle
+from tests.stages.memory.readers.contract import ReaderContract
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.25, 0.999])
@@ -35,19 +37,24 @@ def test_a_weight_outside_its_range_is_refused(lam):
 def test_the_reader_leaves_positions_without_memory_as_they_were():
     memory = LogSums(torch.tensor([-math.inf, -math.inf]), torch.tensor([-math.inf, 2.0]), torch.zeros(2))
     log_p = torch.tensor([-1.0, -1.0])
-    got = Interpolate.read(log_p, torch.zeros(2), memory, 0.5)
+    got = Interpolate().read(log_p, torch.zeros(2), memory, 0.5)
     torch.testing.assert_close(got, torch.tensor([-1.0, -1.0 + math.log(0.5)]))
 
 
 def test_several_weights_are_read_at_once():
     memory = LogSums(torch.log(torch.tensor([0.5, 1.0])), torch.log(torch.tensor([2.0, 2.0])), torch.zeros(2))
     lams = torch.tensor([[0.0], [0.5]])
-    got = Interpolate.read(torch.log(torch.tensor([0.25, 0.25])), torch.zeros(2), memory, lams)
+    got = Interpolate().read(torch.log(torch.tensor([0.25, 0.25])), torch.zeros(2), memory, lams)
     torch.testing.assert_close(got.exp(), torch.tensor([[0.25, 0.25], [0.25, 0.375]]))
 
 
 def test_the_default_grid_is_legal_and_rises():
-    grid = Interpolate.default_grid
+    grid = GRID
     assert list(grid) == sorted(set(grid))
     assert (grid[0], grid[-1]) == (0.02, 0.95)
     assert 0.25 in grid
+
+
+class TestContract(ReaderContract):
+    settings = InterpolateSettings
+    ends = (0.0, 1e-30, 0.9999)

@@ -1,7 +1,7 @@
-"""Readings of the recent past of the split itself: sources `long`, `local` and their union."""
+"""Code of the sources `local` and `long`: the recent past of the split itself."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 import torch
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from stages.encoding.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
-from stages.retrieval.grids import ReadingGrid, reading_grid
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Part, Retrieved
 from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 FEWEST_POSITIONS = 64
 """Positions read at a time, however many entries each has: a product with fewer waits for memory."""
@@ -22,8 +22,11 @@ SHARPNESS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 
 
 @dataclass(frozen=True)
-class RecentPlan:
-    """One reading of the recent past, all selected but what the grid decides."""
+class RecentSource(Source):
+    """The positions of the window before the one that reads (`local`), the last ones of the split (`long`), or both.
+
+    A position that lies in both is read once, as `local` has it.
+    """
 
     reading: Reading
     context: int
@@ -32,22 +35,20 @@ class RecentPlan:
     """Whether windows overlap, so that a position has another representation in each."""
     device: str = "cpu"
     """Type of the device that it is read on."""
-    distinction = ""
 
     @property
-    def parts(self) -> "tuple[RecentPlan]":
-        """Itself: one kind of memory."""
-        return (self,)
+    def about(self) -> About:
+        """Cut-offs count the positions of `long`, or those of a window."""
+        if not self._long:
+            return About("window")
+        return About("size", details={"scope": self.reading.value("scope")}, twin=self._unigram)
 
     @property
-    def size_name(self) -> str:
-        """What its cut-offs count: the positions of `long`, or those of a window."""
-        return "size" if self._long else "window"
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """What else a report tells of the reading."""
-        return {"scope": self.reading.scope} if self._long else {}
+    def _unigram(self) -> Reading | None:
+        """Of a tuned cache the unigram cache, blind to what the keys say."""
+        if self.reading.sources != ("long",) or self.reading.scale_name not in self.reading.choices:
+            return None
+        return self.reading.changed({"theta": (0.0,), "temperature": None})
 
     @property
     def _local(self) -> bool:
@@ -63,17 +64,25 @@ class RecentPlan:
         return self.reading.theta == (0.0,)
 
     @property
-    def by_window(self) -> bool:
+    def _key(self) -> str:
+        assert self.reading.key is not None, "a completed reading has a key"
+        return self.reading.key
+
+    @property
+    def _by_window(self) -> bool:
         """Whether positions of two windows must not be read together."""
         return self._local and self.overlapping
 
     @property
+    def needs(self) -> Needs:
+        own = frozenset({self._key})
+        return Needs(own, self.width, own if self._by_window else frozenset())
+
+    @property
     def cutoffs(self) -> tuple[int, ...]:
         """Sizes to choose from; `local` alone has one, its window."""
-        if not self._long:
-            return (self.context,)
-        assert isinstance(self.reading.size, tuple)
-        return tuple(sorted(set(self.reading.size)))
+        sizes: tuple[int, ...] = self.reading.value("size") if self._long else (self.context,)
+        return tuple(sorted(set(sizes)))
 
     @property
     def width(self) -> int:
@@ -87,8 +96,7 @@ class RecentPlan:
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """What a range's tokens read: the positions before each, the nearest first."""
         scored, carried = scored_range.lm, scored_range.carried
-        assert self.reading.key is not None
-        keys = carried.joined_keys(scored, self.reading.key)
+        keys = carried.joined_keys(scored, self._key)
         tokens = carried.joined_tokens(scored)
         origin = scored.stop - len(tokens)
         first, window = self._first(scored_range, origin), self._window(scored_range, origin)
@@ -114,7 +122,7 @@ class RecentPlan:
         own = np.arange(scored_range.lm.start, scored_range.lm.stop)
         if not self._long:
             return own
-        border = scored_range.places.document_starts if self.reading.scope == "document" else 0
+        border = scored_range.places.document_starts if self.reading.value("scope") == "document" else 0
         return np.maximum(np.maximum(own - self.cutoffs[-1], border), origin)
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
@@ -126,19 +134,19 @@ class RecentPlan:
 
     def _keys(self, scored_range: ScoredRange, keys: Tensor, earliest: int, part: slice) -> Tensor:
         """Keys [m + n, d] from `earliest` on; inside an overlapping window those of that window."""
-        if not self.by_window:
+        if not self._by_window:
             return keys
         scored = scored_range.lm
         token = scored.start + part.start
         number = next(i for i, w in enumerate(scored_range.places.windows) if w.scored_from <= token < w.stop)
         begin = max(earliest, scored_range.places.windows[number].start)
-        context = scored.context_keys[self.reading.key or ""][number]
+        context = scored.context_keys[self._key][number]
         context = context[begin - scored_range.places.windows[number].start :]
         return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
 
-    def narrowed(self, cutoff: int) -> "RecentPlan":
-        """The plan that computes no more entries than a chosen size reads."""
-        return replace(self, reading=self.reading.model_copy(update={"size": (cutoff,)})) if self._long else self
+    def narrowed(self, cutoff: int) -> Self:
+        """The same, which computes no more entries than a chosen size reads."""
+        return replace(self, reading=self.reading.changed({"size": (cutoff,)}))
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """Median of how far the best score stands above the median one, from a sample; 1 if it is not positive."""
@@ -151,9 +159,14 @@ class RecentPlan:
         median = float(spread.median()) if len(spread) else 0.0
         return median if median > 0 else 1.0
 
-    def grid(self, spread: float, alone: bool) -> ReadingGrid:
-        """What the reading may be set to; default scales are measured in the `spread` of a sample."""
-        return reading_grid(self.reading, tuple(s / spread for s in SHARPNESS), self.cutoffs)
+    def default_scales(self, spread: float) -> tuple[float, ...]:
+        """θ, in units of the `spread` of a sample."""
+        return tuple(sharpness / spread for sharpness in SHARPNESS)
+
+
+def open_recent(reading: Reading, inputs: SourceInputs) -> RecentSource:
+    """The recent past as a completed reading of `local`, `long` or both has it."""
+    return RecentSource(reading, inputs.context, inputs.overlapping, inputs.device)
 
 
 def _median_where_present(scores: Tensor) -> Tensor:

@@ -1,0 +1,92 @@
+"""The keys of a reading, each declared once by the source or reader that understands it. Free of torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from stages.config import Settings
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A number of a reading that may be tuned; it stands beside the type of its field, which says what is legal."""
+
+    symbol: str
+    """As papers write it; of an amount, in words."""
+    label: str = ""
+    """As charts and tables call it where that is not its symbol."""
+    axis: str = ""
+    """Of an amount, how much is read: what it counts."""
+    grid: tuple[float, ...] = ()
+    """What `tune` chooses from; empty: the artifacts, or a sample of scores, decide."""
+    example: str = ""
+    """What is suggested where it is missing; empty: it may be."""
+    untuned: tuple[float, ...] = ()
+    """Numbers where nobody chooses: for a first reading, and for one on top of others if that is another."""
+
+    @property
+    def words(self) -> str:
+        return self.label or self.symbol
+
+
+def _rising(value: Any) -> Any:
+    """Numbers to choose from in rising order, each once: a list means the same however it is written."""
+    return tuple(sorted(set(value))) if isinstance(value, tuple) else value
+
+
+def _split_list(value: Any) -> Any:
+    """`0.1/0.2` -> ("0.1", "0.2"); `tune` and what is no text stay."""
+    return tuple(value.split("/")) if isinstance(value, str) and value != "tune" else value
+
+
+Tune = Literal["tune"]
+Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
+"""One number, several to choose from, or `tune`: the default grid."""
+Count = Annotated[int, Field(gt=0)]
+
+
+class Keys(Settings):
+    """Keys of a reading and their values. Each field is a key; its alias, if it has one, is what users type."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The keys, in the order in which they are spelled."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    @classmethod
+    def hyperparameters(cls) -> dict[str, Hyperparameter]:
+        """Those keys whose value is a number that may be tuned."""
+        return {
+            field.alias or name: mark
+            for name, field in cls.model_fields.items()
+            for mark in field.metadata
+            if isinstance(mark, Hyperparameter)
+        }
+
+    @classmethod
+    def own(cls, values: Mapping[str, V]) -> dict[str, V]:
+        """Of values by key, those of its own keys."""
+        return {key: value for key, value in values.items() if key in cls.names()}
+
+    def value(self, key: str) -> Any:
+        """What a key is set to; of a hyperparameter the numbers to choose from, or `tune`. None: nothing."""
+        return getattr(self, self._field(key))
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """The same with other values of some keys, which are not checked."""
+        return self.model_copy(update={self._field(key): value for key, value in values.items()})
+
+    def _field(self, key: str) -> str:
+        return next(name for name, field in type(self).model_fields.items() if key == (field.alias or name))
+
+
+def doubling_cutoffs(k: int) -> tuple[int, ...]:
+    """1, 2, 4, … up to k, and k itself."""
+    powers = accumulate(repeat(2, k.bit_length() - 1), int.__mul__, initial=1)
+    return tuple(sorted({*powers, k}))

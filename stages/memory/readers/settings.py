@@ -1,0 +1,18 @@
+"""What every reader's settings say of it. Free of torch."""
+
+from typing import ClassVar
+
+from stages.memory.hyperparameter import Choice, Keys
+
+
+class ReaderSettings(Keys):
+    """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
+
+    code: ClassVar[str]
+    """`module:class` of the `Reader`."""
+    needs_scores: ClassVar[bool] = False
+    """Whether it needs the vocabulary's scores as the model gives them, which only a first reading has."""
+    temperatures: ClassVar[tuple[float, ...]] = ()
+    """τ that `tune` chooses from where scores are compared as in training, in units of the model's own; empty: they
+    are measured in a sample."""
+    weight: Choice[float] | None = None

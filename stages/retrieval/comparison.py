@@ -1,0 +1,24 @@
+"""The keys that every reading understands: what is compared, and how sharply. Free of torch."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stages.memory.hyperparameter import Choice, Hyperparameter, Keys
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Similarity = Literal["dot", "scaled-dot", "l2"]
+
+
+class Comparison(Keys):
+    """How a position finds entries alike."""
+
+    similarity: Similarity | None = None
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
+    key: Literal["hidden", "ffn-input"] | None = None
+    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
+    temperature: Annotated[Choice[Positive] | None, Hyperparameter("τ", "temperature τ")] = None
+    """τ: scores are divided by it."""
+    theta: Annotated[Choice[NotNegative] | None, Hyperparameter("θ")] = None
+    """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""

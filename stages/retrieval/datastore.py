@@ -1,0 +1,19 @@
+"""What readings need of a datastore."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from stages.search.keys import StoredKeys
+
+
+@dataclass(frozen=True)
+class Datastore:
+    """Its keys; values int32 [N + 1], of which the last is -1."""
+
+    keys: StoredKeys
+    values: Tensor
+    metric: str
+    """Of the distances that a search gives: `l2` or `ip`."""
+    lossless: bool
+    """Whether distances are found as the stored keys give them."""

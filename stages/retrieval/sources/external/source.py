@@ -1,0 +1,122 @@
+"""Code of the source `external`: neighbours that a search found, and how they are scored."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
+from stages.retrieval.datastore import Datastore
+from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
+from stages.retrieval.reading import Reading
+from stages.retrieval.retrieved import Retrieved, retrieve
+from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+
+
+def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
+    """Whether a completed reading's scores must come from the stored keys.
+
+    Args:
+        metric: of the index.
+        lossless: whether distances as they are found are those of the stored keys.
+    """
+    comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[metric]
+    return reading.similarity not in comparable or (reading.value("exact") and not lossless)
+
+
+@dataclass(frozen=True)
+class ExternalSource(Source):
+    """Neighbours in a datastore, best first."""
+
+    reading: Reading
+    datastore: Datastore
+
+    @property
+    def recompute(self) -> bool:
+        """Whether scores are computed anew from the stored keys."""
+        return is_recomputed(self.reading, self.datastore.metric, self.datastore.lossless)
+
+    @property
+    def exact(self) -> bool:
+        """Whether scores are those of the stored keys, recomputed or not."""
+        return self.recompute or self.datastore.lossless
+
+    @property
+    def about(self) -> About:
+        """Where the index's distances are not those of the stored keys, the twin has the other ones."""
+        details = {"exact_distances": self.exact}
+        if self.datastore.lossless:
+            return About("k", doubling=True, details=details)
+        twin = self.reading.changed({"exact": not self.reading.value("exact")})
+        return About("k", True, f" ({'exact' if self.exact else 'quantised'} distances)", details, twin)
+
+    @property
+    def needs(self) -> Needs:
+        exact = frozenset({(self.metric, self.k)}) if self.recompute else frozenset()
+        return Needs(neighbors=self.k, exact=exact)
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Numbers of neighbours to choose from."""
+        return tuple(sorted(set(self.reading.value("k"))))
+
+    @property
+    def k(self) -> int:
+        """The most neighbours that may be read."""
+        return self.cutoffs[-1]
+
+    @property
+    def positions_at_once(self) -> int:
+        return max(1, CHUNK_ENTRIES[self.datastore.values.device.type] // self.k)
+
+    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
+        """What a range's tokens read: their neighbours."""
+        targets = scored_range.lm.targets
+        ids, scores = self._scores(scored_range)
+
+        def of(part: slice) -> Retrieved:
+            rows = ids[part].to(targets.device)
+            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values)
+            return retrieve(external_entries(found), targets[part], rows)
+
+        return of
+
+    @property
+    def metric(self) -> str:
+        """Of the distances that scores are made of: the index's, or what they are recomputed in."""
+        if not self.recompute:
+            return self.datastore.metric
+        return "l2" if self.reading.similarity == "l2" else "ip"
+
+    def _scores(self, scored_range: ScoredRange) -> tuple[Tensor, Tensor]:
+        """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
+        found, metric = scored_range.found, self.metric
+        assert found is not None
+        ids, distances = found.ids[:, : self.k], found.distances[:, : self.k]
+        if self.recompute:
+            distances = scored_range.exact_distances(self.datastore.keys, metric, self.k).distances
+        scores = scores_from_distances(torch.from_numpy(distances), metric)
+        if self.reading.similarity == "scaled-dot":
+            scores = scaled_dot(scores, self.datastore.keys.dim)
+        return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
+
+    def narrowed(self, cutoff: int) -> Self:
+        """Itself: all neighbours are found, and those that are right are counted, whatever is read."""
+        return self
+
+    def spread(self, sample: list[ScoredRange]) -> float:
+        """What default temperatures are measured in, from a sample of tokens."""
+        scores = [self._scores(part)[1] for part in sample]
+        return score_spread(torch.cat(scores), self.reading.similarity or "dot")
+
+    def default_scales(self, spread: float) -> tuple[float, ...]:
+        """1/τ; τ are fractions of the spread of scores."""
+        return tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
+
+
+def open_external(reading: Reading, inputs: SourceInputs) -> ExternalSource:
+    """The neighbours that a completed reading of `external` reads."""
+    assert inputs.datastore is not None
+    return ExternalSource(reading, inputs.datastore)

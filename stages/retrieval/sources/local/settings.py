@@ -1,0 +1,23 @@
+"""Settings of the source `local`: the positions of the same window before the one that reads."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from stages.artifacts.artifact import Artifact
+from stages.memory.hyperparameter import Hyperparameter
+from stages.retrieval.sources.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from stages.retrieval.reading import Reading
+
+
+class LocalSettings(SourceSettings):
+    """No keys: the window says how much is read."""
+
+    code: ClassVar[str] = "stages.retrieval.sources.recent:open_recent"
+    amount: ClassVar[str] = "window"
+    told: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
+    reads_windows: ClassVar[bool] = True
+
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        return reading

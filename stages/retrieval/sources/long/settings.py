@@ -1,0 +1,36 @@
+"""Settings of the source `long`: the last positions of the split before the one that reads."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from stages.artifacts.artifact import Artifact
+from stages.memory.hyperparameter import Choice, Count, Hyperparameter
+from stages.retrieval.sources.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from stages.retrieval.reading import Reading
+
+SIZE = Hyperparameter(
+    "cache size",
+    axis="positions back",
+    grid=(50, 100, 200, 500, 1000, 2000, 5000, 10_000),
+    example="2000",
+    untuned=(2048,),
+)
+"""The grid is that of Grave et al. 2017."""
+
+
+class LongSettings(SourceSettings):
+    """How far back, and whether across documents."""
+
+    code: ClassVar[str] = "stages.retrieval.sources.recent:open_recent"
+    amount: ClassVar[str] = "size"
+    size: Annotated[Choice[Count] | None, SIZE] = None
+    """Positions back from the one that reads."""
+    scope: Literal["stream", "document"] = "stream"
+    """Whether the past ends where the document of the position begins."""
+
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
+        sizes = SIZE.grid if self.size == "tune" else self.size or ()
+        return reading.changed({"size": tuple(sorted({min(int(size), longest) for size in sizes}))})

@@ -1,0 +1,126 @@
+"""The protocol of sources: what the tokens of a range read, and what must be there for it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Self, final
+
+from stages.memory.hyperparameter import doubling_cutoffs
+from stages.retrieval.datastore import Datastore
+from stages.retrieval.grids import ReadingGrid, reading_grid
+from stages.retrieval.reading import Reading
+from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a scored range must hold for a source."""
+
+    keys: frozenset[str] = frozenset()
+    """Representations of the evaluated model: of the range, and of the past as far as `reach`."""
+    reach: int = 0
+    """Positions back from the one that reads."""
+    window_keys: frozenset[str] = frozenset()
+    """Representations of all inputs of a window, in every window; positions of two are then not read together."""
+    neighbors: int = 0
+    """Neighbours in the datastore."""
+    exact: frozenset[tuple[str, int]] = frozenset()
+    """Distances computed from the stored keys: metric, and number of neighbours. They take search keys."""
+
+    def __or__(self, other: "Needs") -> "Needs":
+        return Needs(
+            self.keys | other.keys,
+            max(self.reach, other.reach),
+            self.window_keys | other.window_keys,
+            max(self.neighbors, other.neighbors),
+            self.exact | other.exact,
+        )
+
+    @classmethod
+    def of_all(cls, needs: "Iterable[Needs]") -> "Needs":
+        """What several need together."""
+        return reduce(cls.__or__, needs, cls())
+
+
+@dataclass(frozen=True)
+class SourceInputs:
+    """What sources are opened with."""
+
+    context: int
+    """Inputs of a window."""
+    overlapping: bool
+    """Whether windows overlap, so that a position has another representation in each."""
+    device: str = "cpu"
+    """Type of the device that memory is read on."""
+    datastore: Datastore | None = None
+
+
+@dataclass(frozen=True)
+class About:
+    """What tables tell of a source."""
+
+    amount: str
+    """What cut-offs count: a key of the reading, or another name that its settings tell."""
+    doubling: bool = False
+    """Whether a curve over the amount goes through all doubling numbers."""
+    distinction: str = ""
+    """What stands behind the name of its row, to tell other ways to score the same entries."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else a report tells of the reading; JSON."""
+    twin: Reading | None = None
+    """What a lone reading is shown beside: the same memory, scored otherwise."""
+
+
+class Source(ABC):
+    """The memory of one reading, all selected but what the grid decides."""
+
+    reading: Reading
+    """What the user asked for, completed."""
+
+    @property
+    @abstractmethod
+    def about(self) -> About:
+        """What tables tell of it."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> Needs:
+        """What must be there for `retrieve`."""
+
+    @property
+    @abstractmethod
+    def cutoffs(self) -> tuple[int, ...]:
+        """Numbers of entries to choose from, rising."""
+
+    @property
+    @abstractmethod
+    def positions_at_once(self) -> int:
+        """Positions whose entries fit into memory together."""
+
+    @abstractmethod
+    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
+        """What the tokens of a range read, for a part of them at a time: no position reads itself or its future."""
+
+    @abstractmethod
+    def narrowed(self, cutoff: int) -> Self:
+        """The same, which computes no more than a chosen cut-off reads; itself where that saves nothing."""
+
+    @abstractmethod
+    def spread(self, sample: list[ScoredRange]) -> float:
+        """What default factors of scores are measured in, from a sample of the tuning split; positive."""
+
+    @abstractmethod
+    def default_scales(self, spread: float) -> tuple[float, ...]:
+        """Factors of scores, 1/τ or θ, that `tune` tries."""
+
+    @final
+    def grid(self, spread: float, alone: bool) -> ReadingGrid:
+        """What the reading may be set to.
+
+        Args:
+            spread: of a sample; default factors are measured in it.
+            alone: whether no other reading is on top or below: with cut-offs for a curve beside those to choose from.
+        """
+        more = doubling_cutoffs(self.cutoffs[-1]) if alone and self.about.doubling else ()
+        return reading_grid(self.reading, self.default_scales(spread), tuple(sorted({*self.cutoffs, *more})))

@@ -1,0 +1,180 @@
+"""What every source promises; a test of a source inherits it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from stages.encoding.carried_state import CarriedState
+from stages.encoding.scoring import LMScores
+from stages.encoding.split_reader import Places
+from stages.encoding.windows import windows
+from stages.memory.entries import LogSums
+from stages.memory.readers import READERS
+from stages.registry import load
+from stages.retrieval.datastore import Datastore
+from stages.retrieval.neighbors import Found
+from stages.retrieval.reading import parse_reading
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources import SOURCES
+from stages.retrieval.sources.source import Source, SourceInputs
+from stages.retrieval.sources.union import open_source
+from stages.search.keys import StoredKeys
+
+T, VOCABULARY, WIDTH, CONTEXT, ROWS = 37, 4, 3, 8, 50
+DOCUMENTS = np.array([0, 11, 12, 30])
+SCALES = [0.0, 0.5, 2.0]
+
+
+@dataclass(frozen=True)
+class SmallSplit:
+    """T tokens; the key of a position depends on its window too. `neighbors`: rows a token finds, none of the first."""
+
+    tokens: torch.Tensor
+    keys: torch.Tensor
+    stride: int
+
+    @classmethod
+    def made(cls, seed: int, stride: int) -> "SmallSplit":
+        random = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(0, VOCABULARY, (T,), generator=random)
+        return cls(tokens, torch.randn(T, WIDTH, generator=random), stride)
+
+    def with_other_future(self, position: int) -> "SmallSplit":
+        """The same split up to and with the key of a position; what follows is another."""
+        other = SmallSplit.made(99, self.stride)
+        tokens = torch.cat((self.tokens[:position], (self.tokens[position:] + 1) % VOCABULARY))
+        return replace(self, tokens=tokens, keys=torch.cat((self.keys[: position + 1], other.keys[position + 1 :])))
+
+    def key(self, position: int, window_start: int) -> torch.Tensor:
+        return self.keys[position] * (1 + 0.1 * window_start)
+
+    def as_scored(self, start: int, stop: int) -> torch.Tensor:
+        """Keys of tokens [start, stop), each of the window that scores it."""
+        scoring = windows(T, CONTEXT, self.stride, start, stop)
+        made = [self.key(p, w.start) for w in scoring for p in range(max(start, w.scored_from), min(stop, w.stop))]
+        return torch.stack(made) if made else self.keys[:0]
+
+    def scored_range(self, source: Source, start: int, stop: int, found: Found) -> ScoredRange:
+        """A range as an evaluator makes it, with nothing that the source does not say it needs."""
+        needs, scoring = source.needs, windows(T, CONTEXT, self.stride, start, stop)
+        before = {
+            name: [
+                torch.stack(
+                    [self.key(p, w.start) for p in range(w.start, max(start, w.scored_from))] or [self.keys[0]]
+                )[: max(start, w.scored_from) - w.start]
+                for w in scoring
+            ]
+            for name in needs.window_keys
+        }
+        own = self.as_scored(start, stop)
+        zeros = torch.zeros(stop - start)
+        lm = LMScores(
+            start, self.tokens[start:stop], zeros - 1, zeros, dict.fromkeys(needs.keys, own), before, None, None
+        )
+        first = max(0, start - needs.reach)
+        past = CarriedState(start)
+        if needs.reach and start:
+            kept = self.as_scored(first, start)
+            past = CarriedState(start, keys=dict.fromkeys(needs.keys, kept), tokens=self.tokens[first:start])
+        document = DOCUMENTS[np.searchsorted(DOCUMENTS, np.arange(start, stop), side="right") - 1]
+        neighbors = None
+        if needs.neighbors:
+            rows = slice(start, stop), slice(0, needs.neighbors)
+            neighbors = Found(found.ids[rows], found.distances[rows])
+        queries = self.keys[start:stop].numpy() if needs.exact else None
+        return ScoredRange(lm, past, Places(document, scoring), None, neighbors, queries)
+
+
+def small_datastore(lossless: bool) -> Datastore:
+    random = np.random.default_rng(3)
+    keys = random.standard_normal((ROWS, WIDTH)).astype(np.float32)
+    values = np.append(random.integers(0, VOCABULARY, ROWS), -1).astype(np.int32)
+    return Datastore(StoredKeys(keys, rows_per_shard=16), torch.from_numpy(values), "l2", lossless)
+
+
+def small_found(most: int) -> Found:
+    """Neighbours of T tokens, best first; of the first token none, of every third fewer."""
+    random = np.random.default_rng(4)
+    ids = np.stack([random.permutation(ROWS)[:most] for _ in range(T)]).astype(np.int64)
+    distances = np.sort(random.random((T, most)).astype(np.float32), axis=1)
+    for token in range(0, T, 3):
+        kept = most // 2 if token else 0
+        ids[token, kept:], distances[token, kept:] = -1, np.inf
+    return Found(ids, distances)
+
+
+class SourceContract:
+    """Subclasses say which completed reading is opened; its first position has nothing to read."""
+
+    spec: str
+    stride = CONTEXT
+    lossless = True
+
+    @property
+    def source(self) -> Source:
+        inputs = SourceInputs(CONTEXT, self.stride < CONTEXT, "cpu", small_datastore(self.lossless))
+        return open_source(parse_reading(self.spec), inputs)
+
+    def log_sums(self, split: SmallSplit, bounds: Sequence[int], source: Source | None = None) -> LogSums:
+        """LogSums [S, C, T] of a split that is read in ranges between bounds."""
+        source = source or self.source
+        found, parts = small_found(10), []
+        for start, stop in pairwise(bounds):
+            scored_range = split.scored_range(source, start, stop, found)
+            for _, (one,) in MemoryRow((source,)).retrieve(scored_range):
+                parts.append(one.log_sums(SCALES, source.cutoffs))
+        return LogSums(*(torch.cat([getattr(p, n) for p in parts], -1) for n in ("target", "total", "max_score")))
+
+    @pytest.fixture(autouse=True)
+    def few_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
+        monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
+
+    @pytest.mark.parametrize("cuts", [range(1, T), [CONTEXT, 2 * CONTEXT], [1, 5, 6, 19, 36]])
+    def test_cutting_a_range_changes_nothing(self, cuts: Sequence[int]) -> None:
+        split = SmallSplit.made(0, self.stride)
+        whole, cut = self.log_sums(split, [0, T]), self.log_sums(split, [0, *cuts, T])
+        for name in ("target", "total"):
+            sums = [getattr(one, name) + one.max_score for one in (whole, cut)]
+            torch.testing.assert_close(*sums, atol=1e-4, rtol=1e-4)
+
+    @pytest.mark.parametrize("position", [0, 1, 7, 8, 12, 36])
+    def test_a_position_reads_neither_itself_nor_its_future(self, position: int) -> None:
+        split = SmallSplit.made(0, self.stride)
+        bounds = sorted({0, position, position + 1, T})
+        read, other = (self.log_sums(one, bounds) for one in (split, split.with_other_future(position)))
+        torch.testing.assert_close(read.total[..., position], other.total[..., position])
+        torch.testing.assert_close(read.max_score[..., position], other.max_score[..., position])
+
+    def test_where_there_is_nothing_to_read_every_reader_leaves_the_model_alone(self) -> None:
+        memory = self.log_sums(SmallSplit.made(0, self.stride), [0, T]).at(1, 0)
+        assert memory.empty[0] and not memory.empty.all()
+        log_p = torch.linspace(-9, -1, T)
+        for reader in READERS.names():
+            read = load(READERS.load(reader).code)().read(log_p, torch.zeros(T), memory, 0.5)
+            assert read[0] == log_p[0]
+
+    def test_what_is_narrowed_reads_the_same_up_to_its_cutoff(self) -> None:
+        split, source = SmallSplit.made(0, self.stride), self.source
+        wide = self.log_sums(split, [0, T])
+        for number, cutoff in enumerate(source.cutoffs):
+            narrow = source.narrowed(cutoff)
+            at = narrow.cutoffs.index(cutoff)
+            one = self.log_sums(split, [0, T], narrow)
+            torch.testing.assert_close(
+                (one.total + one.max_score)[:, at], (wide.total + wide.max_score)[:, number], atol=1e-4, rtol=1e-4
+            )
+
+    def test_it_says_what_tables_need(self) -> None:
+        source, sample = self.source, SmallSplit.made(0, self.stride)
+        spread = source.spread([sample.scored_range(source, 0, T, small_found(10))])
+        assert spread > 0 and len(source.default_scales(spread)) > 2
+        told = [SOURCES.load(name) for name in source.reading.sources]
+        assert any(source.about.amount in (*one.names(), *one.told) for one in told)
+        assert list(source.cutoffs) == sorted(set(source.cutoffs)) and source.positions_at_once > 0
+        assert set(source.grid(spread, alone=True).cutoffs) >= set(source.cutoffs)

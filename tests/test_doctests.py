@@ -1,0 +1,23 @@
+"""The worked examples of kernels are true."""
+
+import doctest
+from importlib import import_module
+
+import pytest
+
+WORKED = [
+    "stages.encoding.windows",
+    "stages.evaluation.tuning.coordinate_descent",
+    "stages.memory.entries",
+    "stages.memory.in_batch.visible",
+    "stages.memory.readers.interpolate.reader",
+    "stages.memory.readers.joint.reader",
+    "stages.retrieval.grammar",
+    "stages.retrieval.reading",
+]
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_what_a_worked_example_shows_is_so(name: str) -> None:
+    ended = doctest.testmod(import_module(name))
+    assert ended.attempted > 0 and not ended.failed
