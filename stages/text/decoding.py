@@ -1,9 +1,11 @@
 """Between text and the ids of a tokens artifact."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 UNFINISHED = "\ufffd"
 """What bytes decode to that are no whole character yet."""
@@ -12,10 +14,10 @@ UNFINISHED = "\ufffd"
 class TokenText:
     """The tokenizer of a tokens artifact, both ways."""
 
-    def __init__(self, tokens: Artifact) -> None:
-        from tokenizers import Tokenizer
+    def __init__(self, tokens: "Artifact") -> None:
+        from stages.text.given import load_tokenizer
 
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(tokens.file("tokenizer.json")))
+        self._tokenizer = load_tokenizer(tokens.file("tokenizer.json"))
         self.eos: int = tokens.metrics["eos_id"]
         self.eos_is_newline = tokens.metrics["eos_after"] == "line"
         """Whether `<eos>` stands for the end of a line."""

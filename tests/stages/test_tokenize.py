@@ -41,8 +41,10 @@ class Spoken(Silent):
 
 
 def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
+    """Words, every one kept, unless the settings say otherwise."""
+    config = TokenizeConfig(**({} if "tokenizer" in settings else {"tokenizer": "word", "min_count": 1}), **settings)
     execution = Execution(reporter=reporter or Silent())
-    return make(Tokenize(), TokenizeConfig(**settings), references, Store(store), execution)
+    return make(Tokenize(), config, references, Store(store), execution)
 
 
 def tokenize(store: Path, references: dict[str, Any], **settings: Any) -> Artifact:
@@ -163,9 +165,9 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
 def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_path: Path) -> None:
     files = {"source": ["builtin:pydocs"]}
     artifact = tokenize(tmp_path, files, tokenizer="bpe", vocab_size=None, documents=None)
-    assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 8192
+    assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 1024
     assert sum(split_sizes(artifact).values()) == 79
-    spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=8192, split=(0.9, 0.05, 0.05))
+    spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=1024, split=(0.9, 0.05, 0.05))
     assert (spelled.status, spelled.artifact.id) == ("cached", artifact.id)
 
 

@@ -95,7 +95,7 @@ def corpus(
         files[split] = [str(path)]
     if like is not None:
         settings["tokenizer"] = "given"
-    config = TokenizeConfig(**{"documents": "line", **settings})
+    config = TokenizeConfig(**{"tokenizer": "word", "documents": "line", **settings})
     return make(Tokenize(), config, files, store, Execution()).artifact
 
 

@@ -18,7 +18,7 @@ def text_file(path: Path | str) -> TextFile:
 
 
 def read(path: Path | str) -> list[str]:
-    return ["".join(piece.text for piece in record) for record in records(text_file(path))]
+    return ["".join(record.blocks) for record in records(text_file(path))]
 
 
 def test_a_json_line_is_a_record_and_blank_lines_are_none(tmp_path: Path) -> None:
