@@ -19,7 +19,7 @@ SMALLEST_VOCABULARY = {"word": 3, "char": 3, "bpe": 257}
 LARGEST_VOCABULARY = 2**24
 """Types of the largest vocabulary: some ten times the words of the largest corpora, and weights beyond any machine."""
 LARGEST_RECORD = 256 * 10**6
-"""Bytes of the longest line of `.jsonl` that is read, since a record is held whole, twice at worst."""
+"""Bytes of the longest line of `.jsonl` that is read, since a record is held whole, up to three times."""
 
 Documents = Literal["file", "line", "blank-line", "wikitext", "jsonl"]
 Share = Annotated[float, Field(gt=0, lt=1)]

@@ -58,7 +58,7 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         (folder / f"{split}.txt").write_text(_text(passages))
     files = {split: [str(folder / f"{split}.txt")] for split in TEXT}
     return {
-        name: make(Tokenize(), TokenizeConfig(**{"tokenizer": "word", "documents": "line", **settings}), files, store, Execution()).artifact
+        name: make(Tokenize(), TokenizeConfig(documents="line", **settings), files, store, Execution()).artifact
         for name, settings in TOKENIZERS.items()
     }
 

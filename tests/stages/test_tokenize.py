@@ -42,7 +42,8 @@ class Spoken(Silent):
 
 def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
     """Words, every one kept, unless the settings say otherwise."""
-    config = TokenizeConfig(**({} if "tokenizer" in settings else {"tokenizer": "word", "min_count": 1}), **settings)
+    default = {} if "tokenizer" in {**settings, **references} else {"tokenizer": "word", "min_count": 1}
+    config = TokenizeConfig(**default, **settings)
     execution = Execution(reporter=reporter or Silent())
     return make(Tokenize(), config, references, Store(store), execution)
 
@@ -332,7 +333,12 @@ def test_usage_is_checked_before_files(
     [
         ({"tokenizer": "words"}, "did you mean 'word'"),
         ({"vocab_size": 0}, "greater than 0"),
-        ({"vocab_size": 2}, "at least 3 types"),
+        ({"tokenizer": "word", "vocab_size": 2}, "at least 3 types"),
+        ({"vocab_size": 10**23}, "less than or equal to 16777216"),
+        ({"min_count": 2}, "goes with the word tokenizer, not with bpe"),
+        ({"tokenizer": "word", "min_count": 0}, "greater than 0"),
+        ({"split": (0.9,)}, "two shares, of train and valid, or three"),
+        ({"split": (0.9, 0.2)}, "shares of train and valid sum to 1.1"),
         ({"tokenizer": "bpe", "vocab_size": 256}, "at least 257"),
         ({"tokenizer": "byte", "vocab_size": 300}, "fixed size"),
         ({"split": (0.9, 0.2, 0.1)}, "sum to 1.2, not to 1"),
