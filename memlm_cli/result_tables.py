@@ -179,7 +179,9 @@ def _show_splits(title: str, metrics: Figures) -> None:
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a row a split of tokens; rates and shares in percent."""
     columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
-    rows = [[split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits]
+    rows = [
+        [split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits
+    ]
     return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
 
 

@@ -41,7 +41,7 @@ def tokenize(
         str | None,
         typer.Option(
             metavar="N|auto",
-            help="Words that train has less often are <unk> (default: auto: 1 where the text itself has <unk>, else 2).",
+            help="Words that train has less often are <unk> (default: auto: 1 where the text has <unk> itself, else 2).",
         ),
     ] = None,
     lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lower-case the text first.")] = None,
@@ -55,8 +55,8 @@ def tokenize(
     documents: Annotated[
         Literal["file", "line", "blank-line", "wikitext", "jsonl"] | None,
         typer.Option(
-            help="Where a document ends: with its file; each line; at blank lines; before a WikiText title ( = Title = ); "
-            "each line a JSON record (default: a record of .jsonl, else a file).",
+            help="What a document is: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a "
+            "JSON record a line (default: a record of .jsonl, else a file)."
         ),
     ] = None,
     max_record_bytes: Annotated[

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.artifact import Artifact
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 

@@ -28,7 +28,10 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
 
 
 def load_tokenizer(path: Path) -> "Tokenizer":
-    """The library's tokenizer of a file, whose ids and unknown token are as they must be. Raises: see `open_tokenizer`."""
+    """The library's tokenizer of a file, whose ids and unknown token are as they must be.
+
+    Raises: see `open_tokenizer`.
+    """
     from tokenizers import Tokenizer
 
     with library_errors(f"{path} is no tokenizer in Hugging Face's JSON format"):

@@ -54,10 +54,8 @@ def _topics(file: TextFile) -> Iterator[Record]:
 
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
-    # No more than the text itself is held here while it is used: `enumerate` would keep the line it came from.
-    number = 0
-    for line in _lines(text_blocks(file.path, file.digest), file):
-        number += 1
+    # While a text is used, neither its line nor its record is held.
+    for number, line in _lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line)
             del line
@@ -67,15 +65,15 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
             del text
 
 
-def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[str]:
-    """Whole lines without their ends. Raises: DataError for one that is larger than the file's records may be."""
+def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
+    """Numbers from 1, and whole lines without their ends. Raises: DataError for one that is larger than the file's records may be."""
     parts: list[str] = []
     held, number = 0, 1
     for block in blocks:
         for place, part in enumerate(block.split("\n")):
             if place:
+                yield number, _taken(parts)
                 held, number = 0, number + 1
-                yield _taken(parts)
             held += len(part) if part.isascii() else len(part.encode())
             if held > file.largest_record:
                 raise DataError(
@@ -83,7 +81,7 @@ def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[str]:
                     "cut it into several, or allow larger ones with --max-record-bytes."
                 )
             parts.append(part)
-    yield _taken(parts)
+    yield number, _taken(parts)
 
 
 def _taken(parts: list[str]) -> str:
