@@ -41,7 +41,7 @@ def tokenize(
         str | None,
         typer.Option(
             metavar="N|auto",
-            help="Words that train has less often are <unk> (default: auto: 1 where the text has <unk> itself, else 2).",
+            help="Words that train has less often are <unk> (default: auto: 1 if the text has <unk> already, else 2).",
         ),
     ] = None,
     lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lower-case the text first.")] = None,

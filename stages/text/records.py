@@ -66,7 +66,10 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
 
 
 def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
-    """Numbers from 1, and whole lines without their ends. Raises: DataError for one that is larger than the file's records may be."""
+    """Numbers from 1, and whole lines without their ends.
+
+    Raises: DataError for a line that is larger than the file's records may be, before all of it is read.
+    """
     parts: list[str] = []
     held, number = 0, 1
     for block in blocks:
