@@ -38,7 +38,7 @@ MANY_TYPES = 2**16
 ROW_BYTES = 2**21
 """Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 SPOOL = "scratch/text"
-SCAN = "scan"
+SCAN = "read"
 TOKENIZER = "tokenizer"
 TOKENIZER_FILE = "tokenizer.json"
 
