@@ -180,6 +180,8 @@ def _options(command: str, member: "Member") -> Iterator[list[str]]:
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]
+    if command == "tokenize" and config.get("tokenizer") == "word":
+        config.setdefault("min_count", 1)  # what was done before there was this setting
     yield from _all_spelled(command, differences(config, stage_of(command).Config().model_dump(mode="json")))
 
 

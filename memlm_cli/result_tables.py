@@ -8,8 +8,10 @@ from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from stages.diagnostics import SUMMARIES
+from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
 from stages.retrieval.hyperparameters import amounts, hyperparameters
+from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -20,6 +22,13 @@ Column = tuple[str, dict[int, str]]
 
 GATE = {"neighbors": "neighbours let in"}
 """What the curve of a gate runs over, in words."""
+SPLIT_COLUMNS = {
+    **{name: name for name in ("documents", "tokens")},
+    "unknown_rate": "unknown",
+    **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
+    "share": "share of text",
+}
+"""Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -70,7 +79,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
-            _value(row["word_perplexity"]),
+            _value(shown_word_perplexity(row["word_perplexity"])),
             _value(row["tokens_per_second"]),
         ]
         for row in rows
@@ -156,10 +165,21 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
 
 
 def _show_splits(title: str, metrics: Figures) -> None:
-    splits = metrics["splits"]
-    names: Sequence[str] = list(dict.fromkeys(name for split in splits.values() for name in split))
-    rows = [[split, *(_value(values.get(name)) for name in names)] for split, values in splits.items()]
-    show_table(title, ["split", *map(figure_name, names)], rows)
+    types = f"{metrics['vocabulary_size']:,} types"
+    show_table(f"{title}, {metrics['tokenizer']}, {types}", *splits_table(metrics["splits"]))
+
+
+def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: a row a split of tokens; rates and shares in percent."""
+    columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
+    rows = [
+        [split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits
+    ]
+    return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
+
+
+def _split_value(value: Any) -> str:
+    return f"{value:.2%}" if isinstance(value, float) else _value(value)
 
 
 def _value(value: Any) -> str:

@@ -3,6 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
+LARGEST_WORD_PERPLEXITY = 1e6
+"""More than the words that a person could choose from: "words" that are whole sentences."""
+
 
 class Counts(NamedTuple):
     """How long a scored text is, in each unit; 0: not known."""
@@ -31,6 +34,11 @@ def figures(nll: float, counts: Counts) -> dict[str, float | None]:
         "bits_per_byte": _share(nll / math.log(2), counts.bytes),
         "word_perplexity": perplexity(nll, counts.words),
     }
+
+
+def shown_word_perplexity(value: float | None) -> float | None:
+    """A word perplexity that means something; None for one that no vocabulary has, as of text without spaces."""
+    return value if value is not None and value <= LARGEST_WORD_PERPLEXITY else None
 
 
 def perplexity(nll: float, units: int) -> float | None:

@@ -17,8 +17,9 @@ import numpy as np
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Shard, ShardedStage
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
+from stages.numbers import size as bytes_size
 from stages.text import TOKENIZERS
-from stages.text.config import DEFAULT_BPE_VOCABULARY, DEFAULT_SHARES, GIVEN, UNTRAINED, TokenizeConfig
+from stages.text.config import DEFAULT_SHARES, GIVEN, UNTRAINED, TokenizeConfig
 from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ ONE_CORPUS = "source"
 """Role of files that are not given by split."""
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure or to learn from."""
+MANY_TYPES = 2**16
+"""A vocabulary with more costs more than most models of its text."""
 ROW_BYTES = 2**21
 """Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 SPOOL = "scratch/text"
-SCAN = "scan"
+SCAN = "read"
 TOKENIZER = "tokenizer"
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -91,7 +94,10 @@ class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
         if _given_tokenizer(inputs) is not None:
             changes["tokenizer"] = GIVEN
         elif config.tokenizer == "bpe" and config.vocab_size is None:
-            changes["vocab_size"] = DEFAULT_BPE_VOCABULARY
+            shares = changes.get("split", config.split)
+            changes["vocab_size"] = _chosen_vocabulary(config, inputs, shares[0] if shares else 1.0, execution)
+        elif config.tokenizer == "word" and config.min_count is None:
+            changes["min_count"] = _chosen_min_count(config, inputs, execution)
         return config.model_copy(update=changes)
 
     def open(self, job: Job[TokenizeConfig]) -> Work:
@@ -129,7 +135,7 @@ class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
 
     def finish(self, job: Job[TokenizeConfig], work: Work) -> dict[str, Any]:
         records = {shard.key: job.draft.record(shard.key) for shard in work.shards}
-        paragraphs = 0
+        paragraphs = documents = 0
         splits: dict[str, dict[str, Any]] = {}
         for split in SPLITS:
             shards = [shard for shard in work.shards if shard.split == split]
@@ -137,7 +143,10 @@ class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
                 parts = [records[shard.key] for shard in shards]
                 splits[split] = _split_metrics(split, parts)
                 _assemble(job, work, shards, parts, paragraphs)
-                paragraphs += sum(part["paragraphs"] for part in parts)
+                _write_names(job, work, split, range(documents, documents + splits[split]["documents"]))
+                paragraphs += splits[split]["paragraphs"]
+                documents += splits[split]["documents"]
+        _warn_of_size(job, work.tokenizer.vocabulary_size)
         if job.config.split is not None:
             _tell_shares(job, splits)
         return {
@@ -166,7 +175,7 @@ def _given_roles(config: TokenizeConfig, references: Mapping[str, Any]) -> list[
 
 
 def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], tokenizer: str | None) -> None:
-    if tokenizer is not None and (config.lowercase or config.vocab_size is not None):
+    if tokenizer is not None and (config.lowercase or config.vocab_size is not None or config.min_count is not None):
         raise UsageError("A given tokenizer has its own vocabulary and letter case: neither can be set.")
     if tokenizer is None and config.tokenizer == GIVEN:
         raise UsageError("Which tokenizer? Name a tokenizer.json or a tokens artifact.")
@@ -208,6 +217,33 @@ def _given_tokenizer(inputs: Inputs) -> Path | None:
     return next((Path(file.path) for file in inputs.files if file.role == TOKENIZER), None)
 
 
+# What is chosen from the text
+
+
+def _vocabulary_files(config: TokenizeConfig, inputs: Inputs) -> "list[TextFile]":
+    """The files that the vocabulary comes from, or is cut from."""
+    return [_text_file(file, config) for file in inputs.files if _of("train", file) or _of(ONE_CORPUS, file)]
+
+
+def _chosen_vocabulary(config: TokenizeConfig, inputs: Inputs, share: float, execution: Execution) -> int:
+    from stages.text.automatic import bpe_vocabulary, text_bytes
+
+    size = share * text_bytes(_vocabulary_files(config, inputs))
+    types = bpe_vocabulary(size)
+    execution.reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")
+    return types
+
+
+def _chosen_min_count(config: TokenizeConfig, inputs: Inputs, execution: Execution) -> int:
+    from stages.text.automatic import holds_unknown
+
+    if holds_unknown(_vocabulary_files(config, inputs)):
+        execution.reporter.info("every word is kept: the text has <unk> in place of rare ones already (--min-count 1)")
+        return 1
+    execution.reporter.info("words that train has only once become <unk>, so that it is learnt (--min-count 2)")
+    return 2
+
+
 # What is done before the shards
 
 
@@ -220,7 +256,7 @@ def _scan(job: Job[TokenizeConfig]) -> None:
     documents = job.config.documents or "file"
     job.reporter.info("reading text")
     for role in (ONE_CORPUS, *SPLITS):
-        files = [_text_file(file, documents) for file in job.inputs.files if _of(role, file)]
+        files = [_text_file(file, job.config) for file in job.inputs.files if _of(role, file)]
         if files:
             first = sum(map(len, record.values()))
             pieces = read_corpus(files, documents)
@@ -229,12 +265,13 @@ def _scan(job: Job[TokenizeConfig]) -> None:
     job.draft.commit(SCAN, record)
 
 
-def _text_file(file: InputFile, documents: str) -> "TextFile":
+def _text_file(file: InputFile, config: TokenizeConfig) -> "TextFile":
     from stages.text.files import format_of
     from stages.text.records import TextFile
 
     format = format_of(file.path)
-    return TextFile(file.path, "jsonl" if format == "txt" and documents == "jsonl" else format, file.digest)
+    format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
+    return TextFile(file.path, format, file.digest, config.max_record_bytes)
 
 
 def _text_shards(job: Job[TokenizeConfig], spool: "Spool") -> Iterator[TextShard]:
@@ -246,7 +283,7 @@ def _text_shards(job: Job[TokenizeConfig], spool: "Spool") -> Iterator[TextShard
     if ONE_CORPUS in scanned:
         assert job.config.split is not None
         parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split)
-        ranges = dict(zip(SPLITS, parts, strict=True))
+        ranges = dict(zip(SPLITS, parts, strict=False))
     else:
         ranges = {split: whole(shards) for split, shards in scanned.items()}
     for split, inside in ranges.items():
@@ -261,13 +298,27 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: "Spool", shards: Sequence[T
     if given is not None:
         tokenizer = open_tokenizer(given)
     else:
-        train = (shard for shard in shards if shard.split == "train")
+        train = [shard for shard in shards if shard.split == "train"]
+        if config.tokenizer == "word":
+            _warn_of_script(job, spool.pieces(train[0].number, train[0].start, train[0].stop))
         texts = (spool.pieces(shard.number, shard.start, shard.stop) for shard in train)
         job.reporter.info(f"making the {config.tokenizer} vocabulary from train")
-        tokenizer = TOKENIZERS.load(config.tokenizer).train(texts, config.vocab_size, config.lowercase)
+        tokenizer = TOKENIZERS.load(config.tokenizer).train(
+            texts, config.vocab_size, config.lowercase, config.min_count or 1
+        )
     tokenizer.save(job.draft.add(TOKENIZER_FILE))
     job.draft.commit(TOKENIZER)
     job.draft.flush()
+
+
+def _warn_of_script(job: Job[TokenizeConfig], beginning: "Pieces") -> None:
+    from stages.text.scripts import lacks_words
+
+    if lacks_words(beginning.texts):
+        job.reporter.warning(
+            "train sets no words apart by spaces, as Chinese, Japanese and Thai do not: the word tokenizer takes whole "
+            "phrases for words, and most of another text is <unk>. Take --tokenizer bpe or char."
+        )
 
 
 # What is left by the shards, and put together
@@ -346,6 +397,23 @@ def _write_array(
             inside = array.rows(shard)
             array.write(shard, read(inside.start, inside.stop).astype(dtype, copy=False))
             job.draft.commit(key)
+
+
+def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: range) -> None:
+    """Keep the names of a split's documents, given by their numbers in the spool."""
+    from stages.text.names import names_file
+
+    with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
+        file.writelines(run.dumps() for run in work.spool.names(documents.start, documents.stop))
+
+
+def _warn_of_size(job: Job[TokenizeConfig], types: int) -> None:
+    if types > MANY_TYPES:
+        job.reporter.warning(
+            f"the vocabulary has {types:,} types: a model of width 512 takes {types * 512 / 1e6:,.0f} million weights "
+            f"for it, and the scores of 4,096 tokens take {bytes_size(4096 * 4 * types)}. "
+            "--tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
+        )
 
 
 def _tell_shares(job: Job[TokenizeConfig], splits: Mapping[str, dict[str, Any]]) -> None:

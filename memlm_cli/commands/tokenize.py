@@ -25,40 +25,67 @@ def tokenize(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            metavar="word|char|byte|bpe|FILE.json|TOKENS",
-            help="Learnt from train, read from a file, or that of other tokens (default: word).",
+            metavar="bpe|word|char|byte|FILE.json|TOKENS",
+            help="Learnt from train, read from a file, or that of other tokens (default: bpe).",
         ),
     ] = None,
-    vocab_size: Annotated[int | None, typer.Option(help="Token types to keep or to learn.")] = None,
+    vocab_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Token types to keep or to learn (default: auto: of bpe 512 to 32,768, as the text has room for; "
+            "else all of train's).",
+        ),
+    ] = None,
+    min_count: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Words that train has less often are <unk> (default: auto: 1 if the text has <unk> already, else 2).",
+        ),
+    ] = None,
     lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lower-case the text first.")] = None,
     split: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Shares of train, valid and test of FILES, cut between documents."),
+        typer.Option(
+            metavar="A,B[,C]",
+            help="Shares of train, valid and test of FILES, cut between documents (default: 0.9,0.05,0.05).",
+        ),
     ] = None,
     documents: Annotated[
         Literal["file", "line", "blank-line", "wikitext", "jsonl"] | None,
-        typer.Option(help="What a document is (default: by the file)."),
+        typer.Option(
+            help="What a document is: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a "
+            "JSON record a line (default: a record of .jsonl, else a file)."
+        ),
+    ] = None,
+    max_record_bytes: Annotated[
+        int | None, typer.Option(help="Longest record of .jsonl that is read (default: 256,000,000).")
     ] = None,
     *,
     common: Common,
 ) -> None:
     """Text -> tokens: a vocabulary, and every split as token ids."""
+    from memlm_cli.result_tables import show_result
     from stages.text import TOKENIZERS
 
     given = tokenizer is not None and tokenizer not in TOKENIZERS and _is_reference(tokenizer)
-    make_artifact(
+    tokens = make_artifact(
         "tokenize",
         common,
         files or [],
         {
             "tokenizer": "given" if given else tokenizer,
             "vocab_size": vocab_size,
+            "min_count": min_count,
             "lowercase": lowercase,
             "split": split.split(",") if split else None,
             "documents": documents,
+            "max_record_bytes": max_record_bytes,
         },
         {"train": train, "valid": valid, "test": test, "tokenizer": tokenizer if given else None},
     )
+    show_result(tokens)
 
 
 def _is_reference(text: str) -> bool:

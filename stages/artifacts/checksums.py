@@ -20,8 +20,11 @@ class FileEntry(TypedDict):
 
 
 def is_log(relative: str) -> bool:
-    """Whether a file tells how the work went rather than what came out; such files are in no digest."""
-    return relative.startswith("logs/") or relative in LOG_FILES
+    """Whether a file tells how the work went, or how input files were called, rather than what came out.
+
+    Such files are in no digest: they differ between equal works.
+    """
+    return relative.startswith(("logs/", "names/")) or relative in LOG_FILES
 
 
 def file_entry(path: Path) -> FileEntry:

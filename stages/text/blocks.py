@@ -15,8 +15,8 @@ from stages.errors import DataError
 from stages.text.files import compression
 
 RAW_BLOCK = 2**18
-COMPRESSED_BLOCK = 2**13
-"""Bytes fed to a decompressor at once; small, since text that repeats expands a thousand times."""
+COMPRESSED_BLOCK = 2**10
+"""Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
 
 
 class _Decompressor(Protocol):
@@ -76,9 +76,10 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
             if decompressor.eof:
                 decompressor = _DECOMPRESSORS[suffix]()
             try:
-                yield decompressor.decompress(rest)
+                data = decompressor.decompress(rest)
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 raise DataError(f"{path} is no intact {suffix} file: {error}, before byte {read}.") from error
+            yield from (data[start : start + RAW_BLOCK] for start in range(0, len(data), RAW_BLOCK))
             rest = decompressor.unused_data if decompressor.eof else b""
     if read and not decompressor.eof:
         raise DataError(f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream.")

@@ -1,11 +1,13 @@
 """Sub-words: byte-level BPE trained here, and any tokenizer given as a Hugging Face file."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from stages.text.config import DEFAULT_BPE_VOCABULARY
+from stages.errors import DataError
+from stages.text.config import LARGEST_VOCABULARY
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, TextTokenizer, TrainableTokenizer
 
@@ -14,6 +16,20 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 2**18
 """Text encoded at once: an encoding takes a hundred times the memory of its ids."""
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn whatever the library raises into a DataError that begins with `what`.
+
+    It raises bare Exceptions, and where its Rust code panics a BaseException of a class that cannot be imported.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DataError(f"{what}: {error}.") from error
+        raise
 
 
 class HuggingFaceTokenizer(TextTokenizer):
@@ -45,7 +61,9 @@ class HuggingFaceTokenizer(TextTokenizer):
         ids = [np.zeros(0, np.int64)]
         counts: list[int] = []
         for batch in _batches(texts):
-            for encoding in self._tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            with library_errors("The tokenizer cannot read the text"):
+                encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            for encoding in encodings:
                 ids.append(np.array(encoding.ids, np.int64))
                 counts.append(len(ids[-1]))
         return np.concatenate(ids), np.array(counts, np.int64)
@@ -60,11 +78,11 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
     kind = "bpe"
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
         from tokenizers import pre_tokenizers, trainers
 
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size or DEFAULT_BPE_VOCABULARY,
+            vocab_size=vocab_size or LARGEST_VOCABULARY,
             special_tokens=[EOS],
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,

@@ -26,7 +26,7 @@ class ByteTokenizer(TrainableTokenizer):
         self.lowercase = lowercase
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
         return cls(lowercase)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

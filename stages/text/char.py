@@ -33,7 +33,7 @@ class CharTokenizer(TrainableTokenizer):
                 self._ids[ord(text)] = id
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
         counts: Counter[str] = Counter()
         for pieces in texts:
             for text in pieces.texts:

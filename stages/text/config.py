@@ -1,9 +1,9 @@
 """Settings of `tokenize`."""
 
 from math import isclose
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from stages.config import StageConfig
 from stages.errors import UsageError, did_you_mean
@@ -13,28 +13,55 @@ GIVEN = "given"
 """The tokenizer is read from a file or from another tokens artifact instead of being made here."""
 UNTRAINED = frozenset({GIVEN, "byte"})
 """Tokenizers whose vocabulary does not come from the text."""
-DEFAULT_BPE_VOCABULARY = 8192
 DEFAULT_SHARES = (0.9, 0.05, 0.05)
 SMALLEST_VOCABULARY = {"word": 3, "char": 3, "bpe": 257}
 """`<unk>`, `<eos>` and one type; 256 bytes and `<eos>`."""
+LARGEST_VOCABULARY = 2**24
+"""Types of the largest vocabulary: some ten times the words of the largest corpora, and weights beyond any machine."""
+LARGEST_RECORD = 256 * 10**6
+"""Bytes of the longest line of `.jsonl` that is read, since a record is held whole, up to three times."""
 
 Documents = Literal["file", "line", "blank-line", "wikitext", "jsonl"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
+def _none_if_auto(value: Any) -> Any:
+    return None if value == "auto" else value
+
+
+Auto = BeforeValidator(_none_if_auto)
+"""`auto` is None: left to `Tokenize.resolve`."""
+
+
 class TokenizeConfig(StageConfig):
     """How text becomes a stream of token ids."""
 
-    tokenizer: str = "word"
+    not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes"})
+
+    tokenizer: str = "bpe"
     """word, char, byte, bpe, or `given` (named by the reference `tokenizer`)."""
-    vocab_size: Annotated[int, Field(gt=0)] | None = None
-    """Types kept, special ones included; None: all of train's (word, char), 8192 (bpe)."""
+    vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto] = None
+    """Types kept, special ones included; None or `auto`: all of train's (word, char), chosen from its size (bpe)."""
+    min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto] = None
+    """Types of `word` that train has less often are `<unk>`; None or `auto`: 1 if the text has `<unk>`, else 2."""
     lowercase: bool = False
     """Whether text is lower-cased before it is tokenized."""
     documents: Documents | None = None
     """What a document is; None: a file for plain text, a record for `.jsonl`, a topic for pydocs."""
-    split: tuple[Share, Share, Share] | None = None
-    """Shares of the text for train, valid and test, where files are not given by split; None: .9, .05, .05."""
+    split: tuple[Share, ...] | None = None
+    """Shares of the text for train, valid and, if there are three, test, where files are not given by split.
+
+    None: .9, .05, .05.
+    """
+    max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
+    """Longest line of `.jsonl` that is read."""
+
+    def canonical(self) -> dict[str, Any]:
+        """As other settings, but without a count of 1: with it, work is what it was before there was this setting."""
+        settings = super().canonical()
+        if settings["min_count"] in (None, 1):
+            del settings["min_count"]
+        return settings
 
     @field_validator("tokenizer")
     @classmethod
@@ -43,17 +70,29 @@ class TokenizeConfig(StageConfig):
             raise UsageError(f"There is no tokenizer {name!r}; {did_you_mean(name, TOKENIZERS.names())}")
         return name
 
+    @field_validator("split", mode="before")
+    @classmethod
+    def _two_or_three(cls, shares: Any) -> Any:
+        if isinstance(shares, list | tuple) and len(shares) not in (2, 3):
+            raise ValueError("expected two shares, of train and valid, or three, of train, valid and test")
+        return shares
+
     @field_validator("split")
     @classmethod
     def _whole(cls, shares: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if shares is not None and not isclose(sum(shares), 1, abs_tol=1e-6):
-            raise ValueError(f"the shares of train, valid and test sum to {sum(shares):g}, not to 1")
+        if shares is None:
+            return None
+        if not isclose(sum(shares), 1, abs_tol=1e-6):
+            named = "train and valid" if len(shares) == 2 else "train, valid and test"
+            raise ValueError(f"the shares of {named} sum to {sum(shares):g}, not to 1")
         return shares
 
     @model_validator(mode="after")
     def _fits_tokenizer(self) -> Self:
         if self.vocab_size is not None:
             self._check_vocab_size(self.vocab_size)
+        if self.min_count is not None and self.tokenizer != "word":
+            raise ValueError(f"min_count goes with the word tokenizer, not with {self.tokenizer}")
         if self.lowercase and self.tokenizer == GIVEN:
             raise ValueError("lowercase does not go with a given tokenizer, which decides by itself")
         return self

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from stages.errors import DataError
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
+from stages.text.pieces import pieces
 from stages.text.records import TextFile, records
 
 
 def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPiece]:
-    """Stream the text of files, documents and paragraphs marked.
+    """Stream the text of files, documents and paragraphs marked; each file's or record's first piece has its name.
 
     Args:
         files: in order; each begins a document, as each record of a `.jsonl` file does.
@@ -18,8 +19,9 @@ def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPie
     for file in files:
         empty = True
         for record in records(file):
-            for piece in mark(record, BOUNDARIES[documents]):
-                empty = False
-                yield piece
+            name: str | None = record.name
+            for piece in mark(pieces(record.blocks), BOUNDARIES[documents]):
+                yield piece if name is None else piece._replace(name=name)
+                empty, name = False, None
         if empty:
             raise DataError(f"{file.path} is empty; expected text.")

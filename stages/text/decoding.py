@@ -16,9 +16,9 @@ class TokenText:
         file: a `tokenizer.json`.
         metrics: what tokenize tells of it: `eos_id`, `eos_after`.
         """
-        from tokenizers import Tokenizer
+        from stages.text.given import load_tokenizer
 
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(file))
+        self._tokenizer = load_tokenizer(file)
         self.eos: int = metrics["eos_id"]
         self.eos_is_newline = metrics["eos_after"] == "line"
         """Whether `<eos>` stands for the end of a line."""

@@ -12,12 +12,17 @@ ENDS_DOCUMENT = 2
 OPENS_PARAGRAPH = 4
 ENDS_LINE = 8
 
+LONGEST_SPACE = 1024
+"""Characters of white space that are held until text follows."""
+
 
 class MarkedPiece(NamedTuple):
     """A piece of text with the sum of the marks above that hold for it."""
 
     text: str
     marks: int
+    name: str | None = None
+    """What the documents from here on are called, where that changes."""
 
 
 Boundary = Callable[[str, bool, bool], bool]
@@ -94,6 +99,7 @@ class ParagraphHashes:
 
     def _begin(self) -> None:
         self._digest = hashlib.blake2b(digest_size=8)
+        self._beyond: hashlib.blake2b | None = None
         self._space = ""
         self._open = self._has_text = False
 
@@ -104,10 +110,23 @@ class ParagraphHashes:
         text = piece.text if self._has_text else piece.text.lstrip()
         body = text.rstrip()
         if body:
+            self._digest, self._beyond = self._beyond or self._digest, None
             self._digest.update((self._space + body).encode())
             self._has_text, self._space = True, ""
-        self._space += text[len(body) :]
+        self._hold_back(text[len(body) :])
         return finished
+
+    def _hold_back(self, space: str) -> None:
+        """White space counts only if text follows.
+
+        A short run of it is kept; a long one goes into a second digest, since a text that grows by every blank
+        line takes quadratic time, and memory without bound.
+        """
+        self._space += space
+        if len(self._space) > LONGEST_SPACE:
+            self._beyond = self._beyond or self._digest.copy()
+            self._beyond.update(self._space.encode())
+            self._space = ""
 
     def finish(self) -> int | None:
         """The hash of the paragraph under way, if there is one; a new one may begin."""

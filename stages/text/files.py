@@ -86,7 +86,14 @@ def pydoc_topics() -> Iterator[str]:
     """The text of each documentation topic, in alphabetical order of the topics' names."""
     from pydoc_data.topics import topics
 
-    return (topics[name] for name in sorted(topics))
+    return (topics[name] for name in pydoc_names())
+
+
+def pydoc_names() -> list[str]:
+    """The names of the documentation topics, in alphabetical order."""
+    from pydoc_data.topics import topics
+
+    return sorted(topics)
 
 
 def text_digest(texts: Iterable[str]) -> str:

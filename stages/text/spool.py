@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from stages.text.documents import OPENS_DOCUMENT, MarkedPiece, ParagraphHashes
+from stages.text.names import NamedRun, NameRuns, read_runs, runs_between
 
 SHARD_CHARACTERS = 2**20
 SHARD_PIECES = 2**14
 """A shard ends where it reaches either, so that text of short lines takes no more memory than other text."""
 _PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
 HASHES = "paragraph-hashes.bin"
+NAMES = "document-names.jsonl"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Spool:
         file = self.folder / HASHES
         return np.fromfile(file, "<u8", stop - start, offset=start * 8).astype(np.uint64)
 
+    def names(self, start: int, stop: int) -> Iterator[NamedRun]:
+        """Names of the documents [start, stop) of the spool."""
+        return runs_between(read_runs(self.folder / NAMES), start, stop)
+
     def _table(self, number: int) -> np.ndarray:
         table: np.ndarray = np.load(self.folder / _table_name(number), allow_pickle=False)
         return table
@@ -83,14 +89,18 @@ def write_spool(pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], 
         first: number of the first shard, counting the shards already in the spool.
         add: gives the path of a file of the spool, made anew if `first` is 0.
     """
-    hashes = ParagraphHashes()
-    with add(HASHES).open("ab" if first else "wb") as hash_file:
+    hashes, names = ParagraphHashes(), NameRuns()
+    mode = "ab" if first else "wb"
+    with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
         for number, batch in enumerate(_batches(pieces), start=first):
             finished = [value for piece in batch if (value := hashes.add(piece)) is not None]
             hash_file.write(np.array(finished, "<u8").tobytes())
+            name_file.writelines(run.dumps().encode() for piece in batch if (run := names.add(piece)))
             yield _write_shard(number, batch, add)
         if (last := hashes.finish()) is not None:
             hash_file.write(np.array([last], "<u8").tobytes())
+        if run := names.finish():
+            name_file.write(run.dumps().encode())
 
 
 def _batches(pieces: Iterable[MarkedPiece]) -> Iterator[list[MarkedPiece]]:
@@ -107,9 +117,9 @@ def _batches(pieces: Iterable[MarkedPiece]) -> Iterator[list[MarkedPiece]]:
 
 
 def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Path]) -> SpoolShard:
-    table = np.array([(len(text), marks) for text, marks in batch], _PIECE)
+    table = np.array([(len(piece.text), piece.marks) for piece in batch], _PIECE)
     with add(_text_name(number)).open("wb") as file:
-        file.writelines(text.encode() for text, _ in batch)
+        file.writelines(piece.text.encode() for piece in batch)
     np.save(add(_table_name(number)), table)
     return SpoolShard(
         number=number,

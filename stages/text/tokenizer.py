@@ -55,7 +55,8 @@ class TextTokenizer(ABC):
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`; the same tokenizer gives the same bytes."""
-        self.huggingface().save(str(path), pretty=True)
+        # The library's own `save` raises a bare Exception where the disk is full.
+        path.write_bytes(self.huggingface().to_str(pretty=True).encode())
 
 
 class TrainableTokenizer(TextTokenizer):
@@ -63,11 +64,12 @@ class TrainableTokenizer(TextTokenizer):
 
     @classmethod
     @abstractmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
         """Make a tokenizer from training text.
 
         Args:
             texts: the text; read once.
             vocab_size: the most types to keep, special ones included; None for no limit.
             lowercase: whether text is lower-cased before anything else.
+            min_count: occurrences below which a type is `<unk>`, for tokenizers of words.
         """

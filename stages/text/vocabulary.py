@@ -1,6 +1,7 @@
 """Words, letter case and vocabularies, each defined exactly as Hugging Face's tokenizers define it."""
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
@@ -33,16 +34,18 @@ def _normalizer() -> "Normalizer":
     return Lowercase()
 
 
-def by_frequency(counts: Counter[str], limit: int | None) -> dict[str, int]:
+def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) -> dict[str, int]:
     """A vocabulary whose ids fall with count, ties in order of text.
 
     Args:
         counts: occurrences in training text; `<eos>` and `<unk>` are kept whatever theirs are.
         limit: the most types to keep; what is left out counts as `<unk>`.
+        min_count: what types that are kept occur at least; those with fewer count as `<unk>` too.
     """
     special = {EOS: counts[EOS], UNK: counts[UNK]}
     ranked = sorted(counts.items() - special.items(), key=_rank)
-    kept = ranked if limit is None else ranked[: limit - len(special)]
+    frequent = bisect_right(ranked, -min_count, key=lambda entry: -entry[1])
+    kept = ranked[: frequent if limit is None else min(frequent, limit - len(special))]
     special[UNK] += sum(count for _, count in ranked[len(kept) :])
     return {text: id for id, (text, _) in enumerate(sorted([*kept, *special.items()], key=_rank))}
 

@@ -33,13 +33,13 @@ class WordTokenizer(TrainableTokenizer):
         self.vocabulary_size = len(vocabulary)
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool) -> Self:
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
         counts: Counter[str] = Counter()
         for pieces in texts:
             for text in pieces.texts:
                 counts.update(words(lower(text) if lowercase else text))
             counts[EOS] += len(pieces.where(ENDS_LINE))
-        return cls(by_frequency(counts, vocab_size), lowercase)
+        return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []

@@ -33,7 +33,9 @@ def ours(source: Path, folder: Path) -> None:
     from stages.artifacts.store import Store
     from stages.tokenize import Tokenize, TokenizeConfig
 
-    make(Tokenize(), TokenizeConfig(), {"train": [str(source)]}, Store(folder), Execution())
+    make(
+        Tokenize(), TokenizeConfig(tokenizer="word", min_count=1), {"train": [str(source)]}, Store(folder), Execution()
+    )
 
 
 def write_text(path: Path, megabytes: float) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import buckets_table, curves_table, report_table, show_report, show_result
+from memlm_cli.result_tables import buckets_table, curves_table, report_table, show_report, show_result, splits_table
 from memlm_cli.tables import table
 
 
@@ -237,3 +237,17 @@ def test_a_cell_may_have_a_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TERM", "xterm")
     assert "\x1b[32mcat" in table("", ("word",), [(("cat", "green"),)], terminal=True)
     assert table("", ("word",), [(("cat", "green"),)]) == "word\ncat"
+
+
+def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> None:
+    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "unknown_rate": 0.0423}
+    columns, cells = splits_table({"test": split, "train": {**split, "share": 0.9}})
+    assert columns == ["split", "documents", "tokens", "unknown", "characters", "bytes", "paragraphs", "share of text"]
+    assert cells[0] == ["train", "1", "5,000", "4.23%", "9", "9", "2", "90.00%"]
+    assert cells[1][0] == "test" and cells[1][-1] == ""
+
+
+def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
+    rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
+    _, cells = report_table({"rows": rows})
+    assert [line[4] for line in cells] == ["321.5", "", ""]

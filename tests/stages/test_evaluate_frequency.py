@@ -110,7 +110,9 @@ def test_of_last_words_their_tokens_are_counted_alone(store, tmp_path: Path):
     for split, passages in text.items():
         (tmp_path / split).write_text(passages)
     files = {split: [str(tmp_path / split)] for split in text}
-    tokens = make(Tokenize(), TokenizeConfig(documents="line"), files, store, Execution()).artifact
+    tokens = make(
+        Tokenize(), TokenizeConfig(tokenizer="word", min_count=1, documents="line"), files, store, Execution()
+    ).artifact
     small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
     report = evaluated(store, small, CACHE, score="last-word", reset="document")
     check(report, ids(tokens, "train"))

@@ -18,6 +18,7 @@ from stages.reporting import Silent
 from stages.text import pieces as pieces_module
 from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
+from stages.text.names import DocumentNames
 from stages.text.tokens import open_split
 from stages.tokenize import Tokenize
 from tests.oracles import text as oracle
@@ -41,8 +42,11 @@ class Spoken(Silent):
 
 
 def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
+    """Words, every one kept, unless the settings say otherwise."""
+    default = {} if "tokenizer" in {**settings, **references} else {"tokenizer": "word", "min_count": 1}
+    config = TokenizeConfig(**default, **settings)
     execution = Execution(reporter=reporter or Silent())
-    return make(Tokenize(), TokenizeConfig(**settings), references, Store(store), execution)
+    return make(Tokenize(), config, references, Store(store), execution)
 
 
 def tokenize(store: Path, references: dict[str, Any], **settings: Any) -> Artifact:
@@ -163,10 +167,84 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
 def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_path: Path) -> None:
     files = {"source": ["builtin:pydocs"]}
     artifact = tokenize(tmp_path, files, tokenizer="bpe", vocab_size=None, documents=None)
-    assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 8192
+    assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 1024
     assert sum(split_sizes(artifact).values()) == 79
-    spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=8192, split=(0.9, 0.05, 0.05))
+    spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=1024, split=(0.9, 0.05, 0.05))
     assert (spelled.status, spelled.artifact.id) == ("cached", artifact.id)
+
+
+def test_the_default_is_bpe_of_a_size_that_is_said(tmp_path: Path) -> None:
+    spoken = Spoken()
+    files = {"train": [write(tmp_path / "a.txt", TEXT * 2000)]}
+    artifact = run(tmp_path / "s", files, spoken, tokenizer="bpe", vocab_size="auto").artifact
+    assert TokenizeConfig() == TokenizeConfig(tokenizer="bpe", vocab_size="auto", min_count="auto")
+    assert (artifact.config["vocab_size"], artifact.metrics["tokenizer"]) == (1024, "bpe")
+    assert "a bpe vocabulary of 1,024 types, for 132.0 kB of training text" in spoken.infos
+
+
+@pytest.mark.parametrize(("extra", "count", "unknown"), [("", 2, "once"), (" <unk> ", 1, "kept")])
+def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
+    extra: str, count: int, unknown: str, tmp_path: Path
+) -> None:
+    spoken = Spoken()
+    files = {"train": [write(tmp_path / "a.txt", "the cat\nthe dog\n" + extra)]}
+    artifact = run(tmp_path / "s", files, spoken, tokenizer="word").artifact
+    types = Tokenizer.from_file(str(artifact.file("tokenizer.json"))).get_vocab()
+    assert artifact.config["min_count"] == count
+    assert types.keys() == {"the", "<eos>", "<unk>", *(["cat", "dog"] if count == 1 else [])}
+    assert artifact.metrics["splits"]["train"]["unknown_rate"] == (2 / 6 if count == 2 else 1 / 8)
+    assert any(unknown in info for info in spoken.infos)
+    assert run(tmp_path / "s", files, tokenizer="word", min_count=count).status == "cached"
+
+
+def test_a_count_of_one_leaves_the_id_as_it_was_before_there_was_a_count() -> None:
+    before = {"documents", "lowercase", "split", "tokenizer", "vocab_size"}
+    for settings in ({"tokenizer": "char"}, {"tokenizer": "word", "min_count": 1}, {"max_record_bytes": 7}):
+        assert TokenizeConfig(**settings).canonical().keys() == before
+    assert TokenizeConfig(tokenizer="word", min_count=2).canonical()["min_count"] == 2
+
+
+def test_words_without_spaces_and_large_vocabularies_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoken = Spoken()
+    monkeypatch.setattr("stages.tokenize.MANY_TYPES", 3)
+    run(tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken)
+    script, size = spoken.warnings
+    assert "--tokenizer bpe or char" in script
+    assert "the vocabulary has 4 types" in size and "million weights" in size
+    run(tmp_path / "s", {"train": [write(tmp_path / "b.txt", "a b\n")]}, spoken, tokenizer="char")
+    assert len(spoken.warnings) == 3
+
+
+def test_two_shares_make_no_test(tmp_path: Path) -> None:
+    files = {"source": [write(tmp_path / "a.txt", "a b\n" * 20)]}
+    artifact = tokenize(tmp_path / "s", files, documents="line", split=(0.75, 0.25))
+    assert split_sizes(artifact) == {"train": 15, "valid": 5}
+    assert artifact.config["split"] == [0.75, 0.25]
+
+
+def test_documents_keep_their_names_which_are_in_no_digest(tmp_path: Path) -> None:
+    texts = {"Emma": "a b\nc\n", "Persuasion": "d\n", "": "e\n"}
+    lines = [json.dumps({"text": text, "title": title}) for title, text in texts.items()]
+    plain, other = write(tmp_path / "f.txt", "x\ny\n"), write(tmp_path / "g.txt", "x\ny\n")
+    books = write(tmp_path / "books.jsonl", "\n".join(lines))
+    artifact = tokenize(tmp_path / "s", {"source": [books, plain]}, documents="line", split=(0.5, 0.25, 0.25))
+    named = {split: DocumentNames.read(artifact.path, split) for split in ("train", "valid", "test")}
+    found = [named[split].of(i) for split, size in split_sizes(artifact).items() for i in range(size)]
+    assert sorted(map(str, found)) == ["Emma", "Emma", "Persuasion", "books.jsonl:3", "f.txt", "f.txt"]
+    first = tokenize(tmp_path / "one", {"train": [plain]})
+    second = tokenize(tmp_path / "two", {"train": [other]})
+    assert first.manifest.files != second.manifest.files
+    assert (first.id, first.digest) == (second.id, second.digest)
+
+
+def test_the_longest_record_is_no_part_of_the_work(tmp_path: Path) -> None:
+    files = {"train": [write(tmp_path / "a.jsonl", '{"text": "one two"}\n')]}
+    with pytest.raises(DataError, match=r"a\.jsonl, line 1: the record is larger than 10 B"):
+        run(tmp_path / "s", files, tokenizer="char", max_record_bytes=10)
+    tokenize(tmp_path / "s", files, tokenizer="char")
+    assert run(tmp_path / "s", files, tokenizer="char", max_record_bytes=100).status == "cached"
 
 
 def test_too_few_documents_are_bad_data(tmp_path: Path) -> None:
@@ -315,7 +393,7 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
         ({"train": ["a"]}, {"split": (0.8, 0.1, 0.1)}, "named by split already"),
         ({"valid": ["a"]}, {}, "comes from train"),
         ({"valid": ["a"]}, {"tokenizer": "given"}, "Which tokenizer"),
-        ({"valid": ["a"], "tokenizer": "t.json"}, {"vocab_size": 10}, "A given tokenizer has its own"),
+        ({"valid": ["a"], "tokenizer": "t.json"}, {"vocab_size": 300}, "A given tokenizer has its own"),
     ],
 )
 def test_usage_is_checked_before_files(
@@ -330,7 +408,12 @@ def test_usage_is_checked_before_files(
     [
         ({"tokenizer": "words"}, "did you mean 'word'"),
         ({"vocab_size": 0}, "greater than 0"),
-        ({"vocab_size": 2}, "at least 3 types"),
+        ({"tokenizer": "word", "vocab_size": 2}, "at least 3 types"),
+        ({"vocab_size": 10**23}, "less than or equal to 16777216"),
+        ({"min_count": 2}, "goes with the word tokenizer, not with bpe"),
+        ({"tokenizer": "word", "min_count": 0}, "greater than 0"),
+        ({"split": (0.9,)}, "two shares, of train and valid, or three"),
+        ({"split": (0.9, 0.2)}, "shares of train and valid sum to 1.1"),
         ({"tokenizer": "bpe", "vocab_size": 256}, "at least 257"),
         ({"tokenizer": "byte", "vocab_size": 300}, "fixed size"),
         ({"split": (0.9, 0.2, 0.1)}, "sum to 1.2, not to 1"),

@@ -95,7 +95,8 @@ def corpus(
         files[split] = [str(path)]
     if like is not None:
         settings["tokenizer"] = "given"
-    config = TokenizeConfig(**{"documents": "line", **settings})
+    words = {} if "tokenizer" in settings else {"tokenizer": "word", "min_count": 1}
+    config = TokenizeConfig(**{"documents": "line", **words, **settings})
     return make(Tokenize(), config, files, store, Execution()).artifact
 
 

@@ -51,6 +51,13 @@ def test_members_follow_each_other(suffix: str, block: int, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_text_that_expands_a_thousand_times_comes_in_small_blocks(suffix: str, tmp_path: Path) -> None:
+    path = write(tmp_path, b"\n" * 3_000_000, suffix)
+    found = [len(block) for block in text_blocks(str(path), file_digest(str(path)))]
+    assert sum(found) == 3_000_000 and max(found) <= blocks.RAW_BLOCK
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("missing", [1, 9, 300])
 def test_truncated_files_are_refused(suffix: str, missing: int, tmp_path: Path) -> None:
     path = write(tmp_path, bytes(Random(0).choices(range(33, 127), k=2000)), suffix)

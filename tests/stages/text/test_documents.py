@@ -58,6 +58,27 @@ def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.Monk
     assert hashes.finish() is None
 
 
+@pytest.mark.parametrize("space", [" ", "\t \r", "\u3000"])
+def test_long_white_space_counts_only_between_words(space: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.text.pieces.LONGEST_PIECE", 5)
+    monkeypatch.setattr(module, "LONGEST_SPACE", 7)
+    for text in (f"a{space * 40}b", f"a{space * 40}", f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n"):
+        hashes = ParagraphHashes()
+        assert not any(hashes.add(piece) for piece in mark(pieces([text]), BOUNDARIES["file"]))
+        assert hashes.finish() == oracle.paragraph_hash(text)
+
+
+@pytest.mark.parametrize("blank", ["\n", " \n", "\t\n"])
+def test_a_run_of_blank_lines_is_held_within_bounds(blank: str) -> None:
+    hashes = ParagraphHashes()
+    longest = 0
+    for piece in mark(pieces(["a\n", *[blank] * 5000, "b\n"]), BOUNDARIES["file"]):
+        hashes.add(piece)
+        longest = max(longest, len(hashes._space))
+    assert longest <= module.LONGEST_SPACE + len(blank)
+    assert hashes.finish() == oracle.paragraph_hash("b\n")
+
+
 @pytest.mark.parametrize(
     ("line", "title"),
     [

@@ -1,5 +1,6 @@
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def text_file(path: Path | str) -> TextFile:
 
 
 def read(path: Path | str) -> list[str]:
-    return ["".join(piece.text for piece in record) for record in records(text_file(path))]
+    return ["".join(record.blocks) for record in records(text_file(path))]
 
 
 def test_a_json_line_is_a_record_and_blank_lines_are_none(tmp_path: Path) -> None:
@@ -53,6 +54,44 @@ def test_wrong_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
     path.write_text('{"text": "good"}\n' + line + "\n")
     with pytest.raises(DataError, match=rf"a\.jsonl, line 2: {message}"):
         read(path)
+
+
+def test_records_are_called_by_their_title_name_or_id_else_by_their_line(tmp_path: Path) -> None:
+    lines = ['{"text": "a", "id": 7, "title": " Emma "}', "", '{"text": "b", "id": 7}', '{"text": "c", "name": []}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "b.txt").write_text("text")
+    found = [record.name for name in ("a.jsonl", "b.txt") for record in records(text_file(tmp_path / name))]
+    assert found == ["Emma", "7", "a.jsonl:4", "b.txt"]
+    assert "yield" in [record.name for record in records(text_file(PYDOCS))]
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_record_larger_than_allowed_is_refused_before_it_is_held(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    good, large = json.dumps({"text": "ä" * 60}, ensure_ascii=False), json.dumps({"text": "a" * 10**6})
+    path.write_bytes(gzip.compress(f"{good}\n{large}{ending}".encode()))
+    monkeypatch.setattr("stages.text.blocks.RAW_BLOCK", 64)
+    file = TextFile(str(path), "jsonl", file_digest(str(path)), largest_record=len(good.encode()))
+    reading = records(file)
+    assert "".join(next(reading).blocks) == "ä" * 60
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz, line 2: the record is larger than 132 B; .*--max-record-bytes"):
+        next(reading)
+
+
+def test_a_record_is_held_a_few_times_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    size = 8_000_000
+    path.write_text('{"text": "' + "\\n" * (size // 2) + '"}\n')
+    file = text_file(path)
+    tracemalloc.start()
+    try:
+        total = sum(len(block) for record in records(file) for block in record.blocks)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert total == size // 2 and peak < 3 * size
 
 
 def test_pydocs_are_a_record_a_topic() -> None:

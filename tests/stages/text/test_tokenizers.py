@@ -147,6 +147,66 @@ def test_a_file_that_is_no_tokenizer_is_named(content: str, tmp_path: Path) -> N
         open_tokenizer(path)
 
 
+def word_level(**vocabulary: object) -> str:
+    made = Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    layout = json.loads(made.to_str())
+    layout["model"]["vocab"] = vocabulary
+    return json.dumps(layout)
+
+
+UNIGRAM = '{"model": {"type": "Unigram", "unk_id": null, "vocab": [["a", 0.0]], "byte_fallback": false}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (word_level(a=0), "its unknown token '<unk>' is not in its vocabulary"),
+        (word_level(a=0, **{"<unk>": 4_000_000_000}), "has a token 4,000,000,000; ids below 16,777,216"),
+        (word_level(a="x", **{"<unk>": 1}), "is no tokenizer"),
+        (word_level(a=-1, **{"<unk>": 1}), "is no tokenizer"),
+        ("[" * 100_000, "is no tokenizer"),
+        ('{"model":' * 100_000, "is no tokenizer"),
+        ('{"model": {"type": "Unigram", "unk_id": null, "vocab": []}}', "its vocabulary is empty"),
+    ],
+)
+def test_a_tokenizer_that_cannot_work_is_bad_data(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=rf"odd\.json .*{message}"):
+        open_tokenizer(path)
+
+
+def test_text_that_a_tokenizer_cannot_read_is_bad_data(tmp_path: Path) -> None:
+    (tmp_path / "unigram.json").write_text(UNIGRAM)
+    with pytest.raises(DataError, match=r"cannot read the text: .*unk_id"):
+        encode(open_tokenizer(tmp_path / "unigram.json"), "a z\n")
+
+
+def test_ids_with_gaps_are_no_vocabulary_made_here(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.json"
+    layout = json.loads(TOKENIZERS_MADE["word", False].huggingface().to_str())
+    layout["model"]["vocab"]["cat"] = 70_000
+    path.write_text(json.dumps(layout))
+    tokenizer = open_tokenizer(path)
+    assert (type(tokenizer), tokenizer.vocabulary_size) == (HuggingFaceTokenizer, 70_001)
+    assert encode(tokenizer, "cat")[0] == 70_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_is_written_as_the_library_writes_it(kind: str, tmp_path: Path) -> None:
+    TOKENIZERS_MADE[kind, False].save(tmp_path / "ours.json")
+    TOKENIZERS_MADE[kind, False].huggingface().save(str(tmp_path / "theirs.json"), pretty=True)
+    assert (tmp_path / "ours.json").read_bytes() == (tmp_path / "theirs.json").read_bytes()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk_is_an_error_of_the_system(kind: str) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        TOKENIZERS_MADE[kind, False].save(Path("/dev/full"))
+
+
 def test_an_unknown_tokenizer_gets_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'word'"):
         TOKENIZERS.load("words")

@@ -47,3 +47,17 @@ def test_ids_fall_with_count_and_the_rest_is_unknown(limit: int | None, expected
     counts = Counter({"d": 1, "c": 2, "a": 2, "b": 4, "<eos>": 3})
     assert list(by_frequency(counts, limit)) == expected
     assert list(by_frequency(counts, limit).values()) == list(range(len(expected)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "min_count", "expected"),
+    [
+        (None, 2, ["b", "<eos>", "a", "c", "<unk>"]),
+        (None, 3, ["<unk>", "b", "<eos>"]),
+        (4, 2, ["b", "<eos>", "<unk>", "a"]),
+        (None, 9, ["<unk>", "<eos>"]),
+    ],
+)
+def test_rare_types_are_unknown(limit: int | None, min_count: int, expected: list[str]) -> None:
+    counts = Counter({"d": 1, "c": 2, "a": 2, "b": 4, "<eos>": 3})
+    assert list(by_frequency(counts, limit, min_count)) == expected

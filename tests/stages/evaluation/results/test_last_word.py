@@ -93,7 +93,8 @@ PASSAGES = [
 
 def tokenized(folder: Path, text: str, **settings: str | int) -> Artifact:
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    config = TokenizeConfig.model_validate({"documents": "line", **settings})
+    words = {} if "tokenizer" in settings else {"tokenizer": "word", "min_count": 1}
+    config = TokenizeConfig.model_validate({"documents": "line", **words, **settings})
     references = {"train": [str(folder / "text.txt")], "test": [str(folder / "text.txt")]}
     return make(Tokenize(), config, references, Store(folder / "store"), Execution()).artifact
 
