@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from stages.artifacts.artifact import Artifact
 from stages.encoding.scoring import LMScores
-from stages.models.language_model import State
+from stages.models.config import parse_model
+from stages.models.language_model import LanguageModel, State
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,13 @@ class CarriedState:
     def joined_tokens(self, scored: LMScores) -> Tensor:
         """Tokens of the past and of a range behind it, int64 [m + n]."""
         return scored.targets if self.tokens is None else torch.cat((self.tokens, scored.targets))
+
+
+def state_bytes(encoder: Artifact, context: int, mem_length: int | None = None) -> int:
+    """Size of the largest state that a model carries from range to range, 0 for none; its weights are not read."""
+    config = parse_model(encoder.config["model"]).reading(context, mem_length)
+    if not config.carries_state:
+        return 0
+    with torch.device("meta"):
+        model = LanguageModel(config)
+    return model.to_empty(device="cpu").state_bytes(context)

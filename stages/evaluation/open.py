@@ -63,6 +63,38 @@ def open_evaluator(
     return Evaluator(model, reader, rows, external, last_words, _gate_memory(read, gate, datastore))
 
 
+def open_rows(
+    read: Mapping[str, Artifact],
+    readings: Sequence[Reading],
+    *,
+    context: int,
+    stride: int,
+    by_document: bool,
+    device: torch.device,
+    precision: str,
+) -> tuple[MemoryRow, ...]:
+    """The rows of an evaluator, to plan by and to tell of; neither model nor index nor values are read.
+
+    Args: as of `open_evaluator`.
+    """
+    tokens, datastore = read["tokens"], None
+    reader = SplitReader(
+        tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"], context, stride, by_document, device, precision
+    )
+    if "datastore" in read:
+        keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+        datastore = Datastore(keys, torch.empty(0, dtype=torch.int32), read["index"].config["metric"])
+    trained = evaluation_defaults(read["model"]).trained_with_memory
+    return rows_of(readings, reader, datastore, is_lossless(read), trained)
+
+
+def is_lossless(read: Mapping[str, Artifact]) -> bool:
+    """Whether the distances of the neighbours that are read, if any are, are those of the stored keys."""
+    if "index" not in read:
+        return True
+    return bool(read["index"].metrics["lossless"] or ("neighbors" in read and read["neighbors"].config["exact"]))
+
+
 def _gate_memory(
     read: Mapping[str, Artifact], settings: GateSettings | None, datastore: Datastore | None
 ) -> GateMemory | None:

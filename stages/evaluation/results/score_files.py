@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stages.artifacts.draft import Draft, DraftArray
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.draft import Draft
+from stages.artifacts.output import ShardOutput
 
 DTYPES = {
     **{"target": np.int32, "logp": np.float32, "logp_lm": np.float32, "log_z": np.float32},
     **{"gate": np.float32, "logp_memory": np.float32},
 }
-ROW_BYTES = 4
 
 
 class ScoreFiles:
@@ -20,10 +21,8 @@ class ScoreFiles:
     leave theirs in scratch files, and the arrays are written at the end, in one piece.
     """
 
-    def __init__(
-        self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None, *, gated: bool = False
-    ) -> None:
-        """Make, or open, the arrays.
+    def __init__(self, tokens: int, readings: int, tokens_per_shard: int | None, *, gated: bool = False) -> None:
+        """Lay out the arrays.
 
         Args:
             tokens: that are scored.
@@ -31,37 +30,32 @@ class ScoreFiles:
             tokens_per_shard: of the split's shards; None: few tokens are scored.
             gated: whether the model has a gate.
         """
-        self._draft, self._whole = draft, tokens_per_shard is None
+        self._whole = tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("target", "logp", "logp_lm", "log_z"), (tokens,))
         if gated:
             shapes["gate"] = (tokens,)
         if readings:
             shapes["logp_memory"] = (tokens, readings)
-        self._arrays: dict[str, DraftArray] = {
-            name: draft.array(f"scores.zarr/{name}", shape, DTYPES[name], rows) for name, shape in shapes.items()
+        self.arrays = {
+            name: ArrayLayout(f"scores.zarr/{name}", shape, DTYPES[name], rows) for name, shape in shapes.items()
         }
 
-    @property
-    def output_bytes(self) -> int:
-        """Size of all arrays."""
-        return sum(ROW_BYTES * int(np.prod(array.array.shape)) for array in self._arrays.values())
-
-    def write(self, number: int, scores: Mapping[str, np.ndarray]) -> None:
-        """Let the unit under way write the scores of shard `number`."""
-        for name, array in self._arrays.items():
+    def write(self, output: ShardOutput, number: int, scores: Mapping[str, np.ndarray]) -> None:
+        """Let shard `number` write its scores."""
+        for name, array in self.arrays.items():
             if self._whole:
-                np.save(self._draft.add(_part(name, number)), scores[name])
+                np.save(output.add(_part(name, number)), scores[name])
             else:
-                array.write(number, scores[name])
+                output.write(array, number, scores[name])
 
-    def finish(self, numbers: Sequence[int]) -> None:
+    def finish(self, draft: Draft, numbers: Sequence[int]) -> None:
         """Put together what all shards left apart."""
         if not self._whole:
             return
-        for name, array in self._arrays.items():
-            parts = [np.load(self._draft.path / _part(name, number)) for number in numbers]
-            array.write(0, np.concatenate(parts))
+        for name, array in self.arrays.items():
+            parts = [np.load(draft.path / _part(name, number)) for number in numbers]
+            draft.write(array, 0, np.concatenate(parts))
 
 
 def _part(name: str, number: int) -> str:
