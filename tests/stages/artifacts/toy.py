@@ -1,6 +1,10 @@
-"""A stage small enough to be seen through: squares of numbers, one shard after the other."""
+"""Stages small enough to be seen through: squares of numbers, one shard after the other, and sums in chains."""
 
+import os
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,3 +94,65 @@ class Cubes(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
 
     def finish(self, job: Job[SquaresConfig], plan: ArrayLayout) -> dict[str, Any]:
         return {}
+
+
+@dataclass(frozen=True)
+class Step(Shard):
+    """A number to add to the sum of its chain, or, last, the sum of all sums."""
+
+    number: int | None = None
+
+
+class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
+    """Running sums of even and of odd numbers, two chains; then, in a phase of its own, the sum of all.
+
+    Every shard leaves a file `KEY-PROCESS` in the folder `trace`. Process `closed_to` may not open.
+    """
+
+    kind: ClassVar[str] = "tokens"
+    Config = SquaresConfig
+
+    def __init__(
+        self, trace: Path, fail_at: str | None = None, error: BaseException | None = None, seconds: float = 0.0
+    ) -> None:
+        self.trace, self.fail_at, self.error, self.seconds = trace, fail_at, error, seconds
+        self.closed_to: int | None = None
+
+    def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return Inputs()
+
+    def plan(self, job: Job[SquaresConfig]) -> int:
+        return job.config.length
+
+    def shards(self, job: ShardJob[SquaresConfig], plan: int) -> list[Step]:
+        return [*(Step(f"add-{number:03}", number) for number in range(plan)), Step("all")]
+
+    def phase(self, shard: Step) -> bool:
+        return shard.number is None
+
+    def chain(self, job: ShardJob[SquaresConfig], plan: int, shard: Step) -> str | None:
+        return None if shard.number is None else ("even", "odd")[shard.number % 2]
+
+    def open(self, job: ShardJob[SquaresConfig], plan: int) -> dict[str, int]:
+        assert os.getpid() != self.closed_to
+        return {"plan": plan}
+
+    def run_shard(self, job: ShardJob[SquaresConfig], work: dict[str, int], shard: Step) -> ShardOutput:
+        time.sleep(self.seconds)
+        if shard.key == self.fail_at and self.error is not None:
+            raise self.error
+        (self.trace / f"{shard.key}-{os.getpid()}").touch()
+        output = ShardOutput(job.folder)
+        if shard.number is None:
+            last = [f"add-{number:03}" for number in range(work["plan"])[-2:]]
+            output.record["sum"] = sum(job.record(key)["sum"] for key in last)
+        else:
+            before = f"sums/{shard.number - 2:03}"
+            total = shard.number + (int((job.folder / before).read_text()) if shard.number > 1 else 0)
+            output.record["sum"] = total
+        file = "sum" if shard.number is None else f"sums/{shard.number:03}"
+        output.add(file).write_text(str(output.record["sum"]))
+        return output
+
+    def finish(self, job: Job[SquaresConfig], plan: int) -> dict[str, Any]:
+        return {"sum": job.draft.record("all")["sum"]}
