@@ -36,10 +36,10 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     executor: Executor = EXECUTORS.load(name)(ShardTask(stage, job.for_shards(), plan), commit)
     with closing(executor):
         for _, phase in groupby(waiting, stage.phase):
-            executor.run(_chains(stage, job, plan, phase))
+            executor.run(chains_of(stage, job, plan, phase))
 
 
-def _chains(
+def chains_of(
     stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan: Any, shards: "Iterable[Shard]"
 ) -> "list[list[Shard]]":
     """Shards that belong together, in order, each chain where its first shard stands."""
