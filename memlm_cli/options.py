@@ -51,7 +51,7 @@ class Common:
         typer.Option(
             "--workers",
             metavar="N",
-            help="Processes that share the work of a stage; train has but one, and torchrun.",
+            help="Processes that share the work of a stage; not of train, which has torchrun.",
             rich_help_panel=_PANEL,
         ),
     ] = 1

@@ -67,10 +67,6 @@ class Draft:
         """Announce a file of the unit under way; returns where to write it. Below `scratch` it is never published."""
         return self._unit.add(relative)
 
-    def discard(self, relative: str | Path) -> None:
-        """Delete a file of an earlier unit, if it is there, once the unit under way is durable."""
-        self._unit.discard(relative)
-
     def create(self, layout: ArrayLayout) -> None:
         """Make an array, or check that it is there when resuming; its shards are anybody's to write."""
         self._metadata.update(layout.create(self.path))
