@@ -36,7 +36,7 @@ DEFAULT_STORE = Path("memlm-store")
 
 @dataclass(frozen=True)
 class Common:
-    """What the options under "Everywhere" say. Raises UsageError for a checkpoint interval that is none."""
+    """What the options under "Everywhere" say. Raises UsageError for a number that makes no sense."""
 
     store: StoreOption = DEFAULT_STORE
     name: Annotated[
@@ -46,6 +46,15 @@ class Common:
         Literal["auto", "cpu", "cuda"],
         typer.Option("--device", help=f"Where to compute; {ON_CPU} use the CPU.", rich_help_panel=_PANEL),
     ] = "auto"
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Processes that share the work of a stage; not of train, which has torchrun.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = 1
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
         typer.Option(
@@ -83,6 +92,8 @@ class Common:
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
             raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
+        if self.workers < 1:
+            raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
 
 
 def with_common_options(command: Callable[..., None]) -> Callable[..., None]:

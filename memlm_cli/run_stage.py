@@ -63,7 +63,7 @@ def execution(common: Common, reporter: "Reporter") -> "Execution":
     """How to work, as the common options say it."""
     from stages.artifacts.stage import Execution
 
-    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter)
+    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter, common.workers)
 
 
 def check_artifact_name(common: Common) -> None:

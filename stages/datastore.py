@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from stages.artifacts.arrays import rows_per_shard
-from stages.artifacts.draft import DraftArray
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.encoding.window_settings import resolve_windows, shard_unit
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
+from stages.models.config import parse_model
 
 if TYPE_CHECKING:
     import torch
@@ -54,22 +55,38 @@ class DatastoreConfig(StageConfig):
     """Of the forward pass."""
 
 
-@dataclass
-class Work:
-    """What all shards share."""
+@dataclass(frozen=True)
+class Plan:
+    """How many entries there are, and how they are cut into shards."""
 
+    keys: ArrayLayout
+    values: ArrayLayout
+    carries_state: bool
+    """Whether the model goes on from where the shard before ended."""
+
+    @property
+    def rows(self) -> int:
+        return self.keys.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Width of keys, d."""
+        return self.keys.shape[1]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What computing shards needs."""
+
+    plan: Plan
     model: "LanguageModel"
     device: "torch.device"
     ids: Any
     eos: int
-    rows: int
-    dim: int
-    keys: DraftArray
-    values: DraftArray
     states: "StateStore"
 
 
-class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
+class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
     kind = "datastore"
@@ -95,77 +112,92 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Work, Shard]):
 
         return device_name(execution.device)
 
-    def open(self, job: Job[DatastoreConfig]) -> Work:
+    def plan(self, job: Job[DatastoreConfig]) -> Plan:
+        config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
+        model = parse_model(encoder.config["model"])
+        rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
+        per_shard = rows_per_shard(
+            model.width * np.dtype(config.dtype).itemsize, shard_unit(encoder, config.stride or 1)
+        )
+        return Plan(
+            ArrayLayout("datastore.zarr/keys", (rows, model.width), config.dtype, per_shard),
+            ArrayLayout("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard),
+            model.carries_state,
+        )
+
+    def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
+        return plan.keys, plan.values
+
+    def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
+        """With three carried states at most: the one to go on from, and of two shards under way."""
+        from stages.encoding.window_settings import WindowSettings, state_bytes
+
+        assert job.config.context is not None
+        state = state_bytes(job.inputs["encoder"], WindowSettings.of(job.config.model_dump()))
+        return plan.keys.nbytes + plan.values.nbytes + 3 * state
+
+    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[Shard]:
+        return [Shard(_key(number)) for number in range(plan.keys.shards)]
+
+    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: Shard) -> str | None:
+        return job.config.split if plan.carries_state else None
+
+    def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
         config, corpus = job.config, job.inputs["corpus"]
-        assert config.key is not None
         tune_allocator()
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, context=config.context, mem_length=config.mem_length)
         ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
-        rows = max(1, int(ids.shape[0] * config.fraction))
-        dim, eos = _key_width(model, config.key, device), corpus.metrics["eos_id"]
-        per_shard = rows_per_shard(
-            dim * np.dtype(config.dtype).itemsize, shard_unit(job.inputs["encoder"], config.stride or 1)
-        )
-        keys = job.draft.array("datastore.zarr/keys", (rows, dim), config.dtype, per_shard)
-        values = job.draft.array("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard)
-        states = StateStore(job.draft, device)
-        return Work(model, device, ids, eos, rows, dim, keys, values, states)
+        return Work(plan, model, device, ids, corpus.metrics["eos_id"], StateStore(job.folder, device))
 
-    def output_bytes(self, job: Job[DatastoreConfig], work: Work) -> int:
-        """With three carried states at most: the one to go on from, and of two shards under way."""
-        assert job.config.context is not None
-        return _stored_bytes(job.config, work) + 3 * work.model.state_bytes(job.config.context)
-
-    def shards(self, job: Job[DatastoreConfig], work: Work) -> Sequence[Shard]:
-        return [Shard(f"{number:06d}") for number in range(work.keys.shards)]
-
-    def run_shard(self, job: Job[DatastoreConfig], work: Work, shard: Shard) -> dict[str, Any] | None:
+    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: Shard) -> ShardOutput:
         started = time.perf_counter()
-        number = int(shard.key)
-        earlier = [other.key for other in self.shards(job, work)[:number]]
+        number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
+        earlier = [_key(other) for other in range(number)]
         carried = _history(job.config, work, earlier)
-        keys, values, after = _encode(job.config, work, work.keys.rows(number), carried)
-        work.states.keep(shard.key, after, idle=earlier[-1] if earlier else None)
+        keys, values, after = _encode(job.config, work, plan.keys.rows(number), carried)
+        work.states.keep(output, shard.key, after, idle=earlier[-1] if earlier else None)
         _check_finite(keys, job)
-        work.keys.write(number, keys)
-        work.values.write(number, values)
-        return {"seconds": time.perf_counter() - started}
+        output.write(plan.keys, number, keys)
+        output.write(plan.values, number, values)
+        output.record["seconds"] = time.perf_counter() - started
+        return output
 
-    def finish(self, job: Job[DatastoreConfig], work: Work) -> dict[str, Any]:
-        seconds = sum(job.draft.record(s.key)["seconds"] for s in self.shards(job, work))
+    def finish(self, job: Job[DatastoreConfig], plan: Plan) -> dict[str, Any]:
+        seconds = sum(job.draft.record(s.key)["seconds"] for s in self.shards(job, plan))
         return {
-            "rows": work.rows,
-            "dim": work.dim,
+            "rows": plan.rows,
+            "dim": plan.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
-            "bytes": _stored_bytes(job.config, work),
-            "tokens_per_second": round(work.rows / seconds, 1),
+            "bytes": plan.keys.nbytes + plan.values.nbytes,
+            "tokens_per_second": round(plan.rows / seconds, 1),
         }
 
 
-def _stored_bytes(config: DatastoreConfig, work: Work) -> int:
-    """Size of all keys and values."""
-    return work.rows * (work.dim * np.dtype(config.dtype).itemsize + VALUE_DTYPE.itemsize)
+def _key(number: int) -> str:
+    """Name of a shard."""
+    return f"{number:06d}"
 
 
 def _history(config: DatastoreConfig, work: Work, earlier: Sequence[str]) -> "CarriedState":
     """The past of the shard behind these: as they left it, or, where that is lost, by reading their tokens again."""
     from stages.encoding.carried_state import CarriedState
 
-    if not work.model.config.carries_state:
-        return CarriedState(len(earlier) * work.keys.rows_per_shard)
-    carried = work.states.latest(earlier, work.keys.rows_per_shard)
-    for number in range(carried.start // work.keys.rows_per_shard, len(earlier)):
-        _, _, carried = _encode(config, work, work.keys.rows(number), carried)
+    layout = work.plan.keys
+    if not work.plan.carries_state:
+        return CarriedState(len(earlier) * layout.rows_per_shard)
+    carried = work.states.latest(earlier, layout.rows_per_shard)
+    for number in range(carried.start // layout.rows_per_shard, len(earlier)):
+        _, _, carried = _encode(config, work, layout.rows(number), carried)
     return carried
 
 
-def _check_finite(keys: np.ndarray, job: Job[DatastoreConfig]) -> None:
+def _check_finite(keys: np.ndarray, job: ShardJob[DatastoreConfig]) -> None:
     """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
     if np.isfinite(keys).all():
         return
@@ -186,7 +218,7 @@ def _encode(
 
     assert config.context is not None and config.stride is not None and config.key is not None
     state = carried.state
-    keys = torch.empty((rows.stop - rows.start, work.dim), dtype=getattr(torch, config.dtype))
+    keys = torch.empty((rows.stop - rows.start, work.plan.dim), dtype=getattr(torch, config.dtype))
     values = np.empty(len(keys), VALUE_DTYPE)
     blocks = encode_range(
         work.model,
@@ -206,10 +238,3 @@ def _encode(
         values[part] = block.targets.cpu().numpy()
         state = block.state
     return keys.numpy(), values, CarriedState(rows.stop, state)
-
-
-def _key_width(model: "LanguageModel", key: str, device: "torch.device") -> int:
-    import torch
-
-    with torch.no_grad():
-        return model.encode(torch.zeros((1, 1), dtype=torch.int64, device=device)).key(key).shape[-1]

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import option_names, resolve_options
 from stages.diagnostics.passage import spelled_passage
-from stages.encoding.window_settings import WindowSettings, resolve_windows, shard_unit
+from stages.encoding.window_settings import WindowSettings, resolve_windows, shard_unit, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import artifacts_read, language_model, memory_source
-from stages.methods.defaults import default_memory, lacking_memory
+from stages.methods.defaults import default_memory, is_own_datastore, lacking_memory
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
 if TYPE_CHECKING:
-    from stages.encoding.probe import Records
     from stages.encoding.state_store import StateStore
     from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.results.breakdown import Breakdown
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from stages.evaluation.results.score_files import ScoreFiles
     from stages.evaluation.tuning.tuning import Tuning
     from stages.metrics import Counts
+    from stages.retrieval.rows import MemoryRow
 
 ENTRIES_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
@@ -77,6 +79,11 @@ class EvaluateConfig(StageConfig):
     """Of the forward pass."""
 
     @property
+    def windows(self) -> WindowSettings:
+        """How the model reads, once resolved."""
+        return WindowSettings.of(self.model_dump())
+
+    @property
     def probe_options(self) -> dict[str, Any]:
         """What is asked of probes."""
         return {name: getattr(self, name) for name in option_names()}
@@ -102,21 +109,33 @@ class EvaluateConfig(StageConfig):
         return parse_readings(self.memory or ())
 
 
-@dataclass
-class Work:
-    """What all shards share."""
+@dataclass(frozen=True)
+class Plan:
+    """What is read, and what is told of it."""
 
-    evaluator: "Evaluator"
     tuning_pass: RangePass | None
     """None if nothing is tuned."""
     scoring_pass: RangePass
-    tuning: "Tuning"
-    states: "StateStore"
+    chained: bool
+    """Whether a part goes on from what the one before it read."""
+    scratch_bytes: int
+    last_words: "dict[str, LastWords] | None"
+    """The tokens that alone count, of every split that is read; None: all."""
     breakdown: "Breakdown"
     scores: "ScoreFiles | None"
 
 
-class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
+@dataclass(frozen=True)
+class Work:
+    """What computing parts needs."""
+
+    plan: Plan
+    evaluator: "Evaluator"
+    tuning: "Tuning"
+    states: "StateStore"
+
+
+class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder."""
 
     kind = "report"
@@ -158,93 +177,120 @@ class Evaluate(ShardedStage[EvaluateConfig, Work, Part]):
 
         return device_name(execution.device)
 
-    def open(self, job: Job[EvaluateConfig]) -> Work:
+    def plan(self, job: Job[EvaluateConfig]) -> Plan:
+        from stages.evaluation.results.breakdown import find_breakdown
+
+        config, read = job.config, job.inputs.artifacts
+        if config.tune_split == config.split:
+            job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
+        rows, last_words = _rows(job), _last_words(job)
+        reach = max((row.needs.reach for row in rows), default=0)
+        tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split, reach)
+        scoring_pass = _pass(job, SCORE, config.split, reach)
+        carried = _state_bytes(job, rows)
+        return Plan(
+            tuning_pass,
+            scoring_pass,
+            chained=bool(reach or carried),
+            scratch_bytes=_tuning_bytes(job, rows, last_words)
+            + sum(one.state_bytes(carried) for one in (tuning_pass, scoring_pass) if one is not None),
+            last_words=last_words,
+            breakdown=find_breakdown(read, config.split, config.frequency, rows, last_words),
+            scores=_score_files(job, last_words),
+        )
+
+    def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
+        return [] if plan.scores is None else list(plan.scores.arrays.values())
+
+    def output_bytes(self, job: Job[EvaluateConfig], plan: Plan) -> int:
+        return plan.scratch_bytes + sum(array.nbytes for array in self.arrays(job, plan))
+
+    def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
+        scoring = plan.scoring_pass.parts
+        if plan.tuning_pass is None:
+            return scoring
+        return [Part(SAMPLE, SAMPLE, 0, plan.tuning_pass.tokens), *plan.tuning_pass.parts, *scoring]
+
+    def phase(self, shard: Part) -> str:
+        return shard.phase
+
+    def chain(self, job: ShardJob[EvaluateConfig], plan: Plan, shard: Part) -> str | None:
+        return shard.phase if plan.chained else None
+
+    def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore
         from stages.evaluation.open import open_evaluator
-        from stages.evaluation.results.breakdown import find_breakdown
         from stages.evaluation.tuning.tuning import Tuning
         from stages.models.devices import resolve_device, tune_allocator
 
         config = job.config
         assert config.context is not None and config.stride is not None
         tune_allocator()
-        last_words = _last_words(job)
         evaluator = open_evaluator(
             job.inputs.artifacts,
             config.readings,
-            WindowSettings(config.context, config.stride, config.mem_length),
+            config.windows,
             by_document=config.reset == "document",
             device=resolve_device(job.execution.device),
             precision=config.precision,
             options=config.probe_options,
             split=config.split,
-            last_words=last_words,
+            last_words=plan.last_words,
         )
-        if config.tune_split == config.split:
-            job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-        tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split)
-        return Work(
-            evaluator,
-            tuning_pass,
-            _pass(job, SCORE, config.split),
-            Tuning(job.draft, evaluator, tuning_pass),
-            StateStore(job.draft, evaluator.reader.device),
-            find_breakdown(job.inputs.artifacts, config.split, config.frequency, evaluator.rows, last_words),
-            _score_files(job, evaluator, last_words),
-        )
+        tuning = Tuning(job.folder, job.record, evaluator.rows, plan.tuning_pass)
+        return Work(plan, evaluator, tuning, StateStore(job.folder, evaluator.reader.device))
 
-    def output_bytes(self, job: Job[EvaluateConfig], work: Work) -> int:
-        passes = [one for one in (work.tuning_pass, work.scoring_pass) if one is not None]
-        states = sum(one.state_bytes(work.evaluator) for one in passes)
-        return work.tuning.scratch_bytes + states + (0 if work.scores is None else work.scores.output_bytes)
-
-    def shards(self, job: Job[EvaluateConfig], work: Work) -> Sequence[Part]:
-        scoring = work.scoring_pass.parts
-        if work.tuning_pass is None:
-            return scoring
-        return [Part(SAMPLE, SAMPLE, 0, work.tuning_pass.tokens), *work.tuning_pass.parts, *scoring]
-
-    def run_shard(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
+    def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
         if shard.phase == SCORE:
             return self._score(job, work, shard)
-        assert work.tuning_pass is not None
+        assert work.plan.tuning_pass is not None
+        output = ShardOutput(job.folder)
         if shard.phase == SAMPLE:
-            return work.tuning.sample()
-        result = work.tuning_pass.read_range(shard, work.evaluator, work.states)
-        return work.tuning.tune(shard.key, result.scored_range)
+            output.record |= work.tuning.sample(work.evaluator)
+        else:
+            result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
+            work.tuning.tune(work.evaluator, shard.key, result.scored_range, output)
+        return output
 
-    def _score(self, job: Job[EvaluateConfig], work: Work, shard: Part) -> dict[str, Any]:
+    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
         """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
-        result = work.scoring_pass.read_range(shard, work.evaluator, work.states)
+        output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
+        result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
         passage = work.evaluator.score(result, [selected.settings for selected in work.tuning.selected])
-        if work.scores is not None:
-            work.scores.write(work.scoring_pass.number(shard), token_scores(passage))
-        record = shard_record(passage, shard.start, shard.stop, work.breakdown)
-        if record["nll"][0] is None:
+        if scores is not None:
+            scores.write(output, scoring_pass.number(shard), token_scores(passage))
+        output.record |= shard_record(passage, shard.start, shard.stop, work.plan.breakdown)
+        if output.record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
                 f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
             )
-        return record
+        return output
 
-    def finish(self, job: Job[EvaluateConfig], work: Work) -> dict[str, Any]:
+    def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
         from stages.charts.drawing.files import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.charts import probe_charts
         from stages.evaluation.results import report
+        from stages.evaluation.tuning.tuning import Tuning
 
-        shards = work.scoring_pass.parts
-        if work.scores is not None:
-            work.scores.finish([work.scoring_pass.number(shard) for shard in shards])
-        for name, value in work.tuning.at_edge():
+        shards, rows = plan.scoring_pass.parts, _rows(job)
+        tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass)
+        if plan.scores is not None:
+            plan.scores.finish(job.draft, [plan.scoring_pass.number(shard) for shard in shards])
+        for name, value in tuning.at_edge():
             job.reporter.warning(
                 f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
             )
         records = [job.draft.record(shard.key) for shard in shards]
-        seen = _observed(work, records)
-        made, files = _metrics(job, work, records, seen), _files(work, seen)
+        probes = _probes(job)
+        seen = {name: [record["probes"][name] for record in records] for name in probes}
+        made = _metrics(
+            job, plan, rows, tuning, records, {name: one.metrics(seen[name]) for name, one in probes.items()}
+        )
+        files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
         shown = [chart for charts in probe_charts(made, files).values() for chart in charts]
@@ -262,6 +308,38 @@ def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> t
     return parse_readings(default_memory(inputs.artifacts))
 
 
+def _rows(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
+    """What stands below the model in the table."""
+    from stages.evaluation.open import open_rows
+    from stages.models.devices import resolve_device
+
+    config = job.config
+    return open_rows(job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device))
+
+
+def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
+    """Size of the states that the model, and another that makes search keys, carry from part to part."""
+    read = job.inputs.artifacts
+    own = state_bytes(read["model"], job.config.windows)
+    if "datastore" not in read or is_own_datastore(read):
+        return own
+    if "neighbors" in read and not any(row.needs.exact for row in rows):
+        return own
+    return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config))
+
+
+def _tuning_bytes(
+    job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", last_words: "Mapping[str, LastWords] | None"
+) -> int:
+    """Size of what the shards of the tuning split leave."""
+    from stages.evaluation.tuning.tuning import scratch_bytes
+
+    split = job.config.tune_split
+    if split is None:
+        return 0
+    return scratch_bytes(rows, _tokens(job, split) if last_words is None else last_words[split].tokens)
+
+
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     """Tokens of one shard of a resolved configuration; whole strides, at least one, where there are windows."""
     config = job.config
@@ -274,8 +352,8 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     return max(1, most // unit) * unit
 
 
-def _pass(job: Job[EvaluateConfig], phase: str, split: str) -> RangePass:
-    return RangePass(phase, split, _tokens(job, split), _tokens_per_shard(job))
+def _pass(job: Job[EvaluateConfig], phase: str, split: str, reach: int) -> RangePass:
+    return RangePass(phase, split, _tokens(job, split), _tokens_per_shard(job), reach)
 
 
 def _tokens(job: Job[EvaluateConfig], split: str) -> int:
@@ -299,32 +377,32 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     return found
 
 
-def _observed(work: Work, records: "Records") -> "dict[str, Records]":
-    """What each probe left of the shards of the scored split."""
-    return {name: [record["probes"][name] for record in records] for name in work.evaluator.probes}
+def _probes(job: Job[EvaluateConfig]) -> "dict[str, Probe]":
+    """What has something to show of the model."""
+    from stages.evaluation.open import open_probes
+
+    return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)
 
 
-def _files(work: Work, seen: "Mapping[str, Records]") -> dict[str, Any]:
-    """Content of what probes leave beside `metrics.json`, by the files' names."""
-    files: dict[str, Any] = {}
-    for name, probe in work.evaluator.probes.items():
-        files |= probe.files(seen[name])
-    return files
-
-
-def _metrics(job: Job[EvaluateConfig], work: Work, records: "Records", seen: "Mapping[str, Records]") -> dict[str, Any]:
-    """The content of `metrics.json`, from what the shards of the scored split and the probes left."""
+def _metrics(
+    job: Job[EvaluateConfig],
+    plan: Plan,
+    memory: "Sequence[MemoryRow]",
+    tuning: "Tuning",
+    records: Sequence[Mapping[str, Any]],
+    shown: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of `metrics.json`, from what the shards of the scored split left, and what probes `shown`."""
     from stages.evaluation.results import report
 
-    totals, counts = report.Totals.of(records), _counts(job, work)
-    names = [report.PLAIN, *(row.name for row in work.evaluator.rows)]
+    totals, counts = report.Totals.of(records), _counts(job, plan)
+    names = [report.PLAIN, *(row.name for row in memory)]
     vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
-    rows = report.table(names, work.tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
-    main = rows[1] if work.evaluator.rows else rows[0]
-    last_words = work.breakdown.last_words
-    probes = work.evaluator.probes
-    shown = {name: probe.metrics(seen[name]) for name, probe in probes.items()}
-    varied = [curve for name, probe in probes.items() for curve in probe.curves(shown[name], report.PLAIN)]
+    rows = report.table(names, tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
+    main = rows[1] if memory else rows[0]
+    last_words = plan.breakdown.last_words
+    probes = _probes(job)
+    varied = [curve for name in shown for curve in probes[name].curves(shown[name], report.PLAIN)]
     return {
         "split": job.config.split,
         "score": job.config.score,
@@ -335,11 +413,11 @@ def _metrics(job: Job[EvaluateConfig], work: Work, records: "Records", seen: "Ma
         "method": job.inputs["model"].config["method"],
         "rows": rows,
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
-        "frequency_buckets": report.frequency_buckets(names, totals, work.breakdown.frequencies),
+        "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
-        "curves": [*report.curves(work.tuning.curves(), totals), *varied],
+        "curves": [*report.curves(tuning.curves(), totals), *varied],
         **{name: shown.get(name) for name in PROBES.names()},
-        "grid": work.tuning.grid(),
+        "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
 
@@ -348,26 +426,24 @@ def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> N
     job.draft.add(name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _counts(job: Job[EvaluateConfig], work: Work) -> "Counts":
+def _counts(job: Job[EvaluateConfig], plan: Plan) -> "Counts":
     """How long what is scored is: the split, or the last words of its passages."""
     from stages.metrics import Counts
 
-    words = work.breakdown.last_words
+    words = plan.breakdown.last_words
     if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
 
 
-def _score_files(
-    job: Job[EvaluateConfig], evaluator: "Evaluator", last_words: "Mapping[str, LastWords] | None"
-) -> "ScoreFiles | None":
+def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
     from stages.evaluation.results.score_files import ScoreFiles
 
     config = job.config
     if not config.save_token_scores:
         return None
     readings = len(config.readings)
-    probed = [column for probe in evaluator.probes.values() for column in probe.columns]
+    probed = [column for probe in _probes(job).values() for column in probe.columns]
     if last_words is not None:
-        return ScoreFiles(job.draft, last_words[config.split].tokens, readings, None, probed)
-    return ScoreFiles(job.draft, _tokens(job, config.split), readings, _tokens_per_shard(job), probed)
+        return ScoreFiles(last_words[config.split].tokens, readings, None, probed)
+    return ScoreFiles(_tokens(job, config.split), readings, _tokens_per_shard(job), probed)

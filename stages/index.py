@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.search.config import IndexConfig, Keys, automatic_kind, resolve
 
@@ -32,13 +33,20 @@ class Part(Shard):
     stored: range = range(0)
 
 
-@dataclass
-class Work:
-    """What all parts share."""
+@dataclass(frozen=True)
+class Plan:
+    """The parts that keys are added in; one, WHOLE, where parts could not be merged."""
 
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What computing parts needs."""
+
+    plan: Plan
     keys: "StoredKeys"
     folder: Path
-    parts: Sequence[Part]
 
     def trained(self) -> Any:
         """The empty index, as the first step left it."""
@@ -47,7 +55,7 @@ class Work:
         return read_index(self.folder / TRAINED)
 
 
-class BuildIndex(ShardedStage[IndexConfig, Work, Part]):
+class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     """Indexes a datastore's keys; role: `datastore`."""
 
     kind = "index"
@@ -65,54 +73,60 @@ class BuildIndex(ShardedStage[IndexConfig, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}")
         return resolved
 
-    def open(self, job: Job[IndexConfig]) -> Work:
-        from stages.search.allocator import return_large_blocks
+    def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
-        from stages.search.keys import StoredKeys
+
+        keys = _stored_keys(job)
+        index = empty_index(job.config, keys.dim, keys.dtype.name)
+        return Plan(_parts(keys) if grows_in_parts(index) else [Part(WHOLE)])
+
+    def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
+        merging = [Part(MERGE)] if plan.parts[0].key != WHOLE else []
+        return [Part(TRAIN), *plan.parts, *merging]
+
+    def phase(self, shard: Part) -> str:
+        return shard.key if shard.key in (TRAIN, MERGE) else WHOLE
+
+    def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
+        from stages.search.allocator import return_large_blocks
 
         return_large_blocks()
-        keys = StoredKeys(job.inputs["datastore"].zarr("datastore.zarr")["keys"])
-        index = empty_index(job.config, keys.dim, keys.dtype.name)
-        parts = _parts(keys) if grows_in_parts(index) else [Part(WHOLE)]
-        return Work(keys, job.draft.path, parts)
+        return Work(plan, _stored_keys(job), job.folder)
 
-    def shards(self, job: Job[IndexConfig], work: Work) -> Sequence[Part]:
-        merging = [Part(MERGE)] if work.parts[0].key != WHOLE else []
-        return [Part(TRAIN), *work.parts, *merging]
-
-    def run_shard(self, job: Job[IndexConfig], work: Work, shard: Part) -> dict[str, Any] | None:
+    def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Part) -> ShardOutput:
         from stages.search import build
 
+        output = ShardOutput(job.folder)
         if shard.key == TRAIN:
-            build.train(job.config, work.keys, job.draft.add(TRAINED))
+            build.train(job.config, work.keys, output.add(TRAINED))
         elif shard.key == WHOLE:
-            build.build_whole(work.trained(), work.keys, job.draft.add(INDEX_FILE))
+            build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
-            parts = [work.folder / _part_file(part) for part in work.parts]
-            build.merge(work.trained(), parts, work.keys.rows, job.draft.add(INDEX_FILE))
+            parts = [work.folder / _part_file(part) for part in work.plan.parts]
+            build.merge(work.trained(), parts, work.keys.rows, output.add(INDEX_FILE))
         else:
-            path = job.draft.add(_part_file(shard))
-            return {"keys": build.write_part(work.trained(), work.keys, shard.stored, path)}
-        return None
+            path = output.add(_part_file(shard))
+            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path)
+        return output
 
-    def finish(self, job: Job[IndexConfig], work: Work) -> dict[str, Any]:
+    def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
         from stages.search.open import open_searcher
         from stages.search.recall import measure
 
-        config, path = job.config, job.draft.path / INDEX_FILE
+        config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         searcher = open_searcher(path, config.model_dump())
-        if searcher.rows != work.keys.rows:
-            raise AssertionError(f"index of {searcher.rows} rows for {work.keys.rows} keys")
+        if searcher.rows != keys.rows:
+            raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
-        figures = measure(searcher, work.keys, config.recall_queries, config.seed)
+        figures = measure(searcher, keys, config.recall_queries, config.seed)
         _warn_of_recall(job, figures["recall"])
         return {
-            "rows": work.keys.rows,
-            "dim": work.keys.dim,
+            "rows": keys.rows,
+            "dim": keys.dim,
             "bytes": size,
-            "bytes_per_key": round(size / work.keys.rows, 2),
+            "bytes_per_key": round(size / keys.rows, 2),
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
             **figures,
@@ -122,6 +136,12 @@ class BuildIndex(ShardedStage[IndexConfig, Work, Part]):
 def _described(inputs: Inputs) -> Keys:
     metrics = inputs["datastore"].metrics
     return Keys(metrics["rows"], metrics["dim"], metrics["dtype"])
+
+
+def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
+    from stages.search.keys import StoredKeys
+
+    return StoredKeys(job.inputs["datastore"].zarr("datastore.zarr")["keys"])
 
 
 def _parts(keys: "StoredKeys") -> list[Part]:

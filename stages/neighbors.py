@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.artifacts.arrays import rows_per_shard
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.draft import DraftArray
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.lineage.corpus import corpus_of, own_splits, require_split
+from stages.models.config import parse_model
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from stages.models.language_model import LanguageModel
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
+    from stages.text.tokens import TokenSplit
 
 __all__ = ["NeighborsConfig", "PrecomputeNeighbors"]
 
@@ -104,37 +106,50 @@ class Encoder:
         return out, CarriedState(stop, state)
 
 
-@dataclass
-class SplitWork:
+@dataclass(frozen=True)
+class SplitPlan:
     """One split whose tokens are looked up."""
 
-    ids: Any
-    """Its token ids, a Zarr array."""
+    tokens: int
     stored: int
     """How many of its tokens, from the first, have their keys in the datastore."""
-    doc_offsets: Any
-    neighbors: DraftArray
-    distances: DraftArray
-
-    @property
-    def tokens(self) -> int:
-        return int(self.ids.shape[0])
+    neighbors: ArrayLayout
+    distances: ArrayLayout
 
 
-@dataclass
+@dataclass(frozen=True)
+class Plan:
+    """What is looked up, and in how large pieces."""
+
+    splits: dict[str, SplitPlan]
+    queries_per_shard: int
+    carries_state: bool
+    """Whether the encoder goes on from where the queries before ended."""
+
+    def shards(self, split: str) -> "list[QueryRange]":
+        """All tokens of a split, in order."""
+        step, tokens = self.queries_per_shard, self.splits[split].tokens
+        return [
+            QueryRange(f"{split}-{start // step:06d}", split, start, min(start + step, tokens))
+            for start in range(0, tokens, step)
+        ]
+
+
+@dataclass(frozen=True)
 class Work:
-    """What all shards share."""
+    """What computing shards needs."""
 
+    plan: Plan
     searcher: "Searcher"
     keys: "StoredKeys"
     values: Any
     encoder: Encoder
     states: "StateStore"
-    splits: dict[str, SplitWork]
-    queries_per_shard: int
+    tokens: "dict[str, TokenSplit]"
+    """The splits that are looked up."""
 
 
-class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
+class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange]):
     """Looks up every token's context in an index; roles: `index`, `queries` (tokens)."""
 
     kind = "neighbors"
@@ -168,7 +183,24 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
 
         return device_name(execution.device)
 
-    def open(self, job: Job[NeighborsConfig]) -> Work:
+    def plan(self, job: Job[NeighborsConfig]) -> Plan:
+        config, datastore = job.config, job.inputs["index"].input("datastore")
+        model = parse_model(datastore.input("encoder").config["model"])
+        at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
+        splits = {split: _plan_split(job, split, datastore, rows) for split in config.queries or ()}
+        return Plan(splits, at_once, model.carries_state)
+
+    def arrays(self, job: Job[NeighborsConfig], plan: Plan) -> Sequence[ArrayLayout]:
+        return [layout for split in plan.splits.values() for layout in (split.neighbors, split.distances)]
+
+    def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
+        return [shard for split in plan.splits for shard in plan.shards(split)]
+
+    def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
+        encodes = shard.stop > plan.splits[shard.split].stored
+        return shard.split if plan.carries_state and encodes else None
+
+    def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
@@ -180,9 +212,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
         datastore = index.input("datastore")
         corpus = datastore.input("corpus")
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
-        settings = {**index.config, "probe": config.probe}
-        at_once, rows = _shard_sizes(config, keys.dim)
+        settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
         return Work(
+            plan=plan,
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
             keys=keys,
             values=open_split(corpus.zarr("tokens.zarr"), datastore.config["split"]).ids,
@@ -194,54 +226,39 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Work, QueryRange]):
                 job.execution.device,
                 keys.dim,
             ),
-            states=StateStore(job.draft, resolve_device(job.execution.device)),
-            splits={split: _split_work(job, split, datastore, rows) for split in config.queries or ()},
-            queries_per_shard=at_once,
+            states=StateStore(job.folder, resolve_device(job.execution.device)),
+            tokens={split: open_split(group, split) for split in plan.splits},
         )
 
-    def output_bytes(self, job: Job[NeighborsConfig], work: Work) -> int:
-        return sum(split.tokens for split in work.splits.values()) * job.config.k * ROW_BYTES
-
-    def shards(self, job: Job[NeighborsConfig], work: Work) -> Sequence[QueryRange]:
-        step = work.queries_per_shard
-        return [
-            QueryRange(f"{name}-{start // step:06d}", name, start, min(start + step, split.tokens))
-            for name, split in work.splits.items()
-            for start in range(0, split.tokens, step)
-        ]
-
-    def run_shard(self, job: Job[NeighborsConfig], work: Work, shard: QueryRange) -> dict[str, Any]:
+    def run_shard(self, job: ShardJob[NeighborsConfig], work: Work, shard: QueryRange) -> ShardOutput:
         from stages.search.keys import take_values
 
         started = time.perf_counter()
-        split = work.splits[shard.split]
-        earlier = [other.key for other in self.shards(job, work) if _encodes_before(other, shard, split.stored)]
-        queries = _queries(work, split, shard, earlier[-1] if earlier else None)
-        ids, distances = _search(job.config, work, split, shard, queries)
+        output, split = ShardOutput(job.folder), work.plan.splits[shard.split]
+        queries = _queries(work, shard, output)
+        ids, distances = _search(job.config, work, shard, queries)
         for first in range(shard.start, shard.stop, split.neighbors.rows_per_shard):
             number = first // split.neighbors.rows_per_shard
             block = slice(first - shard.start, first - shard.start + split.neighbors.rows_per_shard)
-            split.neighbors.write(number, ids[block])
-            split.distances.write(number, distances[block])
+            output.write(split.neighbors, number, ids[block])
+            output.write(split.distances, number, distances[block])
         found = np.flatnonzero(ids[:, 0] >= 0)
         nearest = take_values(work.values, ids[found, 0])
-        hits = nearest == np.asarray(split.ids[shard.start : shard.stop])[found]
-        return {
+        hits = nearest == np.asarray(work.tokens[shard.split].ids[shard.start : shard.stop])[found]
+        output.record |= {
             "hits": int(hits.sum()),
             "missing": int((ids < 0).sum()),
             "seconds": time.perf_counter() - started,
         }
+        return output
 
-    def finish(self, job: Job[NeighborsConfig], work: Work) -> dict[str, Any]:
-        shards = self.shards(job, work)
-        records = {
-            name: [job.draft.record(shard.key) for shard in shards if shard.split == name] for name in work.splits
-        }
-        splits = {name: _figures(split.tokens, job.config.k, records[name]) for name, split in work.splits.items()}
+    def finish(self, job: Job[NeighborsConfig], plan: Plan) -> dict[str, Any]:
+        records = {name: [job.draft.record(shard.key) for shard in plan.shards(name)] for name in plan.splits}
+        splits = {name: _figures(split.tokens, job.config.k, records[name]) for name, split in plan.splits.items()}
         for name, figures in splits.items():
             if figures["missing"] > MOST_MISSING:
-                job.reporter.warning(_scarcity(job, name, work.splits[name], figures["missing"]))
-        return {"k": job.config.k, "metric": work.searcher.metric, "splits": splits}
+                job.reporter.warning(_scarcity(job, name, plan.splits[name], figures["missing"]))
+        return {"k": job.config.k, "metric": job.inputs["index"].config["metric"], "splits": splits}
 
 
 def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
@@ -253,53 +270,50 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     return queries // rows * rows, rows
 
 
-def _split_work(job: Job[NeighborsConfig], split: str, datastore: Artifact, rows: int) -> SplitWork:
-    tokens, k = job.inputs["queries"], job.config.k
-    opened = open_split(tokens.zarr("tokens.zarr"), split)
-    own = split in own_splits(datastore, tokens)
-    shape = (int(opened.ids.shape[0]), k)
-    return SplitWork(
-        ids=opened.ids,
-        stored=datastore.metrics["rows"] if own else 0,
-        doc_offsets=opened.doc_offsets,
-        neighbors=job.draft.array(f"neighbors.zarr/{split}/ids", shape, np.int64, rows),
-        distances=job.draft.array(f"neighbors.zarr/{split}/distances", shape, np.float32, rows),
+def _plan_split(job: Job[NeighborsConfig], split: str, datastore: Artifact, rows: int) -> SplitPlan:
+    queries, k = job.inputs["queries"], job.config.k
+    tokens = int(queries.metrics["splits"][split]["tokens"])
+    return SplitPlan(
+        tokens,
+        stored=datastore.metrics["rows"] if split in own_splits(datastore, queries) else 0,
+        neighbors=ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), np.int64, rows),
+        distances=ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), np.float32, rows),
     )
 
 
 def _search(
-    config: NeighborsConfig, work: Work, split: SplitWork, shard: QueryRange, queries: np.ndarray
+    config: NeighborsConfig, work: Work, shard: QueryRange, queries: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids [n, k] and distances [n, k] of the tokens of a shard."""
     from stages.search.distances import search_with_candidates
 
-    exclude = config.exclude if split.stored else "none"
-    forbidden = forbidden_rows(exclude, shard.start, shard.stop, split.doc_offsets)
+    exclude = config.exclude if work.plan.splits[shard.split].stored else "none"
+    forbidden = forbidden_rows(exclude, shard.start, shard.stop, work.tokens[shard.split].doc_offsets)
     candidates = None if config.candidates is None else int(config.candidates)
     return search_with_candidates(work.searcher, work.keys, queries, config.k, candidates, forbidden)
 
 
-def _encodes_before(other: QueryRange, shard: QueryRange, stored: int) -> bool:
-    """Whether another shard encodes queries of the same split, before this one."""
-    return other.split == shard.split and other.start < shard.start and other.stop > stored
-
-
-def _queries(work: Work, split: SplitWork, shard: QueryRange, earlier: str | None) -> np.ndarray:
-    """Query keys [n, d] float32: read where they are stored, encoded where not.
-
-    Args:
-        earlier: key of the shard that encoded the queries before those of this one; None: there is none.
-    """
-    between = min(max(split.stored, shard.start), shard.stop)
+def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
+    """Query keys [n, d] float32: read where they are stored, encoded where not."""
+    stored, ids = work.plan.splits[shard.split].stored, work.tokens[shard.split].ids
+    between = min(max(stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
+        earlier = _encoded_before(work.plan, shard)
         left = None if earlier is None else work.states.before(earlier, between)
-        past = left or work.encoder.carried(split.ids, between)
-        out[between - shard.start :], after = work.encoder.encode(split.ids, past, shard.stop)
-        work.states.keep(shard.key, after, idle=earlier)
+        past = left or work.encoder.carried(ids, between)
+        out[between - shard.start :], after = work.encoder.encode(ids, past, shard.stop)
+        work.states.keep(output, shard.key, after, idle=earlier)
     return out
+
+
+def _encoded_before(plan: Plan, shard: QueryRange) -> str | None:
+    """Key of the shard that encodes the queries before those of this one; None: there is none."""
+    number, stored = shard.start // plan.queries_per_shard, plan.splits[shard.split].stored
+    earlier = plan.shards(shard.split)[number - 1] if number else None
+    return earlier.key if earlier is not None and earlier.stop > stored else None
 
 
 def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -312,7 +326,7 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
     }
 
 
-def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitWork, missing: float) -> str:
+def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: float) -> str:
     """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]

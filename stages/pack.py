@@ -15,13 +15,16 @@ from pydantic import Field
 
 from stages.artifacts.arrays import rows_per_shard
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import DataError
 from stages.lineage.corpus import require_split
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from stages.text.bm25.index import Bm25Index
     from stages.text.packing import Chain
 
@@ -59,15 +62,22 @@ class SegmentRange(Shard):
 
 
 @dataclass(frozen=True)
-class Work:
-    """What all shards share."""
+class Plan:
+    """How many segments there are, and matches of each."""
 
-    index: "Bm25Index"
     segments: int
     k: int
 
 
-class PackBatches(ShardedStage[PackConfig, Work, SegmentRange]):
+@dataclass(frozen=True)
+class Work:
+    """What computing shards needs."""
+
+    index: "Bm25Index"
+    k: int
+
+
+class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     """Packs segments of the training split by BM25; role: `tokens`."""
 
     kind = "batches"
@@ -79,46 +89,47 @@ class PackBatches(ShardedStage[PackConfig, Work, SegmentRange]):
         _require_segments(tokens, config.segment_length)
         return Inputs({"tokens": tokens})
 
-    def open(self, job: Job[PackConfig]) -> Work:
-        from stages.text.bm25.counts import term_counts
+    def plan(self, job: Job[PackConfig]) -> Plan:
+        segments = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"] // job.config.segment_length
+        return Plan(segments, min(job.config.k, segments - 1))
+
+    def shards(self, job: ShardJob[PackConfig], plan: Plan) -> Sequence[SegmentRange]:
+        return [
+            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, plan.segments))
+            for start in range(0, plan.segments, SEGMENTS)
+        ]
+
+    def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
         from stages.text.bm25.index import Bm25Index
         from stages.text.bm25.scoring import SCORINGS
 
-        tokens = job.inputs["tokens"]
-        ids: Any = tokens.zarr("tokens.zarr")[f"{SPLIT}/ids"]
-        counts = term_counts(ids, job.config.segment_length, tokens.metrics["vocabulary_size"])
-        segments = counts.shape[0]
-        return Work(Bm25Index(counts, SCORINGS[job.config.bm25]), segments, min(job.config.k, segments - 1))
+        return Work(Bm25Index(_counts(job), SCORINGS[job.config.bm25]), plan.k)
 
-    def shards(self, job: Job[PackConfig], work: Work) -> Sequence[SegmentRange]:
-        return [
-            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, work.segments))
-            for start in range(0, work.segments, SEGMENTS)
-        ]
-
-    def run_shard(self, job: Job[PackConfig], work: Work, shard: SegmentRange) -> dict[str, Any]:
+    def run_shard(self, job: ShardJob[PackConfig], work: Work, shard: SegmentRange) -> ShardOutput:
         started = time.perf_counter()
+        output = ShardOutput(job.folder)
         ids, scores = work.index.search(shard.start, shard.stop, work.k)
-        np.savez(job.draft.add(shard.file), ids=ids, scores=scores)
-        return {"seconds": time.perf_counter() - started}
+        np.savez(output.add(shard.file), ids=ids, scores=scores)
+        output.record["seconds"] = time.perf_counter() - started
+        return output
 
-    def finish(self, job: Job[PackConfig], work: Work) -> dict[str, Any]:
+    def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
         from stages.text.packing import chain
 
-        shards = self.shards(job, work)
-        found = [np.load(job.draft.path / shard.file) for shard in shards]
-        permutation = np.random.default_rng(job.config.seed).permutation(work.segments)
+        shards = self.shards(job, plan)
+        found = [np.load(job.folder / shard.file) for shard in shards]
+        permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation)
         length = job.config.segment_length
         _write(job, "order", packed.order)
-        _write(job, "segment_offsets", np.arange(work.segments + 1, dtype=np.int64) * length)
+        _write(job, "segment_offsets", np.arange(plan.segments + 1, dtype=np.int64) * length)
         searched = sum(job.draft.record(shard.key)["seconds"] for shard in shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
-            "segments": work.segments,
-            "tokens_left_out": tokens - work.segments * length,
-            **_figures(packed, np.concatenate([matches["scores"] for matches in found]), work, permutation),
-            "segments_per_second": work.segments / searched,
+            "segments": plan.segments,
+            "tokens_left_out": tokens - plan.segments * length,
+            **_figures(packed, np.concatenate([matches["scores"] for matches in found]), _counts(job), permutation),
+            "segments_per_second": plan.segments / searched,
         }
 
 
@@ -132,21 +143,30 @@ def _require_segments(tokens: Artifact, length: int) -> None:
         )
 
 
+def _counts(job: ShardJob[PackConfig]) -> "csr_array":
+    """How often each term is in each segment, [S, V]."""
+    from stages.text.bm25.counts import term_counts
+
+    tokens = job.inputs["tokens"]
+    ids: Any = tokens.zarr("tokens.zarr")[f"{SPLIT}/ids"]
+    return term_counts(ids, job.config.segment_length, tokens.metrics["vocabulary_size"])
+
+
 def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:
     array = job.draft.array(f"batches.zarr/{name}", values.shape, values.dtype, rows_per_shard(values.itemsize))
     for shard in range(array.shards):
         array.write(shard, values[array.rows(shard)])
 
 
-def _figures(packed: "Chain", scores: np.ndarray, work: Work, permutation: np.ndarray) -> dict[str, Any]:
+def _figures(packed: "Chain", scores: np.ndarray, counts: "csr_array", permutation: np.ndarray) -> dict[str, Any]:
     """What tells whether the packing found anything."""
     from stages.text.packing import overlap
 
-    counts, places = work.index.counts, packed.followed
+    places = packed.followed
     links = scores[packed.order[places], packed.rank[places]].astype(np.float64)
     return {
         "terms": len(np.unique(counts.indices)),
-        "hop_rate": len(links) / (work.segments - 1),
+        "hop_rate": len(links) / (counts.shape[0] - 1),
         "mean_link_score": float(links.mean()) if len(links) else None,
         "token_overlap": overlap(counts, packed.order),
         "token_overlap_random": overlap(counts, permutation),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
 from stages.numbers import size as bytes_size
@@ -54,15 +55,21 @@ class TextShard(Shard):
 
 
 @dataclass(frozen=True)
-class Work:
-    """What all shards share."""
+class Plan:
+    """The pieces of the spool, all of the text."""
 
-    spool: "Spool"
-    tokenizer: "TextTokenizer"
     shards: list[TextShard]
 
 
-class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
+@dataclass(frozen=True)
+class Work:
+    """What reading the spool takes."""
+
+    spool: "Spool"
+    tokenizer: "TextTokenizer"
+
+
+class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, TextShard]):
     """Text files in, ids in Zarr and a `tokenizer.json` out."""
 
     kind = "tokens"
@@ -100,22 +107,27 @@ class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
             changes["min_count"] = _chosen_min_count(config, inputs, execution)
         return config.model_copy(update=changes)
 
-    def open(self, job: Job[TokenizeConfig]) -> Work:
-        from stages.text.given import open_tokenizer
+    def plan(self, job: Job[TokenizeConfig]) -> Plan:
         from stages.text.spool import Spool
 
-        spool = Spool(job.draft.path / SPOOL)
+        spool = Spool(job.folder / SPOOL)
         if not job.draft.done(SCAN):
             _scan(job)
         shards = list(_text_shards(job, spool))
         if not job.draft.done(TOKENIZER):
             _make_tokenizer(job, spool, shards)
-        return Work(spool, open_tokenizer(job.draft.path / TOKENIZER_FILE), shards)
+        return Plan(shards)
 
-    def shards(self, job: Job[TokenizeConfig], work: Work) -> list[TextShard]:
-        return work.shards
+    def shards(self, job: ShardJob[TokenizeConfig], plan: Plan) -> list[TextShard]:
+        return plan.shards
 
-    def run_shard(self, job: Job[TokenizeConfig], work: Work, shard: TextShard) -> dict[str, Any]:
+    def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> Work:
+        from stages.text.given import open_tokenizer
+        from stages.text.spool import Spool
+
+        return Work(Spool(job.folder / SPOOL), open_tokenizer(job.folder / TOKENIZER_FILE))
+
+    def run_shard(self, job: ShardJob[TokenizeConfig], work: Work, shard: TextShard) -> ShardOutput:
         from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
 
         pieces = work.spool.pieces(shard.number, shard.start, shard.stop)
@@ -123,22 +135,25 @@ class Tokenize(ShardedStage[TokenizeConfig, Work, TextShard]):
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         documents = starts[pieces.where(OPENS_DOCUMENT)]
         paragraphs = starts[pieces.where(OPENS_PARAGRAPH)]
-        for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
-            np.save(job.draft.add(_scratch_file(shard, name)), values)
-        return {
+        record = {
             "tokens": len(ids),
             "documents": len(documents),
             "paragraphs": len(paragraphs),
             "unknown": int(np.count_nonzero(ids == work.tokenizer.unk_id)),
             **_text_size(pieces),
         }
+        output = ShardOutput(job.folder, record)
+        for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
+            np.save(output.add(_scratch_file(shard, name)), values)
+        return output
 
-    def finish(self, job: Job[TokenizeConfig], work: Work) -> dict[str, Any]:
-        records = {shard.key: job.draft.record(shard.key) for shard in work.shards}
+    def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
+        work = self.open(job, plan)
+        records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
         paragraphs = documents = 0
         splits: dict[str, dict[str, Any]] = {}
         for split in SPLITS:
-            shards = [shard for shard in work.shards if shard.split == split]
+            shards = [shard for shard in plan.shards if shard.split == split]
             if shards:
                 parts = [records[shard.key] for shard in shards]
                 splits[split] = _split_metrics(split, parts)

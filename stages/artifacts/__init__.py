@@ -2,3 +2,13 @@
 
 A *draft* is work in progress (`kind/.id-partial`); publishing turns it into an *artifact* (`kind/id`) by one rename.
 """
+
+from stages.registry import Registry
+
+EXECUTORS = Registry(
+    "executor",
+    {
+        "local": "stages.artifacts.executors.local:LocalExecutor",
+        "processes": "stages.artifacts.executors.processes:ProcessExecutor",
+    },
+)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -23,74 +23,81 @@ def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
     return max(1, TARGET_SHARD_BYTES // row_bytes // multiple_of) * multiple_of
 
 
-class ShardedArray:
-    """An array [rows, ...] on disk: uncompressed Zarr v3, each shard a file that holds `rows_per_shard` whole rows.
+class ArrayLayout:
+    """How an array [rows, ...] lies on disk: uncompressed Zarr v3, each shard a file of `rows_per_shard` whole rows.
 
-    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is told
-    by the draft's progress log, never by the array.
+    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is told by the
+    draft's progress log, never by the array. One process makes the array; several may then write shards of it.
     """
 
-    def __init__(self, root: Path, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
-        self.root = root
+    def __init__(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
+        """`name`: below the draft's folder (`datastore.zarr/keys`)."""
         self.name = name
+        self.shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
         self.rows_per_shard = min(rows_per_shard, max(1, shape[0]))
-        self._shape = tuple(shape)
-        self._dtype = np.dtype(dtype)
-        self.metadata_files = self._write_metadata()
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            self.array: zarr.Array[Any] = zarr.open_array(root / name, mode="r+")
 
     @property
     def shards(self) -> int:
         """How many shards make the whole array."""
-        return ceil(self._shape[0] / self.rows_per_shard)
+        return ceil(self.shape[0] / self.rows_per_shard)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all values."""
+        return prod(self.shape) * self.dtype.itemsize
 
     def rows(self, shard: int) -> slice:
         """The rows of a shard."""
         start = shard * self.rows_per_shard
-        return slice(start, min(start + self.rows_per_shard, self._shape[0]))
+        return slice(start, min(start + self.rows_per_shard, self.shape[0]))
 
-    def write(self, shard: int, block: np.ndarray) -> Path:
-        """Write one whole shard and return its file, relative to the root.
+    def shard_file(self, shard: int) -> Path:
+        """File of a shard, relative to the draft's folder."""
+        return Path(self.name, "c", str(shard), *["0"] * (len(self.shape) - 1))
+
+    def create(self, root: Path) -> list[Path]:
+        """Write the `zarr.json` of the array and of each group above it; the same layout gives the same bytes.
+
+        Returns: these files, relative to the root. Raises: ArtifactError if shards of another layout lie there.
+        """
+        *groups, _ = Path(self.name).parts
+        written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
+        shard = (self.rows_per_shard, *self.shape[1:])
+        written[Path(self.name, "zarr.json")] = _array_metadata(self.shape, shard, self.dtype)
+        self._require_same_layout(root, written[Path(self.name, "zarr.json")])
+        for relative, content in written.items():
+            write_atomically(root / relative, content)
+        return list(written)
+
+    def write(self, root: Path, shard: int, block: np.ndarray) -> Path:
+        """Write one whole shard of the array, which is there, and return its file, relative to the root.
 
         Raises: ValueError if there is no such shard, or `block` is not exactly its rows in the array's dtype.
         """
         if not 0 <= shard < self.shards:
             raise ValueError(f"{self.name} has {self.shards} shards, no shard {shard}")
         rows = self.rows(shard)
-        expected = (rows.stop - rows.start, *self._shape[1:])
-        if block.shape != expected or block.dtype != self._dtype:
-            raise ValueError(f"{self.name}: shard {shard} is {expected} {self._dtype}, not {block.shape} {block.dtype}")
+        expected = (rows.stop - rows.start, *self.shape[1:])
+        if block.shape != expected or block.dtype != self.dtype:
+            raise ValueError(f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}")
         file = self.shard_file(shard)
-        (self.root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
-        self.array[rows] = block
+        (root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            array: zarr.Array[Any] = zarr.open_array(root / self.name, mode="r+")
+        array[rows] = block
         return file
 
-    def shard_file(self, shard: int) -> Path:
-        """File of a shard, relative to the root."""
-        return Path(self.name, "c", str(shard), *["0"] * (len(self._shape) - 1))
-
-    def _write_metadata(self) -> list[Path]:
-        """Write the `zarr.json` of the array and of each group above it; the same settings give the same bytes."""
-        *groups, _ = Path(self.name).parts
-        written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
-        shard = (self.rows_per_shard, *self._shape[1:])
-        written[Path(self.name, "zarr.json")] = _array_metadata(self._shape, shard, self._dtype)
-        self._require_same_layout(written[Path(self.name, "zarr.json")])
-        for relative, content in written.items():
-            write_atomically(self.root / relative, content)
-        return list(written)
-
-    def _require_same_layout(self, metadata: bytes) -> None:
+    def _require_same_layout(self, root: Path, metadata: bytes) -> None:
         """Shards of another shape, left by another version of memlm, would be read as if they had this one."""
         try:
-            found = json.loads((self.root / self.name / "zarr.json").read_bytes())
+            found = json.loads((root / self.name / "zarr.json").read_bytes())
         except (OSError, ValueError):
             return
         wanted = json.loads(metadata)
         if any(found.get(part) != wanted[part] for part in ("shape", "data_type", "chunk_grid")):
             raise ArtifactError(
-                f"{self.root} was begun by a memlm that cut {self.name} into other shards; remove it with "
+                f"{root} was begun by a memlm that cut {self.name} into other shards; remove it with "
                 "memlm artifacts gc, and the same command begins anew."
             )
 

@@ -4,18 +4,19 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stages.artifacts.arrays import ShardedArray
-from stages.artifacts.checksums import FileEntry, file_entry
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.background import Background
+from stages.artifacts.checksums import FileEntry
 from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atomically
 from stages.artifacts.manifest import MANIFEST, Manifest
-from stages.artifacts.progress import ProgressLog, Unit
+from stages.artifacts.output import ShardOutput, settled
+from stages.artifacts.progress import ProgressLog, Written
 from stages.errors import ResourceError
 from stages.numbers import size
 
@@ -24,20 +25,12 @@ PROGRESS = "progress.jsonl"
 SCRATCH = "scratch"
 
 
-@dataclass
-class _Pending:
-    """What the unit of work under way has written or will write."""
-
-    files: list[Path] = field(default_factory=list)
-    blocks: list[tuple[ShardedArray, int, np.ndarray]] = field(default_factory=list)
-    discarded: list[str] = field(default_factory=list)
-
-
 class Draft:
     """The partial folder of an artifact that is being made; opened by `make`, under the artifact's lock.
 
-    A unit of work adds files and array blocks and is then committed under a key: written, hashed, forced onto the
-    disk and logged, in a background thread, while the next unit is computed. At most one commit is under way.
+    It grows by units of work. Shards are computed and written elsewhere and appended here. What the process that
+    holds the lock does itself, one unit at a time, is added and then committed under a key: written, hashed, forced
+    onto the disk and logged, in a background thread, while the next unit is under way.
     """
 
     def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
@@ -57,10 +50,9 @@ class Draft:
         self.scratch.mkdir(exist_ok=True)
         self._log = ProgressLog(path / PROGRESS)
         self._log.load(path)
-        self._pending = _Pending()
+        self._unit = ShardOutput(path)
         self._metadata: set[Path] = set()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="commit")
-        self._commit: Future[None] | None = None
+        self._background = Background("commit")
         self._clock = time.monotonic()
 
     def _holds(self, work: Mapping[str, Any]) -> bool:
@@ -69,59 +61,45 @@ class Draft:
         except (OSError, ValueError):
             return False
 
-    # What a unit of work writes
+    # What the unit of work under way writes
 
     def add(self, relative: str | Path) -> Path:
         """Announce a file of the unit under way; returns where to write it. Below `scratch` it is never published."""
-        self._pending.files.append(Path(relative))
-        path = self.path / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        return self._unit.add(relative)
 
-    def discard(self, relative: str | Path) -> None:
-        """Delete a file of an earlier unit, if it is there, once the unit under way is durable."""
-        self._pending.discarded.append(Path(relative).as_posix())
+    def create(self, layout: ArrayLayout) -> None:
+        """Make an array, or check that it is there when resuming; its shards are anybody's to write."""
+        self._metadata.update(layout.create(self.path))
 
     def array(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> "DraftArray":
-        """A sharded Zarr array (`datastore.zarr/keys`), made or, when resuming, opened."""
-        sharded = ShardedArray(self.path, name, shape, dtype, rows_per_shard)
-        self._metadata.update(sharded.metadata_files)
-        return DraftArray(self, sharded)
+        """An array (`datastore.zarr/keys`), made, whose shards the units of this process write."""
+        layout = ArrayLayout(name, shape, dtype, rows_per_shard)
+        self.create(layout)
+        return DraftArray(self, layout)
 
-    def queue(self, array: ShardedArray, shard: int, block: np.ndarray) -> None:
+    def write(self, layout: ArrayLayout, shard: int, block: np.ndarray) -> None:
         """Let the unit under way write one shard of an array when it is committed."""
-        self._pending.blocks.append((array, shard, block))
+        self._unit.write(layout, shard, block)
 
     # Committing
 
     def commit(self, key: str, record: Mapping[str, Any] | None = None) -> None:
         """Make all that was added since the last commit durable, as unit `key`; returns before it is."""
-        self.flush()
-        pending, self._pending = self._pending, _Pending()
+        unit, self._unit = self._unit, ShardOutput(self.path)
+        unit.record = dict(record or {})
+        self._background.run(lambda: self.append(unit.written(key)))
+
+    def append(self, written: Written) -> None:
+        """Commit what is durable already, wherever it was computed, and delete what it discards."""
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
-        self._commit = self._writer.submit(self._write, key, dict(record or {}), pending, seconds)
+        self._log.append(replace(written, seconds=seconds))
+        for file in written.discarded:
+            (self.path / file).unlink(missing_ok=True)
 
     def flush(self) -> None:
         """Wait until everything committed is durable. Raises what went wrong with it."""
-        if self._commit is not None:
-            commit, self._commit = self._commit, None
-            commit.result()
-
-    def _write(self, key: str, record: dict[str, Any], pending: _Pending, seconds: float) -> None:
-        files = [
-            *pending.files,
-            *(array.write(shard, block) for array, shard, block in pending.blocks),
-        ]
-        self._log.append(Unit(key, self._settle(files), record, seconds, pending.discarded))
-        for file in pending.discarded:
-            (self.path / file).unlink(missing_ok=True)
-
-    def _settle(self, files: Sequence[Path]) -> dict[str, FileEntry]:
-        for file in files:
-            fsync(self.path / file)
-        fsync_folders(self.path, [self.path / file for file in files])
-        return {file.as_posix(): file_entry(self.path / file) for file in files}
+        self._background.flush()
 
     def done(self, key: str) -> bool:
         """Whether a unit of work is committed."""
@@ -158,17 +136,14 @@ class Draft:
 
     def close(self) -> None:
         """Finish the commit under way and stop; the draft stays as it is, to be resumed."""
-        try:
-            self.flush()
-        finally:
-            self._writer.shutdown()
+        self._background.close()
 
     def finish_files(self) -> dict[str, FileEntry]:
         """Commit what is left and give the table of all files that the artifact will have."""
         self.commit("finish")
         self.flush()
         files = {path: entry for unit in self._log.units.values() for path, entry in unit.files.items()}
-        files |= self._settle(sorted(self._metadata))
+        files |= settled(self.path, sorted(self._metadata))
         return {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
 
     @property
@@ -200,19 +175,17 @@ def _remove_strangers(folder: Path, keep: set[Path]) -> None:
 
 
 class DraftArray:
-    """A sharded array of a draft; its blocks are written when the unit that queued them is committed."""
+    """An array of a draft; its blocks are written when the unit that queued them is committed."""
 
-    def __init__(self, draft: Draft, sharded: ShardedArray) -> None:
+    def __init__(self, draft: Draft, layout: ArrayLayout) -> None:
         self._draft = draft
-        self._sharded = sharded
-        self.rows_per_shard = sharded.rows_per_shard
-        self.shards = sharded.shards
-        self.array = sharded.array
+        self._layout = layout
+        self.shards = layout.shards
 
     def rows(self, shard: int) -> slice:
         """The rows of a shard."""
-        return self._sharded.rows(shard)
+        return self._layout.rows(shard)
 
     def write(self, shard: int, block: np.ndarray) -> None:
         """Queue one whole shard; `block` must not be changed afterwards."""
-        self._draft.queue(self._sharded, shard, block)
+        self._draft.write(self._layout, shard, block)

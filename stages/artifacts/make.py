@@ -141,7 +141,7 @@ def _make_locked(
         return Outcome(_publish(work, store, Manifest.read(folder)), "resumed")
     draft = Draft(folder, work.draft_record)
     try:
-        metrics = stage.run(Job(config, inputs, draft, execution))
+        metrics = stage.run(Job(config, inputs, folder, execution, draft))
         manifest = Manifest(
             format_version=KINDS[work.kind].format_version,
             kind=work.kind,

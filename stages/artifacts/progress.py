@@ -13,10 +13,11 @@ from stages.artifacts.stamps import find_damage
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A committed piece of work: the files it wrote (relative to the draft) and what its stage noted about it.
+class Written:
+    """What a piece of work wrote, durable under its final names; in the log it is committed.
 
-    `discarded`: files of earlier units that nobody needs now that this one is there.
+    `files`: relative to the draft. `record`: what its stage noted about it. `seconds`: of wall-clock time since the
+    commit before it. `discarded`: files of earlier pieces that nobody needs now that this one is there.
     """
 
     key: str
@@ -26,12 +27,25 @@ class Unit:
     discarded: Sequence[str] = ()
 
 
+def read_record(log: Path, key: str) -> dict[str, Any]:
+    """What was noted about a committed piece of work, for a process that does not hold the log."""
+    units = (Written(**json.loads(line)) for line in reversed(_complete_lines(log)))
+    return dict(next(unit.record for unit in units if unit.key == key))
+
+
+def _complete_lines(log: Path) -> list[str]:
+    if not log.exists():
+        return []
+    *complete, _torn = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return complete
+
+
 class ProgressLog:
-    """Units of work that are complete and on disk; the only proof of completeness that resuming trusts."""
+    """Writtens of work that are complete and on disk; the only proof of completeness that resuming trusts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.units: dict[str, Unit] = {}
+        self.units: dict[str, Written] = {}
         self._owners: dict[str, str] = {}
 
     def load(self, folder: Path) -> None:
@@ -39,8 +53,8 @@ class ProgressLog:
 
         Discarded files that are still there are deleted.
         """
-        for line in self._complete_lines():
-            self._note(Unit(**json.loads(line)))
+        for line in _complete_lines(self.path):
+            self._note(Written(**json.loads(line)))
         for file in {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys():
             (folder / file).unlink(missing_ok=True)
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
@@ -48,7 +62,7 @@ class ProgressLog:
             del self.units[key]
         self._rewrite()
 
-    def append(self, unit: Unit) -> None:
+    def append(self, unit: Written) -> None:
         """Record a unit whose files are durable; on return the record is durable too."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(unit), allow_nan=False) + "\n")
@@ -56,7 +70,7 @@ class ProgressLog:
             os.fsync(file.fileno())
         self._note(unit)
 
-    def _note(self, unit: Unit) -> None:
+    def _note(self, unit: Written) -> None:
         """Take a unit in behind all others, and what it discards out of the units that wrote it."""
         self.units.pop(unit.key, None)
         self.units[unit.key] = unit
@@ -66,12 +80,6 @@ class ProgressLog:
             if owner is not None:
                 kept = {name: entry for name, entry in owner.files.items() if name != file}
                 self.units[owner.key] = replace(owner, files=kept)
-
-    def _complete_lines(self) -> list[str]:
-        if not self.path.exists():
-            return []
-        *complete, _torn = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
-        return complete
 
     def _rewrite(self) -> None:
         lines = [json.dumps(asdict(unit)) + "\n" for unit in self.units.values()]

@@ -2,17 +2,23 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.draft import Draft
+from stages.artifacts.draft import PROGRESS, Draft
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.progress import read_record
+from stages.artifacts.runner import run_shards
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.numbers import size
 from stages.reporting import Reporter, Silent
 
 C = TypeVar("C", bound=StageConfig)
+P = TypeVar("P")
 W = TypeVar("W")
 S = TypeVar("S", bound="Shard")
 
@@ -28,6 +34,8 @@ class Execution:
     wait: bool = True
     """Whether to wait for another process that makes the same artifact."""
     reporter: Reporter = field(default_factory=Silent)
+    workers: int = 1
+    """Processes that compute shards; 1: this one."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +62,33 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Job(Generic[C]):
-    """One run of a stage."""
+class ShardJob(Generic[C]):
+    """What shards know of the run that they belong to, wherever they are computed; it can be pickled."""
 
     config: C
     inputs: Inputs
-    draft: Draft
+    folder: Path
+    """The draft's."""
     execution: Execution
 
     @property
     def reporter(self) -> Reporter:
         return self.execution.reporter
+
+    def record(self, key: str) -> dict[str, Any]:
+        """What was noted about a shard of an earlier phase."""
+        return read_record(self.folder / PROGRESS, key)
+
+
+@dataclass(frozen=True)
+class Job(ShardJob[C], Generic[C]):
+    """One run of a stage, in the process that holds the lock of what is made."""
+
+    draft: Draft
+
+    def for_shards(self) -> ShardJob[C]:
+        """The same for those who compute shards; they commit nothing, and tell nothing."""
+        return ShardJob(self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent()))
 
 
 class Stage(ABC, Generic[C]):
@@ -112,51 +136,68 @@ class Shard:
     key: str
 
 
-class ShardedStage(Stage[C], Generic[C, W, S]):
+class ShardedStage(Stage[C], Generic[C, P, W, S]):
     """A stage whose work is a list of shards, each computed, written whole and committed on its own.
 
-    Writing a shard overlaps computing the next, so two shards at most are in memory.
+    Shards are computed where an executor decides, and committed by the process that holds the lock. That process
+    plans and finishes, and needs no model; models are opened where shards are computed.
     """
 
     unit: ClassVar[str] = "shards"
     """What the shards are called when progress is shown."""
 
     @abstractmethod
-    def open(self, job: Job[C]) -> W:
-        """Make what all shards share: open inputs, load the model, create the arrays."""
+    def plan(self, job: Job[C]) -> P:
+        """What it takes to list the shards and to finish: sizes and layouts, from manifests. It can be pickled.
+
+        What only one process can do before there are shards is done and committed here.
+        """
+
+    def arrays(self, job: Job[C], plan: P) -> Sequence[ArrayLayout]:
+        """The arrays that shards write; made before the first one runs."""
+        return ()
 
     @abstractmethod
-    def shards(self, job: Job[C], work: W) -> Sequence[S]:
+    def shards(self, job: ShardJob[C], plan: P) -> Sequence[S]:
         """All the work, in order; fixed by settings and inputs alone."""
 
-    @abstractmethod
-    def run_shard(self, job: Job[C], work: W, shard: S) -> dict[str, Any] | None:
-        """Compute a shard and hand its blocks and files to `job.draft`; what is returned is kept as its record."""
+    def phase(self, shard: S) -> Any:
+        """Shards of a phase, which are next to each other, begin when all of the phase before are committed."""
+        return None
+
+    def chain(self, job: ShardJob[C], plan: P, shard: S) -> str | None:
+        """Shards of a phase with the same name of a chain go on from each other: one worker computes them, in order.
+
+        None: the shard stands alone.
+        """
+        return None
 
     @abstractmethod
-    def finish(self, job: Job[C], work: W) -> dict[str, Any]:
+    def open(self, job: ShardJob[C], plan: P) -> W:
+        """What all shards share: open inputs, load the model. Once in each process that computes shards."""
+
+    @abstractmethod
+    def run_shard(self, job: ShardJob[C], work: W, shard: S) -> ShardOutput:
+        """Compute a shard; its files and arrays are its own, so that shards may be computed at the same time."""
+
+    @abstractmethod
+    def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Put together what the shards left, once all are committed; returns the metrics."""
 
-    def output_bytes(self, job: Job[C], work: W) -> int:
+    def output_bytes(self, job: Job[C], plan: P) -> int:
         """Size of what will be written, where it is known beforehand."""
-        return 0
+        return sum(layout.nbytes for layout in self.arrays(job, plan))
 
     def run(self, job: Job[C]) -> dict[str, Any]:
-        work = self.open(job)
-        self._announce_size(job, work)
-        shards = self.shards(job, work)
-        waiting = [shard for shard in shards if not job.draft.done(shard.key)]
-        if job.draft.resumed:
-            job.reporter.info(f"resumed: {len(shards) - len(waiting)} of {len(shards)} {self.unit}")
-        for number, shard in enumerate(waiting, start=len(shards) - len(waiting) + 1):
-            record = self.run_shard(job, work, shard)
-            job.draft.commit(shard.key, record)
-            job.reporter.progress(number, len(shards), self.unit)
-        job.draft.flush()
-        return self.finish(job, work)
+        plan = self.plan(job)
+        for layout in self.arrays(job, plan):
+            job.draft.create(layout)
+        self._announce_size(job, plan)
+        run_shards(self, job, plan)
+        return self.finish(job, plan)
 
-    def _announce_size(self, job: Job[C], work: W) -> None:
-        expected = self.output_bytes(job, work)
+    def _announce_size(self, job: Job[C], plan: P) -> None:
+        expected = self.output_bytes(job, plan)
         if expected:
-            job.reporter.info(f"writing {size(expected)} to {job.draft.path.parent}")
+            job.reporter.info(f"writing {size(expected)} to {job.folder.parent}")
             job.draft.expect(expected)

@@ -1,12 +1,13 @@
 """Where the carried state of a shard comes from: the shard before it, or what that left on disk."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from stages.artifacts.draft import Draft
+from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.models.language_model import State
 
@@ -19,12 +20,13 @@ class StateStore:
     Keys of earlier positions are not kept: the tokens they belong to are read again.
     """
 
-    def __init__(self, draft: Draft, device: torch.device) -> None:
-        self._draft, self._device = draft, device
+    def __init__(self, folder: Path, device: torch.device) -> None:
+        """`folder`: the draft's."""
+        self._folder, self._device = folder, device
         self._latest: tuple[str, CarriedState] | None = None
 
-    def keep(self, shard: str, after: CarriedState, idle: str | None = None) -> None:
-        """Note what is carried past a shard; its states, if there are any, belong to the unit under way.
+    def keep(self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None) -> None:
+        """Note what is carried past a shard; its states, if there are any, are written with it.
 
         Args:
             idle: an earlier shard, whose states no run needs any more once this one is committed; None: there is none.
@@ -35,9 +37,9 @@ class StateStore:
         if not tensors:
             return
         stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-        self._draft.add(_file(shard)).write_bytes(save(stored))
+        output.add(_file(shard)).write_bytes(save(stored))
         if idle is not None:
-            self._draft.discard(_file(idle))
+            output.discard(_file(idle))
 
     def after(self, shard: str) -> CarriedState | None:
         """What is carried past a shard, if it was the latest of this run."""
@@ -64,7 +66,7 @@ class StateStore:
         return CarriedState()
 
     def _stored(self, shard: str, start: int) -> CarriedState | None:
-        path = self._draft.path / _file(shard)
+        path = self._folder / _file(shard)
         if not path.exists():
             return None
         tensors = load_file(path, device=str(self._device))

@@ -1,6 +1,7 @@
 """How a model reads a split: how long its windows are, how far apart they begin, how much it carries. Free of torch."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
@@ -17,6 +18,11 @@ class WindowSettings(NamedTuple):
     context: int
     stride: int
     mem_length: int | None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "WindowSettings":
+        """Those of a datastore, or of an evaluation, all resolved."""
+        return cls(settings["context"], settings["stride"], settings.get("mem_length"))
 
 
 def resolve_windows(
@@ -54,3 +60,9 @@ def resolve_windows(
 def shard_unit(encoder: Artifact, stride: int) -> int:
     """Tokens that a shard of encoded text is a multiple of: a stride, but any number where a split is one stream."""
     return 1 if parse_model(encoder.config["model"]).carries_state else stride
+
+
+def state_bytes(encoder: Artifact, windows: WindowSettings) -> int:
+    """Size of the largest state that a model carries from range to range, 0 for none."""
+    model = parse_model(encoder.config["model"]).reading(windows.context, windows.mem_length)
+    return sum(array.nbytes for array in model.state_spec(windows.context))

@@ -132,19 +132,6 @@ class Evaluator:
         """Whether the model, or another that makes search keys, carries a state from range to range."""
         return self.model.config.carries_state or self._encoder_carries_state
 
-    @property
-    def state_bytes(self) -> int:
-        """Size of the largest state that is carried."""
-        own = self.model.state_bytes(self.reader.context)
-        if not self._encoder_carries_state:
-            return own
-        assert self.external is not None
-        return own + self.external.encoder.state_bytes
-
-    def counted_tokens(self, split: str, total: int) -> int:
-        """Tokens that count of a split that has `total`."""
-        return total if self.last_words is None else self.last_words[split].tokens
-
     def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
         if self.last_words is None:
             return None

@@ -69,6 +69,28 @@ def open_evaluator(
     )
 
 
+def open_rows(
+    read: Mapping[str, Artifact], readings: Sequence[Reading], windows: WindowSettings, device: torch.device
+) -> tuple[MemoryRow, ...]:
+    """The rows of an evaluator, to plan by and to tell of; neither model nor index nor values are read.
+
+    Args: as of `open_evaluator`.
+    """
+    datastore = None
+    if "datastore" in read:
+        keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+        datastore = Datastore(
+            keys, torch.empty(0, dtype=torch.int32, device=device), read["index"].config["metric"], is_lossless(read)
+        )
+    inputs = SourceInputs(windows.context, windows.stride < windows.context, device.type, datastore)
+    return rows_of(readings, inputs, evaluation_defaults(read["model"]).trained_with_memory)
+
+
+def is_lossless(read: Mapping[str, Artifact]) -> bool:
+    """Whether the distances of the neighbours that are read are those of the stored keys."""
+    return bool(read["index"].metrics["lossless"] or ("neighbors" in read and read["neighbors"].config["exact"]))
+
+
 def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
@@ -77,8 +99,8 @@ def _hidden_memory(
     return open_hidden_memory(read, options, read.get("datastore"), values)
 
 
-def _probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
-    """Those that have something to show of the model, by name."""
+def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
+    """Those that have something to show of the model, by name; see `open_evaluator`."""
     opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
     return {name: probe for name, probe in opened.items() if probe is not None}
 

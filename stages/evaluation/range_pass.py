@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Shard
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class RangePass:
     split: str
     tokens: int
     step: int
+    reach: int
+    """Positions that readings reach back from a token, 0 for none."""
 
     @property
     def parts(self) -> list[Part]:
@@ -45,18 +48,20 @@ class RangePass:
         """Place of a part in the pass."""
         return part.start // self.step
 
-    def read_range(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "RangeResult":
+    def read_range(
+        self, part: Part, evaluator: "Evaluator", states: "StateStore", output: ShardOutput
+    ) -> "RangeResult":
         """Read a part with the model, going on from the one before it."""
         carried = self._history(part, evaluator, states)
         probed = self.phase == SCORE
         result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed)
-        idle = self.number(part) - self._parts_back(evaluator) - 1
-        states.keep(part.key, result.after, idle=self._key(idle) if idle >= 0 else None)
+        idle = self.number(part) - self._parts_back - 1
+        states.keep(output, part.key, result.after, idle=self._key(idle) if idle >= 0 else None)
         return result
 
-    def state_bytes(self, evaluator: "Evaluator") -> int:
+    def state_bytes(self, of_one: int) -> int:
         """Size of the states on disk when there are most: those to go on from, and of two parts under way."""
-        return (self._parts_back(evaluator) + 1 + 2) * evaluator.state_bytes
+        return (self._parts_back + 1 + 2) * of_one
 
     def _history(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
         """What the part before left in memory; of an earlier run's, what its tokens give when they are read again."""
@@ -64,7 +69,7 @@ class RangePass:
         latest = states.after(self._key(number - 1))
         if latest is not None:
             return latest
-        carried = self._beginning(max(0, number - self._parts_back(evaluator)), evaluator, states)
+        carried = self._beginning(max(0, number - self._parts_back), evaluator, states)
         for start in range(carried.start, part.start, self.step):
             carried = evaluator.past(self.split, start, start + self.step, carried)
         return carried
@@ -77,9 +82,10 @@ class RangePass:
             return CarriedState(number * self.step)
         return states.latest([self._key(earlier) for earlier in range(number)], self.step)
 
-    def _parts_back(self, evaluator: "Evaluator") -> int:
+    @property
+    def _parts_back(self) -> int:
         """Parts before one whose positions its readings may reach."""
-        return ceil(evaluator.reach / self.step)
+        return ceil(self.reach / self.step)
 
     def _key(self, number: int) -> str:
         return f"{self.phase}-{number:06d}"

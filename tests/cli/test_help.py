@@ -30,6 +30,7 @@ EVERYWHERE = [
     "--store",
     "--name",
     "--device",
+    "--workers",
     "--precision",
     "--config",
     "--set",

@@ -62,6 +62,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--name", "n" * 300], "at most 100 letters"),
         (["train", "--name", ""], "The name '' will not do"),
         (["train", "--model", ""], "There is no preset ''"),
+        (["build-datastore", "--workers", "0"], "--workers must be 1 or more"),
         (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be above 0"),
         (["build-datastore", "--fraction", "nan"], "fraction: "),
         (["build-datastore", "--dtype", "float8"], "'float16', 'float32'"),

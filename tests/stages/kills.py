@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.progress import ProgressLog, Unit
+from stages.artifacts.progress import ProgressLog, Written
 
 
 @dataclass
@@ -34,7 +34,7 @@ def made_in_pieces(
     """
     attempts, append, added = Attempts(), ProgressLog.append, [0]
 
-    def killed(log: ProgressLog, unit: Unit) -> None:
+    def killed(log: ProgressLog, unit: Written) -> None:
         attempts.most_states = max(attempts.most_states, len(states(log.path.parent / "scratch")))
         if not added[0]:
             attempts.begun_with.append(len(log.units))

@@ -188,7 +188,7 @@ def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
     stored = made(store, BuildDatastore(), DatastoreConfig(key=key), encoder)
     searched = made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), stored)
     opened, original = [], Evaluate.open
-    monkeypatch.setattr(Evaluate, "open", lambda self, job: opened.append(original(self, job)) or opened[-1])
+    monkeypatch.setattr(Evaluate, "open", lambda *of: opened.append(original(*of)) or opened[-1])
     evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
     gate, values = opened[0].evaluator.hidden_memory, opened[0].evaluator.external.datastore.values.numpy()
     shared = searched.input("datastore").id == index.input("datastore").id

@@ -266,12 +266,12 @@ def test_an_interrupted_search_goes_on_and_gives_the_same_bytes(
     searched: list[str] = []
     real = neighbors._search
 
-    def dies_in_the_third(config: Any, work: Any, split: Any, shard: Any, queries: Any) -> Any:
+    def dies_in_the_third(config: Any, work: Any, shard: Any, queries: Any) -> Any:
         if len(searched) == 2:
             searched.append("died")
             raise KeyboardInterrupt
         searched.append(shard.key)
-        return real(config, work, split, shard, queries)
+        return real(config, work, shard, queries)
 
     monkeypatch.setattr(neighbors, "_search", dies_in_the_third)
     with pytest.raises(KeyboardInterrupt):

@@ -354,13 +354,13 @@ def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_file_that_changes_after_hashing_is_bad_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     write(path, "before\n")
-    original = Tokenize.open
+    original = Tokenize.plan
 
-    def change_then_open(*arguments: Any) -> Any:
+    def change_then_plan(*arguments: Any) -> Any:
         write(path, "after\n")
         return original(*arguments)
 
-    monkeypatch.setattr(Tokenize, "open", change_then_open)
+    monkeypatch.setattr(Tokenize, "plan", change_then_plan)
     with pytest.raises(DataError, match=r"a\.txt changed while it was being read"):
         run(tmp_path / "s", {"train": [str(path)]})
     assert not Store(tmp_path / "s").artifacts()

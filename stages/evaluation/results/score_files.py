@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stages.artifacts.draft import Draft, DraftArray
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.draft import Draft
+from stages.artifacts.output import ShardOutput
 
 COLUMNS = ("target", "logp", "logp_lm", "log_z")
 """Numbers that every scored token has; probes may have more."""
-ROW_BYTES = 4
 
 
 class ScoreFiles:
@@ -18,10 +19,8 @@ class ScoreFiles:
     leave theirs in scratch files, and the arrays are written at the end, in one piece.
     """
 
-    def __init__(
-        self, draft: Draft, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()
-    ) -> None:
-        """Make, or open, the arrays.
+    def __init__(self, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()) -> None:
+        """Lay out the arrays.
 
         Args:
             tokens: that are scored.
@@ -29,36 +28,31 @@ class ScoreFiles:
             tokens_per_shard: of the split's shards; None: few tokens are scored.
             probed: columns of probes.
         """
-        self._draft, self._whole = draft, tokens_per_shard is None
+        self._whole = tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*COLUMNS, *probed), (tokens,))
         if readings:
             shapes["logp_memory"] = (tokens, readings)
-        self._arrays: dict[str, DraftArray] = {
-            name: draft.array(f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows)
+        self.arrays = {
+            name: ArrayLayout(f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows)
             for name, shape in shapes.items()
         }
 
-    @property
-    def output_bytes(self) -> int:
-        """Size of all arrays."""
-        return sum(ROW_BYTES * int(np.prod(array.array.shape)) for array in self._arrays.values())
-
-    def write(self, number: int, scores: Mapping[str, np.ndarray]) -> None:
-        """Let the unit under way write the scores of shard `number`."""
-        for name, array in self._arrays.items():
+    def write(self, output: ShardOutput, number: int, scores: Mapping[str, np.ndarray]) -> None:
+        """Let shard `number` write its scores."""
+        for name, array in self.arrays.items():
             if self._whole:
-                np.save(self._draft.add(_part(name, number)), scores[name])
+                np.save(output.add(_part(name, number)), scores[name])
             else:
-                array.write(number, scores[name])
+                output.write(array, number, scores[name])
 
-    def finish(self, numbers: Sequence[int]) -> None:
+    def finish(self, draft: Draft, numbers: Sequence[int]) -> None:
         """Put together what all shards left apart."""
         if not self._whole:
             return
-        for name, array in self._arrays.items():
-            parts = [np.load(self._draft.path / _part(name, number)) for number in numbers]
-            array.write(0, np.concatenate(parts))
+        for name, array in self.arrays.items():
+            parts = [np.load(draft.path / _part(name, number)) for number in numbers]
+            draft.write(array, 0, np.concatenate(parts))
 
 
 def _part(name: str, number: int) -> str:

@@ -1,12 +1,13 @@
 """How the numbers of readings are chosen: what the tuning split leaves, and the best of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stages.artifacts.draft import Draft
+from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.range_pass import SAMPLE, RangePass
@@ -22,6 +23,7 @@ from stages.evaluation.tuning.select import (
     tries_all,
 )
 from stages.retrieval.grids import ReadingGrid
+from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 
 SAMPLE_RANGES = 8
@@ -29,85 +31,86 @@ SAMPLE_TOKENS = 128
 
 
 class Tuning:
-    """The grids of every row and what is chosen of them, through the files and records of a draft."""
+    """The grids of every row and what is chosen of them, through what the shards of a pass left."""
 
-    def __init__(self, draft: Draft, evaluator: Evaluator, over: RangePass | None) -> None:
-        """Tune in a pass over a split; None: all numbers are given."""
-        self._draft, self._evaluator, self._over = draft, evaluator, over
+    def __init__(
+        self,
+        folder: Path,
+        record: Callable[[str], Mapping[str, Any]],
+        rows: Sequence[MemoryRow],
+        over: RangePass | None,
+    ) -> None:
+        """Tune in a pass over a split.
+
+        Args:
+            folder: the draft's.
+            record: what a shard noted, by its key.
+            over: None: all numbers are given.
+        """
+        self._folder, self._record, self._rows, self._over = folder, record, rows, over
         self._split = None if over is None else over.split
         self._shards = [] if over is None else [part.key for part in over.parts]
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Size of what shards leave of rows whose readings are tuned in turn; sums over a grid are small beside it."""
-        if self._over is None:
-            return 0
-        tokens = self._evaluator.counted_tokens(self._over.split, self._over.tokens)
-        grids = [row.grids([1.0] * len(row.sources)) for row in self._evaluator.rows]
-        return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
-
     # What shards do
 
-    def sample(self) -> dict[str, Any]:
+    def sample(self, evaluator: Evaluator) -> dict[str, Any]:
         """The record of the first shard: how far scores spread, which default numbers are measured in.
 
         Looks at a few short ranges of the split; nothing is carried to them.
         """
         assert self._over is not None
         sample = [
-            self._evaluator.read_range(self._over.split, start, stop, CarriedState(start)).scored_range
+            evaluator.read_range(self._over.split, start, stop, CarriedState(start)).scored_range
             for start, stop in sample_ranges(self._over.tokens)
         ]
-        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._evaluator.rows]}
+        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
 
-    def tune(self, shard: str, scored_range: ScoredRange) -> dict[str, Any]:
+    def tune(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
-        for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True)):
-            path = self._draft.add(_file(shard, number, grids))
+        for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True)):
+            path = output.add(_file(shard, number, grids))
             if tries_all(grids):
-                np.save(path, self._evaluator.tune(scored_range, row, grids))
+                np.save(path, evaluator.tune(scored_range, row, grids))
             else:
-                save_part(path, self._evaluator.log_sums(scored_range, row, grids))
+                save_part(path, evaluator.log_sums(scored_range, row, grids))
         scored = scored_range.lm.log_p[scored_range.counted_rows]
-        return {"plain_nll": -summed(scored), "tokens": len(scored)}
+        output.record |= {"plain_nll": -summed(scored), "tokens": len(scored)}
 
     @cached_property
     def _grids(self) -> list[list[ReadingGrid]]:
         """What the readings of each row may be set to."""
-        rows = self._evaluator.rows
         if self._split is None:
-            return [row.grids([1.0] * len(row.sources)) for row in rows]
-        spreads = self._draft.record(SAMPLE)["spreads"]
-        return [row.grids(spread) for row, spread in zip(rows, spreads, strict=True)]
+            return [row.grids([1.0] * len(row.sources)) for row in self._rows]
+        spreads = self._record(SAMPLE)["spreads"]
+        return [row.grids(spread) for row, spread in zip(self._rows, spreads, strict=True)]
 
     # What is chosen
 
     @cached_property
     def selected(self) -> list[Selected]:
         """The settings of every row; asked for when all shards of the split are done."""
-        self._draft.flush()
         return [
-            select(row, grids, [self._draft.path / _file(shard, number, grids) for shard in self._shards])
-            for number, (row, grids) in enumerate(zip(self._evaluator.rows, self._grids, strict=True))
+            select(row, grids, [self._folder / _file(shard, number, grids) for shard in self._shards])
+            for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True))
         ]
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""
-        pairs = zip(self._evaluator.rows, self.selected, strict=True)
+        pairs = zip(self._rows, self.selected, strict=True)
         return [[], *(describe_row(row, selected, self._split) for row, selected in pairs)]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """Of every memory row its name, what its cut-offs count, and its settings at each."""
-        pairs = zip(self._evaluator.rows, self.selected, strict=True)
+        pairs = zip(self._rows, self.selected, strict=True)
         return [(row.name, row.sources[0].about.amount, describe_by_cutoff(row, selected)) for row, selected in pairs]
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""
         if self._split is None:
             return None
-        records = [self._draft.record(shard) for shard in self._shards]
+        records = [self._record(shard) for shard in self._shards]
         tokens = sum(record["tokens"] for record in records)
-        grid = describe_grid(self._evaluator.rows[0], self.selected[0], tokens)
+        grid = describe_grid(self._rows[0], self.selected[0], tokens)
         if grid is None:
             return None
         plain = sum(record["plain_nll"] for record in records)
@@ -115,7 +118,17 @@ class Tuning:
 
     def at_edge(self) -> list[tuple[str, float]]:
         """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
-        return at_edge(self._evaluator.rows[0], self.selected[0]) if self._split is not None else []
+        return at_edge(self._rows[0], self.selected[0]) if self._split is not None else []
+
+
+def scratch_bytes(rows: Sequence[MemoryRow], tokens: int) -> int:
+    """Size of what shards leave of rows whose readings are tuned in turn; sums over a grid are small beside it.
+
+    Args:
+        tokens: that count, of the tuning split.
+    """
+    grids = [row.grids([1.0] * len(row.plans)) for row in rows]
+    return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:

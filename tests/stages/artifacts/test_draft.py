@@ -4,6 +4,7 @@ import pytest
 
 from stages.artifacts import draft as drafts
 from stages.artifacts.draft import Draft
+from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import ProgressLog
 
 
@@ -11,12 +12,15 @@ def opened(folder: Path) -> Draft:
     return Draft(folder, {"id": "work"})
 
 
-def write(draft: Draft, number: int, *, discard: bool = True) -> None:
-    """A unit with a file that only the next unit reads."""
-    draft.add(f"scratch/{number}").write_text(f"file {number}")
-    if discard and number:
-        draft.discard(f"scratch/{number - 1}")
-    draft.commit(str(number))
+def write(draft: Draft, number: int, *, kept: str | None = None) -> None:
+    """A unit with a file that only the next unit reads, and perhaps one to keep."""
+    output = ShardOutput(draft.path)
+    if kept is not None:
+        output.add("kept").write_text(kept)
+    output.add(f"scratch/{number}").write_text(f"file {number}")
+    if number:
+        output.discard(f"scratch/{number - 1}")
+    draft.append(output.written(str(number)))
 
 
 def files(draft: Draft) -> list[str]:
@@ -27,7 +31,6 @@ def test_a_discarded_file_is_gone_once_the_unit_is_durable_and_its_own_unit_stay
     draft = opened(tmp_path / "draft")
     for number in range(5):
         write(draft, number)
-        draft.flush()
         assert files(draft) == [str(number)]
     draft.expect(100)
     assert draft.missing_bytes == 100 - len("file 4")
@@ -43,7 +46,6 @@ def test_a_discarded_file_is_gone_once_the_unit_is_durable_and_its_own_unit_stay
 def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp_path, monkeypatch, logged, left):
     draft = opened(tmp_path / "draft")
     write(draft, 0)
-    draft.flush()
     append = ProgressLog.append
 
     def killed(log, unit):
@@ -52,9 +54,9 @@ def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(drafts.ProgressLog, "append", killed)
-    write(draft, 1)
     with pytest.raises(KeyboardInterrupt):
-        draft.close()
+        write(draft, 1)
+    draft.close()
     assert files(draft) == ["0", "1"]
     monkeypatch.undo()
     again = opened(tmp_path / "draft")
@@ -65,8 +67,7 @@ def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp
 
 def test_a_unit_that_is_done_again_has_its_file_again(tmp_path):
     draft = opened(tmp_path / "draft")
-    draft.add("kept").write_text("right")
-    write(draft, 0)
+    write(draft, 0, kept="right")
     write(draft, 1)
     draft.close()
     (tmp_path / "draft/kept").write_text("wrong")

@@ -1,12 +1,17 @@
-"""A stage small enough to be seen through: squares of numbers, one shard after the other."""
+"""Stages small enough to be seen through: squares of numbers, one shard after the other, and sums in chains."""
 
+import os
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.draft import DraftArray
-from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 
@@ -19,7 +24,7 @@ class SquaresConfig(StageConfig):
     not_identity = frozenset({"verbose"})
 
 
-class Squares(ShardedStage[SquaresConfig, DraftArray, Shard]):
+class Squares(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
     kind: ClassVar[str] = "tokens"
     Config = SquaresConfig
 
@@ -30,31 +35,35 @@ class Squares(ShardedStage[SquaresConfig, DraftArray, Shard]):
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs(files=tuple(InputFile("source", p, d) for p, d in references.get("files", ())))
 
-    def open(self, job: Job[SquaresConfig]) -> DraftArray:
-        return job.draft.array("out.zarr/part/squares", (job.config.length,), "int64", job.config.rows)
+    def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
+        return ArrayLayout("out.zarr/part/squares", (job.config.length,), "int64", job.config.rows)
 
-    def shards(self, job: Job[SquaresConfig], work: DraftArray) -> list[Shard]:
-        return [Shard(f"{i:03}") for i in range(work.shards)]
+    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
+        return [plan]
 
-    def run_shard(self, job: Job[SquaresConfig], work: DraftArray, shard: Shard) -> dict[str, Any]:
+    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
+        return [Shard(f"{i:03}") for i in range(plan.shards)]
+
+    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
+        return plan
+
+    def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)
         if number == self.fail_at and self.error is not None:
             raise self.error
         self.computed.append(shard.key)
         rows = work.rows(number)
         block = np.arange(rows.start, rows.stop, dtype=np.int64) ** 2
-        work.write(number, block)
-        return {"sum": int(block.sum())}
+        output = ShardOutput(job.folder, {"sum": int(block.sum())})
+        output.write(work, number, block)
+        return output
 
-    def finish(self, job: Job[SquaresConfig], work: DraftArray) -> dict[str, Any]:
+    def finish(self, job: Job[SquaresConfig], plan: ArrayLayout) -> dict[str, Any]:
         job.draft.add("note.txt").write_text("done\n")
-        return {"sum": sum(job.draft.record(f"{i:03}")["sum"] for i in range(work.shards))}
-
-    def output_bytes(self, job: Job[SquaresConfig], work: DraftArray) -> int:
-        return 8 * job.config.length
+        return {"sum": sum(job.draft.record(shard.key)["sum"] for shard in self.shards(job, plan))}
 
 
-class Cubes(ShardedStage[SquaresConfig, DraftArray, Shard]):
+class Cubes(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
     """A stage that reads squares, so that lineage can be tested."""
 
     kind: ClassVar[str] = "model"
@@ -63,17 +72,87 @@ class Cubes(ShardedStage[SquaresConfig, DraftArray, Shard]):
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({"squares": store.get(references["source"], "tokens")})
 
-    def open(self, job: Job[SquaresConfig]) -> DraftArray:
-        return job.draft.array("cubes.zarr/cubes", (job.config.length,), "int64", job.config.rows)
+    def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
+        return ArrayLayout("cubes.zarr/cubes", (job.config.length,), "int64", job.config.rows)
 
-    def shards(self, job: Job[SquaresConfig], work: DraftArray) -> list[Shard]:
-        return [Shard(f"{i:03}") for i in range(work.shards)]
+    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
+        return [plan]
 
-    def run_shard(self, job: Job[SquaresConfig], work: DraftArray, shard: Shard) -> None:
+    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
+        return [Shard(f"{i:03}") for i in range(plan.shards)]
+
+    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
+        return plan
+
+    def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)
         squares = job.inputs["squares"].zarr("out.zarr")["part/squares"]
         rows = work.rows(number)
-        work.write(number, np.asarray(squares[rows]) * np.arange(rows.start, rows.stop))
+        output = ShardOutput(job.folder)
+        output.write(work, number, np.asarray(squares[rows]) * np.arange(rows.start, rows.stop))
+        return output
 
-    def finish(self, job: Job[SquaresConfig], work: DraftArray) -> dict[str, Any]:
+    def finish(self, job: Job[SquaresConfig], plan: ArrayLayout) -> dict[str, Any]:
         return {}
+
+
+@dataclass(frozen=True)
+class Step(Shard):
+    """A number to add to the sum of its chain, or, last, the sum of all sums."""
+
+    number: int | None = None
+
+
+class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
+    """Running sums of even and of odd numbers, two chains; then, in a phase of its own, the sum of all.
+
+    Every shard leaves a file `KEY-PROCESS` in the folder `trace`. Process `closed_to` may not open.
+    """
+
+    kind: ClassVar[str] = "tokens"
+    Config = SquaresConfig
+
+    def __init__(
+        self, trace: Path, fail_at: str | None = None, error: BaseException | None = None, seconds: float = 0.0
+    ) -> None:
+        self.trace, self.fail_at, self.error, self.seconds = trace, fail_at, error, seconds
+        self.closed_to: int | None = None
+
+    def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return Inputs()
+
+    def plan(self, job: Job[SquaresConfig]) -> int:
+        return job.config.length
+
+    def shards(self, job: ShardJob[SquaresConfig], plan: int) -> list[Step]:
+        return [*(Step(f"add-{number:03}", number) for number in range(plan)), Step("all")]
+
+    def phase(self, shard: Step) -> bool:
+        return shard.number is None
+
+    def chain(self, job: ShardJob[SquaresConfig], plan: int, shard: Step) -> str | None:
+        return None if shard.number is None else ("even", "odd")[shard.number % 2]
+
+    def open(self, job: ShardJob[SquaresConfig], plan: int) -> dict[str, int]:
+        assert os.getpid() != self.closed_to
+        return {"plan": plan}
+
+    def run_shard(self, job: ShardJob[SquaresConfig], work: dict[str, int], shard: Step) -> ShardOutput:
+        time.sleep(self.seconds)
+        if shard.key == self.fail_at and self.error is not None:
+            raise self.error
+        (self.trace / f"{shard.key}-{os.getpid()}").touch()
+        output = ShardOutput(job.folder)
+        if shard.number is None:
+            last = [f"add-{number:03}" for number in range(work["plan"])[-2:]]
+            output.record["sum"] = sum(job.record(key)["sum"] for key in last)
+        else:
+            before = f"sums/{shard.number - 2:03}"
+            total = shard.number + (int((job.folder / before).read_text()) if shard.number > 1 else 0)
+            output.record["sum"] = total
+        file = "sum" if shard.number is None else f"sums/{shard.number:03}"
+        output.add(file).write_text(str(output.record["sum"]))
+        return output
+
+    def finish(self, job: Job[SquaresConfig], plan: int) -> dict[str, Any]:
+        return {"sum": job.draft.record("all")["sum"]}

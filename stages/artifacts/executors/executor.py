@@ -1,0 +1,44 @@
+"""What every executor does."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stages.artifacts.progress import Written
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Shard, ShardedStage, ShardJob
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """What computes shards anywhere: the stage, its run and its plan; all of it can be pickled."""
+
+    stage: "ShardedStage[Any, Any, Any, Any]"
+    job: "ShardJob[Any]"
+    plan: Any
+
+
+class Executor(ABC):
+    """Decides where shards are computed; what they wrote is committed by the process that made it.
+
+    Args:
+        task: what the shards belong to.
+        commit: told of every shard as soon as it is durable, one after the other.
+    """
+
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:
+        self.task = task
+        self.commit = commit
+
+    @abstractmethod
+    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+        """Compute the shards of each chain in order, in one place; returns when all are committed.
+
+        Raises: what a shard raised; those committed before stay so.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what was begun, finished or not."""

@@ -1,0 +1,191 @@
+"""Shards are computed in several processes of this machine.
+
+Each process is started afresh (spawn: neither torch nor OpenMP survives a fork), opens models and inputs by itself,
+and is handed one shard at a time. A process never outlives the one that started it.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import connection, resource_tracker
+from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stages.artifacts.executors.executor import Executor, ShardTask
+from stages.artifacts.executors.worker import ShardWorker
+from stages.artifacts.progress import Written
+from stages.errors import ResourceError
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Shard
+
+SECONDS_TO_END = 10
+Chains = deque[deque["Shard"]]
+"""What is left to compute."""
+
+
+class Ready:
+    """Message of a worker: it can be handed a shard."""
+
+
+class Failed(NamedTuple):
+    """Message of a worker: an error, and what that came of, the nearest first."""
+
+    errors: list[BaseException]
+
+    def error(self) -> BaseException:
+        """The error as it was raised in the worker."""
+        for error, cause in zip(self.errors, self.errors[1:], strict=False):
+            error.__cause__ = cause
+        return self.errors[0]
+
+
+class Worker:
+    """The parent's side of one process."""
+
+    def __init__(self, task: ShardTask) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.connection, theirs = spawn.Pipe()
+        self._process: SpawnProcess = spawn.Process(target=serve, args=(theirs, task), daemon=True)
+        with _interrupts_held_back():
+            self._process.start()
+        theirs.close()
+        self._chain: deque[Shard] = deque()
+
+    def feed(self, chains: Chains) -> None:
+        """Hand over the next shard of the chain under way, else of a new one; None if there is none left."""
+        if not self._chain and chains:
+            self._chain = chains.popleft()
+        try:
+            self.connection.send(self._chain.popleft() if self._chain else None)
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def receive(self) -> Any:
+        """The next message. Raises ResourceError or RuntimeError if the process has died."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise self._death() from None
+
+    def _death(self) -> Exception:
+        self._process.join(SECONDS_TO_END)
+        code = self._process.exitcode
+        if code == -signal.SIGKILL:
+            return ResourceError(
+                "A worker process was killed, as systems do when memory runs out; what is done is kept. Run the same "
+                "command with fewer --workers."
+            )
+        return RuntimeError(f"a worker process ended with exit code {code}")
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._process.terminate()
+        self._process.join(SECONDS_TO_END)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self.connection.close()
+
+
+class ProcessExecutor(Executor):
+    """As many processes as there are workers, or chains to compute if these are fewer."""
+
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:
+        super().__init__(task, commit)
+        self._workers: dict[connection.Connection, Worker] = {}
+
+    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+        left: Chains = deque(deque(chain) for chain in chains)
+        missing = sum(map(len, chains))
+        self._start(min(self.task.job.execution.workers, len(chains)))
+        for worker in self._workers.values():
+            worker.feed(left)
+        while missing:
+            for ready in connection.wait(self._workers):
+                worker = self._workers[ready]  # type: ignore[index]
+                message = worker.receive()
+                if isinstance(message, Failed):
+                    raise message.error()
+                if isinstance(message, Written):
+                    self.commit(message)
+                    missing -= 1
+                else:
+                    worker.feed(left)
+
+    def _start(self, wanted: int) -> None:
+        while len(self._workers) < wanted:
+            worker = Worker(self.task)
+            self._workers[worker.connection] = worker
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.end()
+
+
+# The worker's side
+
+
+def serve(parent: connection.Connection, task: ShardTask) -> None:
+    """Compute the shards that arrive; None stands for: none for now, so finish the last."""
+    _end_with_parent()
+    lock = threading.Lock()
+
+    def send(message: Any) -> None:
+        with lock:
+            parent.send(message)
+
+    worker = ShardWorker(task, send)
+    try:
+        while True:
+            shard = parent.recv()
+            if shard is None:
+                worker.flush()
+            else:
+                worker.run(shard)
+                send(Ready())
+    except EOFError:
+        worker.close()
+    except BaseException as error:
+        send(Failed(list(_portable(error))))
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent is gone, killed perhaps, would write into a draft that is no longer its own."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _portable(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came of, each able to leave the process."""
+    error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
+    link: BaseException | None = error
+    while link is not None:
+        try:
+            yield pickle.loads(pickle.dumps(link))
+        except Exception:
+            yield RuntimeError(f"{type(link).__name__}: {link}")
+        link = link.__cause__ or link.__context__
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """A process started inside never hears of Ctrl-C, which goes to all: its parent decides what then happens."""
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,50 @@
+"""Runs the shards of a stage on an executor, and commits what they wrote."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from stages.artifacts import EXECUTORS
+from stages.artifacts.executors.executor import Executor, ShardTask
+from stages.artifacts.progress import Written
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Job, Shard, ShardedStage
+
+
+def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan: Any) -> None:
+    """Compute and commit all shards that are not committed yet, phase after phase.
+
+    Raises: what a shard raised; the same call goes on behind what is committed.
+    """
+    draft, reporter = job.draft, job.reporter
+    shards = stage.shards(job, plan)
+    waiting = [shard for shard in shards if not draft.done(shard.key)]
+    done = len(shards) - len(waiting)
+    if draft.resumed:
+        reporter.info(f"resumed: {done} of {len(shards)} {stage.unit}")
+
+    def commit(written: Written) -> None:
+        nonlocal done
+        draft.append(written)
+        done += 1
+        reporter.progress(done, len(shards), stage.unit)
+
+    draft.flush()
+    name = "local" if job.execution.workers == 1 else "processes"
+    executor: Executor = EXECUTORS.load(name)(ShardTask(stage, job.for_shards(), plan), commit)
+    with closing(executor):
+        for _, phase in groupby(waiting, stage.phase):
+            executor.run(chains_of(stage, job, plan, phase))
+
+
+def chains_of(
+    stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan: Any, shards: "Iterable[Shard]"
+) -> "list[list[Shard]]":
+    """Shards that belong together, in order, each chain where its first shard stands."""
+    chains: dict[str, list[Shard]] = {}
+    for shard in shards:
+        name = stage.chain(job, plan, shard)
+        chains.setdefault(f"shard {shard.key}" if name is None else f"chain {name}", []).append(shard)
+    return list(chains.values())

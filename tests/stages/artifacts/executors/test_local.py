@@ -1,0 +1,5 @@
+from tests.stages.artifacts.executors.contract import ExecutorContract
+
+
+class TestLocal(ExecutorContract):
+    workers = 1
