@@ -30,6 +30,7 @@ from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
 if TYPE_CHECKING:
+    from stages.encoding.probe import Probe
     from stages.encoding.state_store import StateStore
     from stages.evaluation.evaluator import Evaluator
     from stages.evaluation.results.breakdown import Breakdown
@@ -287,14 +288,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         records = [job.draft.record(shard.key) for shard in shards]
         probes = _probes(job)
         seen = {name: [record["probes"][name] for record in records] for name in probes}
-        made = _metrics(
-            job, plan, rows, tuning, records, {name: one.metrics(seen[name]) for name, one in probes.items()}
-        )
+        shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
+        made = _metrics(job, plan, rows, tuning, records, shown)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
-        shown = [chart for charts in probe_charts(made, files).values() for chart in charts]
-        write_figures([*report_charts(made), *shown], job.draft.add)
+        charts = [chart for held in probe_charts(made, files).values() for chart in held]
+        write_figures([*report_charts(made), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE}
 
 

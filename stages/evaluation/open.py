@@ -22,7 +22,7 @@ from stages.retrieval.datastore import Datastore
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import IndexSearch, Retrieval, StoredNeighbors
 from stages.retrieval.reading import Reading
-from stages.retrieval.rows import rows_of
+from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
@@ -65,7 +65,7 @@ def open_evaluator(
         external,
         last_words,
         _hidden_memory(read, options, datastore),
-        _probes(read, options, split),
+        open_probes(read, options, split),
     )
 
 

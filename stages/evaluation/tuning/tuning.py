@@ -127,7 +127,7 @@ def scratch_bytes(rows: Sequence[MemoryRow], tokens: int) -> int:
     Args:
         tokens: that count, of the tuning split.
     """
-    grids = [row.grids([1.0] * len(row.plans)) for row in rows]
+    grids = [row.grids([1.0] * len(row.sources)) for row in rows]
     return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
 
 
