@@ -16,24 +16,21 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.config import StageConfig
-from stages.encoding.window_settings import resolve_windows, shard_unit
+from stages.encoding.window_settings import WindowedConfig, resolve_windows, shard_unit, state_bytes
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import parse_model
 
 if TYPE_CHECKING:
-    import torch
-
-    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import LanguageModel
+    from stages.models.language_model import State
 
 VALUE_DTYPE = np.dtype(np.int32)
 
 
-class DatastoreConfig(StageConfig):
+class DatastoreConfig(WindowedConfig):
     """Settings of build-datastore."""
 
     split: str = "train"
@@ -43,12 +40,6 @@ class DatastoreConfig(StageConfig):
     the model was trained to search memory with, else the first of these that it has."""
     dtype: Literal["float16", "float32"] = "float16"
     """Of the stored keys."""
-    context: Annotated[int, Field(gt=0)] | None = None
-    """Inputs that a window reads; None: the model's segment length."""
-    stride: Annotated[int, Field(gt=0)] | None = None
-    """Inputs between the starts of two windows; None: the context."""
-    mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that a backbone carries from segment to segment; None: the model's own."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split, from its start, that is stored."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -79,10 +70,8 @@ class Work:
     """What computing shards needs."""
 
     plan: Plan
-    model: "LanguageModel"
-    device: "torch.device"
-    ids: Any
-    eos: int
+    split: str
+    encoder: "KeyEncoder"
     states: "StateStore"
 
 
@@ -101,7 +90,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
     def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
         from stages.models.devices import resolve_device, resolve_precision
 
-        windows = resolve_windows(inputs["encoder"], config.context, config.stride, config.mem_length)
+        windows = resolve_windows(inputs["encoder"], config.asked_windows)
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, resolve_device(execution.device))
@@ -130,10 +119,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
 
     def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
         """With three carried states at most: the one to go on from, and of two shards under way."""
-        from stages.encoding.window_settings import WindowSettings, state_bytes
-
-        assert job.config.context is not None
-        state = state_bytes(job.inputs["encoder"], WindowSettings.of(job.config.model_dump()))
+        state = state_bytes(job.inputs["encoder"], job.config.windows)
         return plan.keys.nbytes + plan.values.nbytes + 3 * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[Shard]:
@@ -143,27 +129,36 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         return job.config.split if plan.carries_state else None
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
+        from stages.encoding.key_encoder import KeyEncoder
+        from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
         config, corpus = job.config, job.inputs["corpus"]
+        assert config.key is not None
         tune_allocator()
         device = resolve_device(job.execution.device)
-        model = load_model(job.inputs["encoder"].path, device, context=config.context, mem_length=config.mem_length)
-        ids: Any = corpus.zarr("tokens.zarr")[f"{config.split}/ids"]
-        return Work(plan, model, device, ids, corpus.metrics["eos_id"], StateStore(job.folder, device))
+        model = load_model(job.inputs["encoder"].path, device, config.windows)
+        group, eos = corpus.zarr("tokens.zarr"), corpus.metrics["eos_id"]
+        reader = SplitReader(group, eos, config.windows, False, device, config.precision)
+        encoder = KeyEncoder(model, reader, config.key, config.dtype)
+        return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
     def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: Shard) -> ShardOutput:
+        from stages.encoding.carried_state import CarriedState
+
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
         earlier = [_key(other) for other in range(number)]
-        carried = _history(job.config, work, earlier)
-        keys, values, after = _encode(job.config, work, plan.keys.rows(number), carried)
+        rows = plan.keys.rows(number)
+        encoded = work.encoder.encode(work.split, rows.start, rows.stop, _state_before(work, earlier))
+        after = CarriedState(rows.stop, encoded.state)
         work.states.keep(output, shard.key, after, idle=earlier[-1] if earlier else None)
+        keys = encoded.keys.numpy()
         _check_finite(keys, job)
         output.write(plan.keys, number, keys)
-        output.write(plan.values, number, values)
+        output.write(plan.values, number, encoded.tokens.numpy().astype(VALUE_DTYPE))
         output.record["seconds"] = time.perf_counter() - started
         return output
 
@@ -184,17 +179,16 @@ def _key(number: int) -> str:
     return f"{number:06d}"
 
 
-def _history(config: DatastoreConfig, work: Work, earlier: Sequence[str]) -> "CarriedState":
-    """The past of the shard behind these: as they left it, or, where that is lost, by reading their tokens again."""
-    from stages.encoding.carried_state import CarriedState
-
-    layout = work.plan.keys
+def _state_before(work: Work, earlier: Sequence[str]) -> "State":
+    """What is carried past these shards: as they left it, or, where that is lost, by reading their tokens again."""
     if not work.plan.carries_state:
-        return CarriedState(len(earlier) * layout.rows_per_shard)
-    carried = work.states.latest(earlier, layout.rows_per_shard)
-    for number in range(carried.start // layout.rows_per_shard, len(earlier)):
-        _, _, carried = _encode(config, work, layout.rows(number), carried)
-    return carried
+        return None
+    step = work.plan.keys.rows_per_shard
+    left = work.states.latest(earlier, step)
+    state = left.state
+    for start in range(left.start, len(earlier) * step, step):  # cut as then: other pieces round otherwise
+        state = work.encoder.state_past(work.split, start + step, state, start)
+    return state
 
 
 def _check_finite(keys: np.ndarray, job: ShardJob[DatastoreConfig]) -> None:
@@ -205,36 +199,3 @@ def _check_finite(keys: np.ndarray, job: ShardJob[DatastoreConfig]) -> None:
     if keys.dtype == np.float16:
         raise UsageError(f"Keys of {encoder} overflow float16: run again with --dtype float32.")
     raise ArtifactError(f"Keys of {encoder} are not finite numbers: train the model again.")
-
-
-def _encode(
-    config: DatastoreConfig, work: Work, rows: slice, carried: "CarriedState"
-) -> tuple[np.ndarray, np.ndarray, "CarriedState"]:
-    """Keys [n, d] and values [n] of a range of tokens, and what is carried past it."""
-    import torch
-
-    from stages.encoding.carried_state import CarriedState
-    from stages.encoding.encode import encode_range
-
-    assert config.context is not None and config.stride is not None and config.key is not None
-    state = carried.state
-    keys = torch.empty((rows.stop - rows.start, work.plan.dim), dtype=getattr(torch, config.dtype))
-    values = np.empty(len(keys), VALUE_DTYPE)
-    blocks = encode_range(
-        work.model,
-        work.ids,
-        work.eos,
-        rows.start,
-        rows.stop,
-        context=config.context,
-        stride=config.stride,
-        device=work.device,
-        precision=config.precision,
-        state=state,
-    )
-    for block in blocks:
-        part = slice(block.start - rows.start, block.stop - rows.start)
-        keys[part] = block.key(config.key).to(keys.dtype)
-        values[part] = block.targets.cpu().numpy()
-        state = block.state
-    return keys.numpy(), values, CarriedState(rows.stop, state)

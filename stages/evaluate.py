@@ -16,16 +16,16 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import option_names, resolve_options
 from stages.diagnostics.passage import spelled_passage
-from stages.encoding.window_settings import WindowSettings, resolve_windows, shard_unit, state_bytes
+from stages.encoding.window_settings import WindowedConfig, resolve_windows, shard_unit, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import artifacts_read, language_model, memory_source
 from stages.methods.defaults import default_memory, is_own_datastore, lacking_memory
+from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
@@ -47,7 +47,7 @@ INPUTS_PER_SHARD = 1 << 18
 MOST_TOKENS_PER_SHARD = 1 << 15
 
 
-class EvaluateConfig(StageConfig):
+class EvaluateConfig(WindowedConfig):
     """Settings of evaluate."""
 
     split: str = "test"
@@ -57,12 +57,6 @@ class EvaluateConfig(StageConfig):
     memory: tuple[str, ...] | None = None
     """Readings, in order; `none`: the plain model. None: those of the model's method, then kNN-LM where there
     is a datastore, all tuned."""
-    context: Annotated[int, Field(gt=0)] | None = None
-    """Inputs that a window reads; None: the model's segment length."""
-    stride: Annotated[int, Field(gt=0)] | None = None
-    """Inputs between the starts of two windows; None: the context."""
-    mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that a backbone carries from segment to segment; None: the model's own."""
     gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
     """Numbers of neighbours: the first is what the gate of a model reads, of each its perplexity is told; None: as
     many as in training."""
@@ -78,11 +72,6 @@ class EvaluateConfig(StageConfig):
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
-
-    @property
-    def windows(self) -> WindowSettings:
-        """How the model reads, once resolved."""
-        return WindowSettings.of(self.model_dump())
 
     @property
     def probe_options(self) -> dict[str, Any]:
@@ -155,8 +144,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
         readings = _readings(config, inputs, execution)
         by_window = any(reading.reads_windows for reading in readings)
-        asked = config.context, config.stride, config.mem_length
-        windows = resolve_windows(inputs["model"], *asked, segmented=by_window)
+        windows = resolve_windows(inputs["model"], config.asked_windows, segmented=by_window)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
         if tune_split is not None:
             require_tune_split(inputs["tokens"], tune_split)
@@ -225,7 +213,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.models.devices import resolve_device, tune_allocator
 
         config = job.config
-        assert config.context is not None and config.stride is not None
         tune_allocator()
         evaluator = open_evaluator(
             job.inputs.artifacts,

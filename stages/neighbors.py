@@ -5,9 +5,9 @@ its queries share the matrix products of a search, and their neighbours are writ
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,17 +19,16 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.lineage.corpus import corpus_of, own_splits, require_split
 from stages.models.config import parse_model
+from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
 from stages.text.tokens import open_split
 
 if TYPE_CHECKING:
-    import torch
-
-    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import LanguageModel
+    from stages.models.language_model import State
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
     from stages.text.tokens import TokenSplit
@@ -55,55 +54,6 @@ class QueryRange(Shard):
     split: str
     start: int
     stop: int
-
-
-@dataclass
-class Encoder:
-    """Makes queries of tokens whose keys are not stored; loads the model when the first are asked for."""
-
-    model: Artifact
-    eos: int
-    datastore: Mapping[str, Any]
-    """Settings of the datastore: queries are encoded as its keys were."""
-    precision: str
-    device: str
-    dim: int
-    """Width of keys, d."""
-
-    @cached_property
-    def loaded(self) -> "tuple[LanguageModel, torch.device]":
-        from stages.models.devices import resolve_device
-        from stages.models.language_model import load_model
-
-        device = resolve_device(self.device)
-        made = self.datastore
-        return load_model(self.model.path, device, context=made["context"], mem_length=made.get("mem_length")), device
-
-    def carried(self, ids: Any, start: int) -> "CarriedState":
-        """The past of a token that no query was encoded before: a backbone that carries state reads up to it."""
-        from stages.encoding.carried_state import CarriedState
-
-        past = CarriedState(0 if self.loaded[0].config.carries_state else start)
-        while past.start < start:
-            _, past = self.encode(ids, past, min(past.start + FEWEST_QUERIES, start))
-        return past
-
-    def encode(self, ids: Any, carried: "CarriedState", stop: int) -> "tuple[np.ndarray, CarriedState]":
-        """Keys of tokens carried.start .. stop - 1 as the datastore has them, [n, d], and what is carried past them."""
-        from stages.encoding.carried_state import CarriedState
-        from stages.encoding.encode import encode_range
-
-        model, device = self.loaded
-        start, state = carried.start, carried.state
-        out = np.empty((stop - start, self.dim), self.datastore["dtype"])
-        windows = {name: self.datastore[name] for name in ("context", "stride")}
-        for block in encode_range(
-            model, ids, self.eos, start, stop, device=device, precision=self.precision, state=state, **windows
-        ):
-            keys = block.key(self.datastore["key"]).float().cpu().numpy()
-            out[block.start - start : block.stop - start] = keys
-            state = block.state
-        return out, CarriedState(stop, state)
 
 
 @dataclass(frozen=True)
@@ -143,7 +93,8 @@ class Work:
     searcher: "Searcher"
     keys: "StoredKeys"
     values: Any
-    encoder: Encoder
+    encoder: "Callable[[], KeyEncoder]"
+    """Makes queries of tokens whose keys are not stored; loads the model when the first are asked for."""
     states: "StateStore"
     tokens: "dict[str, TokenSplit]"
     """The splits that are looked up."""
@@ -201,6 +152,8 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return shard.split if plan.carries_state and encodes else None
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
+        from stages.encoding.key_encoder import KeyEncoder
+        from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
@@ -213,20 +166,15 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         corpus = datastore.input("corpus")
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
+        device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
+        reader = SplitReader(group, tokens.metrics["eos_id"], windows, False, device, config.precision)
         return Work(
             plan=plan,
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
             keys=keys,
             values=open_split(corpus.zarr("tokens.zarr"), datastore.config["split"]).ids,
-            encoder=Encoder(
-                datastore.input("encoder"),
-                tokens.metrics["eos_id"],
-                datastore.config,
-                config.precision,
-                job.execution.device,
-                keys.dim,
-            ),
-            states=StateStore(job.folder, resolve_device(job.execution.device)),
+            encoder=cache(partial(KeyEncoder.of, datastore, reader)),
+            states=StateStore(job.folder, device),
             tokens={split: open_split(group, split) for split in plan.splits},
         )
 
@@ -295,18 +243,26 @@ def _search(
 
 def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     """Query keys [n, d] float32: read where they are stored, encoded where not."""
-    stored, ids = work.plan.splits[shard.split].stored, work.tokens[shard.split].ids
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.key_encoder import search_keys
+
+    stored = work.plan.splits[shard.split].stored
     between = min(max(stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(shard.start, between)
     if between < shard.stop:
         earlier = _encoded_before(work.plan, shard)
-        left = None if earlier is None else work.states.before(earlier, between)
-        past = left or work.encoder.carried(ids, between)
-        out[between - shard.start :], after = work.encoder.encode(ids, past, shard.stop)
-        work.states.keep(output, shard.key, after, idle=earlier)
+        encoded = work.encoder().encode(shard.split, between, shard.stop, _state_before(work, shard, between, earlier))
+        out[between - shard.start :] = search_keys(encoded.keys)
+        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle=earlier)
     return out
+
+
+def _state_before(work: Work, shard: QueryRange, start: int, earlier: str | None) -> "State":
+    """What is carried past token `start` - 1: as an earlier shard left it, else by reading up to it."""
+    left = None if earlier is None else work.states.before(earlier, start)
+    return work.encoder().state_past(shard.split, start) if left is None else left.state
 
 
 def _encoded_before(plan: Plan, shard: QueryRange) -> str | None:

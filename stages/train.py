@@ -21,6 +21,7 @@ from stages.lineage.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.models.config import BackboneConfig, parse_model
+from stages.models.windows import WindowSettings
 from stages.reporting import first_process
 from stages.training.config import TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
@@ -113,7 +114,7 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     model, gate = parse_model(init.config["model"]), config.model.gate
     if gate and model.gate not in (None, gate):
         raise UsageError(f"{init.reference} has a {model.gate} gate: leave model.gate out.")
-    model = model.reading(config.segment_length, config.model.carried_positions)
+    model = model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
     return model.model_copy(update={"gate": gate or model.gate})
 
 

@@ -1,15 +1,16 @@
 """Keys of a range of tokens: those that a datastore stores, and those that it is searched with."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.artifacts.artifact import Artifact
 from stages.encoding.split_reader import SplitReader
-from stages.models.language_model import LanguageModel, State
+from stages.models.language_model import LanguageModel, State, load_model
+from stages.models.windows import WindowSettings
 
 
 class EncodedKeys(NamedTuple):
@@ -35,10 +36,19 @@ class KeyEncoder:
     """Of the stored keys."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], model: LanguageModel, reader: SplitReader) -> Self:
-        """The encoder of a datastore with these settings, for the splits that a reader reads."""
-        windows = {name: settings[name] for name in ("context", "stride")}
-        return cls(model, replace(reader, **windows, by_document=False), settings["key"], settings["dtype"])
+    def of(cls, datastore: Artifact, reader: SplitReader, model: LanguageModel | None = None) -> Self:
+        """The encoder of a datastore.
+
+        Args:
+            reader: of the splits that are encoded; how it reads them does not matter.
+            model: where it is loaded already.
+        """
+        settings = datastore.config
+        windows = WindowSettings.of(settings)
+        if model is None:
+            model = load_model(datastore.input("encoder").path, reader.device, windows)
+        reader = replace(reader, windows=windows, by_document=False)
+        return cls(model, reader, settings["key"], settings["dtype"])
 
     @property
     def carries_state(self) -> bool:
@@ -48,7 +58,7 @@ class KeyEncoder:
     @property
     def state_bytes(self) -> int:
         """Size of the largest state past a range."""
-        return self.model.state_bytes(self.reader.context)
+        return self.model.state_bytes(self.reader.windows.context)
 
     def encode(self, split: str, start: int, stop: int, state: State) -> EncodedKeys:
         """Keys of tokens [start, stop), going on from the state past token `start` - 1."""
@@ -61,9 +71,10 @@ class KeyEncoder:
 
     def state_past(self, split: str, stop: int, state: State = None, start: int = 0) -> State:
         """The state past token `stop` - 1, by reading from `start` on; None where nothing is carried."""
-        if not self.carries_state or start >= stop:
-            return state
-        return self.encode(split, start, stop, state).state
+        if self.carries_state and start < stop:
+            for block in self.reader.encode(self.model, split, start, stop, state):
+                state = block.state
+        return state
 
     def rounded(self, keys: Tensor) -> Tensor:
         """Keys in the dtype in which they are stored."""

@@ -10,6 +10,7 @@ import torch
 from stages.encoding.encode import EncodedBlock, encode_range
 from stages.encoding.windows import Window, document_windows, windows
 from stages.models.language_model import LanguageModel, State
+from stages.models.windows import WindowSettings
 
 
 class Places(NamedTuple):
@@ -29,8 +30,7 @@ class SplitReader:
 
     tokens: Any
     eos: int
-    context: int
-    stride: int
+    windows: WindowSettings
     by_document: bool
     device: torch.device
     precision: str
@@ -45,8 +45,8 @@ class SplitReader:
             self.eos,
             start,
             stop,
-            context=self.context,
-            stride=self.stride,
+            context=self.windows.context,
+            stride=self.windows.stride,
             device=self.device,
             precision=self.precision,
             documents=self._documents(split) if self.by_document else None,
@@ -56,10 +56,11 @@ class SplitReader:
     def places(self, split: str, start: int, stop: int) -> Places:
         """Where tokens [start, stop) stand."""
         documents = self._documents(split)
+        context, stride, _ = self.windows
         if self.by_document:
-            scoring = document_windows(documents, self.context, self.stride, start, stop)
+            scoring = document_windows(documents, context, stride, start, stop)
         else:
-            scoring = windows(int(self.tokens[f"{split}/ids"].shape[0]), self.context, self.stride, start, stop)
+            scoring = windows(int(self.tokens[f"{split}/ids"].shape[0]), context, stride, start, stop)
         document = np.searchsorted(documents, np.arange(start, stop), side="right") - 1
         return Places(documents[document], scoring)
 

@@ -1,41 +1,52 @@
-"""How a model reads a split: how long its windows are, how far apart they begin, how much it carries. Free of torch."""
+"""How a model is asked to read a split: how long its windows are, how far apart they begin, how much it carries.
+
+Free of torch.
+"""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated
+
+from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.models.config import parse_model
+from stages.models.windows import WindowSettings
 
 
-class WindowSettings(NamedTuple):
-    """Inputs that a window reads, inputs between the starts of two windows, and positions that are carried.
+class WindowedConfig(StageConfig):
+    """Settings of a stage that reads a split with a model."""
 
-    A backbone that attends to a number of positions before its segment has segments of `context` inputs;
-    of others `mem_length` is None.
-    """
+    context: Annotated[int, Field(gt=0)] | None = None
+    """Inputs that a window reads; None: the model's segment length."""
+    stride: Annotated[int, Field(gt=0)] | None = None
+    """Inputs between the starts of two windows; None: the context."""
+    mem_length: Annotated[int, Field(ge=0)] | None = None
+    """Positions that a backbone carries from segment to segment; None: the model's own."""
 
-    context: int
-    stride: int
-    mem_length: int | None
+    @property
+    def asked_windows(self) -> dict[str, int | None]:
+        """What was asked for, by name."""
+        return {name: getattr(self, name) for name in WindowedConfig.model_fields}
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "WindowSettings":
-        """Those of a datastore, or of an evaluation, all resolved."""
-        return cls(settings["context"], settings["stride"], settings.get("mem_length"))
+    @property
+    def windows(self) -> WindowSettings:
+        """How the model reads, once resolved."""
+        return WindowSettings.of(self.asked_windows)
 
 
-def resolve_windows(
-    encoder: Artifact, context: int | None, stride: int | None, mem_length: int | None, *, segmented: bool = False
-) -> WindowSettings:
+def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:
     """Windows for a model: `context` is its segment length unless given, `stride` the context, `mem_length` its own.
 
     Args:
+        asked: by the names of `WindowSettings`; None: not asked for.
         segmented: whether the segments of a stream matter to what reads it (`local` memory).
     Raises: UsageError for a stride larger than the context, a context longer than the model's learned
         positions, windows that overlap where the backbone reads a split as one stream, or a memory
         length where it has none.
     """
+    context, stride, mem_length = (asked[name] for name in WindowSettings._fields)
     own = encoder.config["segment_length"]
     context = own if context is None else context
     stride = context if stride is None else stride
@@ -64,5 +75,5 @@ def shard_unit(encoder: Artifact, stride: int) -> int:
 
 def state_bytes(encoder: Artifact, windows: WindowSettings) -> int:
     """Size of the largest state that a model carries from range to range, 0 for none."""
-    model = parse_model(encoder.config["model"]).reading(windows.context, windows.mem_length)
+    model = parse_model(encoder.config["model"]).reading(windows)
     return sum(array.nbytes for array in model.state_spec(windows.context))

@@ -12,12 +12,12 @@ from stages.encoding.hidden_memory import HiddenMemory
 from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
-from stages.encoding.window_settings import WindowSettings
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.results.last_word import LastWords
 from stages.lineage.corpus import own_splits
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, load_model
+from stages.models.windows import WindowSettings
 from stages.retrieval.datastore import Datastore
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import IndexSearch, Retrieval, StoredNeighbors
@@ -52,8 +52,8 @@ def open_evaluator(
     """
     tokens = read["tokens"]
     group, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
-    reader = SplitReader(group, eos, windows.context, windows.stride, by_document, device, precision)
-    model = load_model(read["model"].path, device, context=windows.context, mem_length=windows.mem_length)
+    reader = SplitReader(group, eos, windows, by_document, device, precision)
+    model = load_model(read["model"].path, device, windows)
     external = _external_memory(read, readings, model, reader) if "datastore" in read else None
     datastore = None if external is None else external.datastore
     trained = evaluation_defaults(read["model"]).trained_with_memory
@@ -112,14 +112,8 @@ def _external_memory(
     k = max(reading.neighbors for reading in readings)
     retrieval, lossless = _retrieval(read, k, reader.device)
     datastore = open_datastore(read["datastore"], read["index"].config["metric"], lossless, reader.device)
-    encoder = model if is_own_datastore(read) else _encoder(read, reader.device)
-    return ExternalMemory(datastore, retrieval, KeyEncoder.of(read["datastore"].config, encoder, reader))
-
-
-def _encoder(read: Mapping[str, Artifact], device: torch.device) -> LanguageModel:
-    """The model that made the keys of a datastore, reading as it did then."""
-    settings = read["datastore"].config
-    return load_model(read["encoder"].path, device, context=settings["context"], mem_length=settings.get("mem_length"))
+    encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
+    return ExternalMemory(datastore, retrieval, encoder)
 
 
 def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torch.device) -> Datastore:

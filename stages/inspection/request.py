@@ -7,12 +7,13 @@ from typing import Any, Literal
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.diagnostics.options import reported_options, resolve_options
-from stages.encoding.window_settings import WindowSettings, resolve_windows
+from stages.encoding.window_settings import resolve_windows
 from stages.inspection.fixed_readings import default_readings, given_readings, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
 from stages.models.config import parse_model
+from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading
 from stages.retrieval.resolve import resolve_reading
 
@@ -114,12 +115,12 @@ def _reported_memory(report: Artifact | None) -> Artifact | None:
 def _windows(
     request: Request, report: Artifact | None, model: Artifact, readings: tuple[Reading, ...], stride: int | None
 ) -> WindowSettings:
-    given = {name: getattr(request, name) for name in ("context", "stride", "mem_length")}
+    given = {name: getattr(request, name) for name in WindowSettings._fields}
     if report is not None and request.context is None:
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
     if stride is not None and not parse_model(model.config["model"]).carries_state:
         given["stride"] = request.stride or stride
-    return resolve_windows(model, **given, segmented=any(reading.reads_windows for reading in readings))
+    return resolve_windows(model, given, segmented=any(reading.reads_windows for reading in readings))
 
 
 def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.models import BACKBONES, DEFAULT_BACKBONE
+from stages.models.windows import WindowSettings
 
 Size = Annotated[int, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -96,12 +97,8 @@ class BackboneConfig(VocabularyConfig):
         """
 
     @abstractmethod
-    def reading(self, context: int, mem_length: int | None) -> Self:
-        """The same model as it reads windows or segments of `context` inputs, carrying `mem_length` positions.
-
-        Args:
-            mem_length: None: as many as it does.
-        """
+    def reading(self, windows: WindowSettings) -> Self:
+        """The same model as it reads such windows or segments; it carries what it did where they leave that open."""
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""

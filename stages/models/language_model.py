@@ -12,6 +12,7 @@ from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.layers.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
+from stages.models.windows import WindowSettings
 
 
 class LanguageModel(nn.Module):
@@ -85,23 +86,15 @@ class LanguageModel(nn.Module):
         return hidden.to(next(self.parameters()).dtype)
 
 
-def load_model(
-    path: Path,
-    device: str | torch.device,
-    *,
-    context: int | None = None,
-    mem_length: int | None = None,
-) -> LanguageModel:
+def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
     """The model of an artifact folder (`config.json` and weights), in evaluation mode.
 
     Args:
-        context: inputs of a window or segment that it is to read; None: as in training, and so is what it carries.
-        mem_length: positions that it is to carry from segment to segment, beside a context; None: as in training.
+        windows: how it is to read; None: as in training.
     """
-    assert mem_length is None or context is not None, "a memory length stands beside a context"
     config = parse_model(json.loads((path / "config.json").read_text("utf-8"))["model"])
-    if context is not None:
-        config = config.reading(context, mem_length)
+    if windows is not None:
+        config = config.reading(windows)
     with torch.device("meta"):
         model = LanguageModel(config)
     model.to_empty(device=device)

@@ -5,7 +5,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
-from stages.models.language_model import State, load_model
+from stages.models.language_model import State
 from stages.search.distances import search_with_candidates
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
@@ -25,14 +25,7 @@ class SearchedNeighbors:
         """
         index = neighbors.input("index")
         datastore = index.input("datastore")
-        settings = datastore.config
-        encoder = load_model(
-            datastore.input("encoder").path,
-            reader.device,
-            context=settings["context"],
-            mem_length=settings.get("mem_length"),
-        )
-        self._encoder = KeyEncoder.of(settings, encoder, reader)
+        self._encoder = KeyEncoder.of(datastore, reader)
         probe = neighbors.config["probe"] or index.config["probe"]
         self._searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": probe}, reader.device.type)
         self._stored = StoredKeys(datastore.zarr("datastore.zarr")["keys"])

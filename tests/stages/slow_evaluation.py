@@ -19,6 +19,7 @@ from stages.encoding.windows import Window, document_windows, windows
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary, Vocabulary
+from stages.models.windows import WindowSettings
 from tests.oracles import neural_cache as oracle
 from tests.oracles import spalm
 from tests.stages.small_store import array
@@ -115,7 +116,7 @@ class Slow:
         if documents:
             plan = document_windows(self.offsets, context, stride, 0, total)
         inputs = np.concatenate(([tokens.metrics["eos_id"]], self.ids[:-1]))
-        loaded = load_model(model.path, "cpu", context=context, mem_length=mem_length)
+        loaded = load_model(model.path, "cpu", WindowSettings(context, stride, mem_length))
         self._read(loaded, inputs, plan, set(self.offsets.tolist()) if documents else set(), key)
 
     def _read(

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from stages import datastore
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.models.language_model import load_model
+from stages.models.windows import WindowSettings
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 
@@ -87,16 +88,16 @@ def test_several_shards_give_what_one_gives(store, model, monkeypatch):
 def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, monkeypatch):
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 16 * 24)
     encoded = []
-    original = datastore._encode
+    original = KeyEncoder.encode
 
-    def encode(config, work, rows, carried):
+    def encode(self, split, start, stop, state):
         if len(encoded) == 2:
             encoded.append(None)
             raise KeyboardInterrupt
-        encoded.append(rows.start)
-        return original(config, work, rows, carried)
+        encoded.append(start)
+        return original(self, split, start, stop, state)
 
-    monkeypatch.setattr("stages.datastore._encode", encode)
+    monkeypatch.setattr(KeyEncoder, "encode", encode)
     with pytest.raises(KeyboardInterrupt):
         build(store, model)
     resumed = build(store, model)
@@ -116,7 +117,12 @@ def one_pass(model, split, **read):
     ids = array(model.input("tokens"), "tokens.zarr", f"{split}/ids").astype(np.int64)
     inputs = torch.from_numpy(np.concatenate(([EOS], ids[:-1])))
     with torch.no_grad():
-        return load_model(model.path, "cpu", **read).encode(inputs[None]).hidden[0].numpy()
+        return (
+            load_model(model.path, "cpu", WindowSettings.of(read) if read else None)
+            .encode(inputs[None])
+            .hidden[0]
+            .numpy()
+        )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +133,7 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
 ):
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 24)
     model = small_model(store, small_tokens(store), model=backbone)
-    original, left = datastore._encode, [2]
+    original, left = KeyEncoder.encode, [2]
 
     def encode(*arguments):
         if not left[0]:
@@ -135,7 +141,7 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
         left[0] -= 1
         return original(*arguments)
 
-    monkeypatch.setattr("stages.datastore._encode", encode)
+    monkeypatch.setattr(KeyEncoder, "encode", encode)
     with pytest.raises(KeyboardInterrupt):
         build(store, model, dtype="float32", key="hidden", **read)
     left[0] = 100

@@ -9,6 +9,7 @@ from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.config import ModelConfig, parse_model
+from stages.models.windows import WindowSettings
 from stages.training.config import TrainConfig
 
 
@@ -71,11 +72,11 @@ def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
 
 def test_only_segments_with_a_memory_of_a_length_change_at_test():
     xl = TransformerXLConfig(segment_length=8, memory_length=6)
-    assert xl.reading(5, None) == TransformerXLConfig(segment_length=5, memory_length=6)
-    assert xl.reading(5, 0) == TransformerXLConfig(segment_length=5, memory_length=0)
+    assert xl.reading(WindowSettings(5, 5)) == TransformerXLConfig(segment_length=5, memory_length=6)
+    assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(segment_length=5, memory_length=0)
     assert xl.carried_positions == 6
     for other in (TransformerConfig(), LSTMConfig()):
-        assert other.reading(5, None) == other
+        assert other.reading(WindowSettings(5, 5)) == other
         assert other.carried_positions is None
 
 

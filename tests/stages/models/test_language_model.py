@@ -89,12 +89,6 @@ def test_weights_survive_the_disk(settings, tmp_path):
     assert torch.equal(loaded.log_probs(hidden[0]), net.log_probs(hidden[0]))
 
 
-def test_a_memory_length_without_a_context_is_refused_not_ignored(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
-    with pytest.raises(AssertionError, match="beside a context"):
-        load_model(tmp_path, "cpu", mem_length=4)
-
-
 def test_a_transformer_carries_nothing():
     assert model().state_bytes(12) == 0
 

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Literal, Self
 
 from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.windows import WindowSettings
 
 
 class LSTMConfig(BackboneConfig):
@@ -30,5 +31,5 @@ class LSTMConfig(BackboneConfig):
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {}
 
-    def reading(self, context: int, mem_length: int | None) -> Self:
+    def reading(self, windows: WindowSettings) -> Self:
         return self

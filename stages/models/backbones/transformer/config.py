@@ -7,6 +7,7 @@ from pydantic import model_validator
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
 from stages.models.layers.config import AttentionConfig
+from stages.models.windows import WindowSettings
 
 
 class TransformerConfig(AttentionConfig):
@@ -43,5 +44,5 @@ class TransformerConfig(AttentionConfig):
             raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
         return {"max_positions": longest}
 
-    def reading(self, context: int, mem_length: int | None) -> Self:
+    def reading(self, windows: WindowSettings) -> Self:
         return self

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
 from stages.models.layers.config import AttentionConfig
+from stages.models.windows import WindowSettings
 
 
 class TransformerXLConfig(AttentionConfig):
@@ -54,6 +55,6 @@ class TransformerXLConfig(AttentionConfig):
         memory = segment_length if self.memory_length is None else self.memory_length
         return {"segment_length": segment_length, "memory_length": memory}
 
-    def reading(self, context: int, mem_length: int | None) -> Self:
-        memory = self.memory_length if mem_length is None else mem_length
-        return self.model_copy(update={"segment_length": context, "memory_length": memory})
+    def reading(self, windows: WindowSettings) -> Self:
+        memory = self.memory_length if windows.mem_length is None else windows.mem_length
+        return self.model_copy(update={"segment_length": windows.context, "memory_length": memory})

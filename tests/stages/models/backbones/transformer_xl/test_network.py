@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stages.errors import UsageError
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.windows import WindowSettings
 from tests.oracles.transformer_xl import Shape, dense, transformer_xl
 
 V, D, HEADS, LAYERS = 30, 8, 2, 3
@@ -159,8 +160,8 @@ def test_the_same_weights_read_other_segments_and_more_memory_at_test(tmp_path):
     as_trained = load_model(tmp_path, "cpu")
     assert as_trained.config == net.config
     assert torch.equal(as_trained.encode(tokens).hidden, net.encode(tokens).hidden)
-    assert load_model(tmp_path, "cpu", context=4).config == net.config
-    other = load_model(tmp_path, "cpu", context=3, mem_length=12)
+    assert load_model(tmp_path, "cpu", WindowSettings(4, 4)).config == net.config
+    other = load_model(tmp_path, "cpu", WindowSettings(3, 3, 12))
     fresh = LanguageModel(config(3, 12)).eval()
     fresh.load_state_dict(net.state_dict())
     with torch.no_grad():
