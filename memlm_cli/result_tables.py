@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
+from stages.charts.symbols import symbol_in_words
 from stages.diagnostics import SUMMARIES
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
@@ -20,8 +21,6 @@ Figures = Mapping[str, Any]
 Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
-GATE = {"neighbors": "neighbours let in"}
-"""What the curve of a gate runs over, in words."""
 SPLIT_COLUMNS = {
     **{name: name for name in ("documents", "tokens")},
     "unknown_rate": "unknown",
@@ -56,10 +55,10 @@ def show_report(title: str, report: Figures) -> None:
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
-    for over, name in ({name: amount.words for name, amount in amounts().items()} | GATE).items():
+    for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
-            show_table(f"By {name}", columns, cells)
+            show_table(f"By {symbol_in_words(over)}", columns, cells)
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]

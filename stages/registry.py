@@ -16,6 +16,11 @@ class Part(NamedTuple):
     settings: str
     code: str
 
+    @classmethod
+    def within(cls, package: str, settings: str, code: str) -> "Part":
+        """A part whose settings and code are in modules of one package: `"module:object"` of each."""
+        return cls(f"{package}.{settings}", f"{package}.{code}")
+
 
 class Registry:
     """One kind of exchangeable part: each name has lazy targets, `"module:object"` or a `Part`.

@@ -18,6 +18,7 @@ from stages.memory.hyperparameter import Choice, Count, Hyperparameter
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
+from stages.registry import Part
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
@@ -32,11 +33,12 @@ from tests.stages.small_store import array, small_model, small_tokens
 
 __all__ = ["logs", "memlm"]
 
+HERE = "tests.test_outside_memory"
+
 
 class EchoSettings(SourceSettings):
     """The last tokens, all alike."""
 
-    code: ClassVar[str] = "tests.test_outside_memory:open_echo"
     amount: ClassVar[str] = "span"
     span: Annotated[Choice[Count] | None, Hyperparameter("span", axis="tokens back", grid=(1, 4), example="3")] = None
 
@@ -94,7 +96,6 @@ def open_echo(reading: Reading, inputs: SourceInputs) -> EchoSource:
 class MeanSettings(ReaderSettings):
     """A weighted mean in which the weight is a percentage."""
 
-    code: ClassVar[str] = "tests.test_outside_memory:MeanReader"
     weight: Annotated[
         Choice[Annotated[float, Field(ge=0, lt=100)]] | None, Hyperparameter("%", grid=(1.0, 10.0, 50.0), example="10")
     ] = Field(None, alias="percent")
@@ -108,8 +109,8 @@ class MeanReader(Reader):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES.targets, "echo", "tests.test_outside_memory:EchoSettings")
-    monkeypatch.setitem(READERS.targets, "mean", "tests.test_outside_memory:MeanSettings")
+    monkeypatch.setitem(SOURCES.targets, "echo", Part(f"{HERE}:EchoSettings", f"{HERE}:open_echo"))
+    monkeypatch.setitem(READERS.targets, "mean", Part(f"{HERE}:MeanSettings", f"{HERE}:MeanReader"))
 
 
 class TestEcho(SourceContract):
@@ -117,7 +118,7 @@ class TestEcho(SourceContract):
 
 
 class TestMean(ReaderContract):
-    settings = MeanSettings
+    registered_as = "mean"
     ends = (0.0, 99.0)
 
 

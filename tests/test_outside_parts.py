@@ -26,6 +26,7 @@ from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, StateArray
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.registry import Part
 from tests.cli.conftest import Memlm, logs, memlm, text  # noqa: F401
 from tests.stages.methods.contract import MethodContract
@@ -57,7 +58,7 @@ class AverageConfig(BackboneConfig):
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {}
 
-    def reading(self, context: int, mem_length: int | None) -> Self:
+    def reading(self, windows: WindowSettings) -> Self:
         return self
 
 

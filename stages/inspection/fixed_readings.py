@@ -43,7 +43,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    parts = [Comparison, READERS.load(memory["reader"]), *map(SOURCES.load, memory["sources"])]
+    parts = [Comparison, READERS.settings(memory["reader"]), *map(SOURCES.settings, memory["sources"])]
     told = {key: key for part in parts for key in part.names()}
     for source in parts[2:]:
         told |= source.reported_as

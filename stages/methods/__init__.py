@@ -2,19 +2,13 @@
 
 from stages.registry import Part, Registry
 
-
-def _folder(name: str, settings: str, method: str) -> Part:
-    here = f"stages.methods.{name}"
-    return Part(f"{here}.config:{settings}", f"{here}.method:{method}")
-
-
 METHODS = Registry(
     "method",
     {
-        "lm": _folder("lm", "LmConfig", "LanguageModeling"),
-        "trime": _folder("trime", "TrimeConfig", "Trime"),
-        "trime-long": _folder("trime_long", "TrimeLongConfig", "TrimeLong"),
-        "trime-ext": _folder("trime_ext", "TrimeExtConfig", "TrimeExt"),
-        "spalm": _folder("spalm", "SpalmConfig", "Spalm"),
+        "lm": Part.within("stages.methods.lm", "config:LmConfig", "method:LanguageModeling"),
+        "trime": Part.within("stages.methods.trime", "config:TrimeConfig", "method:Trime"),
+        "trime-long": Part.within("stages.methods.trime_long", "config:TrimeLongConfig", "method:TrimeLong"),
+        "trime-ext": Part.within("stages.methods.trime_ext", "config:TrimeExtConfig", "method:TrimeExt"),
+        "spalm": Part.within("stages.methods.spalm", "config:SpalmConfig", "method:Spalm"),
     },
 )

@@ -2,18 +2,16 @@
 
 from stages.registry import Part, Registry
 
-
-def _folder(name: str, settings: str, network: str) -> Part:
-    here = f"stages.models.backbones.{name}"
-    return Part(f"{here}.config:{settings}", f"{here}.network:{network}")
-
-
 BACKBONES = Registry(
     "backbone",
     {
-        "transformer": _folder("transformer", "TransformerConfig", "Transformer"),
-        "transformer-xl": _folder("transformer_xl", "TransformerXLConfig", "TransformerXL"),
-        "lstm": _folder("lstm", "LSTMConfig", "LSTM"),
+        "transformer": Part.within(
+            "stages.models.backbones.transformer", "config:TransformerConfig", "network:Transformer"
+        ),
+        "transformer-xl": Part.within(
+            "stages.models.backbones.transformer_xl", "config:TransformerXLConfig", "network:TransformerXL"
+        ),
+        "lstm": Part.within("stages.models.backbones.lstm", "config:LSTMConfig", "network:LSTM"),
     },
 )
 DEFAULT_BACKBONE = "transformer"

@@ -62,7 +62,7 @@ def owners() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for registry in (READERS, SOURCES):
         for name in registry.names():
-            for key in registry.load(name).names():
+            for key in registry.settings(name).names():
                 found.setdefault(key, []).append(name)
     return found
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
+from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
-from stages.registry import load
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved
 
@@ -54,7 +54,7 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
     weights = reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     return ReadingGrid(
-        reader=load(reading.reader_settings.code)(),
+        reader=READERS.load(reading.reader)(),
         scales=_scales(reading, default_scales),
         cutoffs=cutoffs,
         weights=weights,

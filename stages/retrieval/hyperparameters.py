@@ -8,13 +8,13 @@ from stages.retrieval.sources import SOURCES
 
 def amounts() -> dict[str, Hyperparameter]:
     """What users are asked how much of it is read."""
-    sources = map(SOURCES.load, SOURCES.names())
+    sources = map(SOURCES.settings, SOURCES.names())
     return {name: number for source in sources for name, number in source.hyperparameters().items()}
 
 
 def hyperparameters() -> dict[str, Hyperparameter]:
     """All, by the names that reports use, in the order of tables: how much is read, how sharply, with which weight."""
-    told = {name: number for source in map(SOURCES.load, SOURCES.names()) for name, number in source.told.items()}
-    readers = map(READERS.load, READERS.names())
+    told = {name: number for source in map(SOURCES.settings, SOURCES.names()) for name, number in source.told.items()}
+    readers = map(READERS.settings, READERS.names())
     weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
     return amounts() | told | Comparison.hyperparameters() | weights

@@ -186,8 +186,8 @@ def _checked(phrase: Phrase) -> Reading:
         sources=phrase.sources,
         reader=phrase.reader,
         comparison=parsed(Comparison),
-        reader_settings=parsed(READERS.load(phrase.reader)),
-        source_settings=tuple(parsed(SOURCES.load(source)) for source in phrase.sources),
+        reader_settings=parsed(READERS.settings(phrase.reader)),
+        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
     )
 
 

@@ -112,17 +112,12 @@ XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "
 XL |= {"segment_length": 8, "memory_length": 6}
 
 
-def one_pass(model, split, **read):
+def one_pass(model, split, windows):
     """Keys of a split read as one stream, in one call."""
     ids = array(model.input("tokens"), "tokens.zarr", f"{split}/ids").astype(np.int64)
     inputs = torch.from_numpy(np.concatenate(([EOS], ids[:-1])))
     with torch.no_grad():
-        return (
-            load_model(model.path, "cpu", WindowSettings.of(read) if read else None)
-            .encode(inputs[None])
-            .hidden[0]
-            .numpy()
-        )
+        return load_model(model.path, "cpu", windows).encode(inputs[None]).hidden[0].numpy()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +142,7 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
     left[0] = 100
     made = build(store, model, dtype="float32", key="hidden", **read)
     assert left[0] == 98
-    wanted = one_pass(model, "train", **{"context": 8} | read)
+    wanted = one_pass(model, "train", WindowSettings.of(made.config))
     np.testing.assert_allclose(array(made, "datastore.zarr", "keys"), wanted, atol=1e-5)
 
 

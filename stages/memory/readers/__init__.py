@@ -1,12 +1,14 @@
 """How memory is read: a folder a reader, with its settings and its code."""
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
 
 READERS = Registry(
     "memory reader",
     {
-        "interpolate": "stages.memory.readers.interpolate.settings:InterpolateSettings",
-        "joint": "stages.memory.readers.joint.settings:JointSettings",
+        "interpolate": Part.within(
+            "stages.memory.readers.interpolate", "settings:InterpolateSettings", "reader:Interpolate"
+        ),
+        "joint": Part.within("stages.memory.readers.joint", "settings:JointSettings", "reader:Joint"),
     },
 )
-"""Names -> settings, which name their code. In the order in which their keys are spelled; the first is the default."""
+"""In the order in which their keys are spelled; the first is the default."""

@@ -8,8 +8,6 @@ from stages.memory.hyperparameter import Choice, Keys
 class ReaderSettings(Keys):
     """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
 
-    code: ClassVar[str]
-    """`module:class` of the `Reader`."""
     needs_scores: ClassVar[bool] = False
     """Whether it needs the vocabulary's scores as the model gives them, which only a first reading has."""
     temperatures: ClassVar[tuple[float, ...]] = ()

@@ -1,13 +1,18 @@
 """Where memory comes from at test: a folder a source, with its settings and its code."""
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
+
+HERE = "stages.retrieval.sources"
 
 SOURCES = Registry(
     "source",
     {
-        "local": "stages.retrieval.sources.local.settings:LocalSettings",
-        "long": "stages.retrieval.sources.long.settings:LongSettings",
-        "external": "stages.retrieval.sources.external.settings:ExternalSettings",
+        "local": Part.within(HERE, "local.settings:LocalSettings", "recent:open_recent"),
+        "long": Part.within(HERE, "long.settings:LongSettings", "recent:open_recent"),
+        "external": Part.within(HERE, "external.settings:ExternalSettings", "external.source:open_external"),
     },
 )
-"""Names -> settings, which name their code. In the order in which sources and their keys are spelled."""
+"""In the order in which sources and their keys are spelled.
+
+The code is a function of (reading, SourceInputs) that opens a `Source`; sources that name the same are opened as one.
+"""

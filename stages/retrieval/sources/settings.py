@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 class SourceSettings(Keys):
     """The keys that a source adds to a reading, and what an evaluation must know before it opens it."""
 
-    code: ClassVar[str]
-    """`module:function` of (reading, SourceInputs) that opens its `Source`; what names the same is opened as one."""
     amount: ClassVar[str]
     """What its cut-offs count: one of its keys, or a name of `told`."""
     told: ClassVar[Mapping[str, Hyperparameter]] = {}

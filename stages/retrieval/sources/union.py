@@ -3,17 +3,17 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from stages.registry import load
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 
 def open_source(reading: Reading, inputs: SourceInputs) -> Source:
     """The memory of a completed reading."""
-    codes = dict.fromkeys(settings.code for settings in reading.source_settings)
-    parts = tuple(load(code)(reading, inputs) for code in codes)
+    openers = dict.fromkeys(map(SOURCES.load, reading.sources))
+    parts = tuple(opener(reading, inputs) for opener in openers)
     return parts[0] if len(parts) == 1 else UnionSource(reading, parts)
 
 

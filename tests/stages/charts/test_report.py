@@ -139,7 +139,7 @@ def test_curves_have_a_line_a_row_and_the_plain_model() -> None:
 def test_the_plain_model_is_no_level_where_it_is_a_line() -> None:
     chart = charts(curves=[curve("plain", "neighbors", {0: 90.0, 1: 89.0, 4: 86.0})])["perplexity-by-neighbors"]
     assert chart.numbers.rows[0][:2] == ("plain", 0)
-    assert {"0", "1", "4", "neighbours in the gate"} <= set(words(chart))
+    assert {"0", "1", "4", "neighbours let in"} <= set(words(chart))
     assert words(chart).count("plain") == 1
 
 

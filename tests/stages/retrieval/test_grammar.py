@@ -1,7 +1,7 @@
 import pytest
 
+from stages.memory.hyperparameter import Keys
 from stages.memory.readers import READERS
-from stages.registry import load
 from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, row_name
 from stages.retrieval.reading import parse_readings
 from stages.retrieval.sources import SOURCES
@@ -39,4 +39,4 @@ def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources()
 
 @pytest.mark.parametrize("registry", [SOURCES, READERS], ids=["sources", "readers"])
 def test_what_is_registered_exists(registry):
-    assert all(callable(load(registry.load(name).code)) for name in registry.names())
+    assert all(callable(registry.load(name)) and issubclass(registry.settings(name), Keys) for name in registry.names())

@@ -1,6 +1,6 @@
 """Settings of the reader `interpolate`."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,6 +19,5 @@ LAMBDA = Hyperparameter("λ", grid=GRID, example="0.25", untuned=(0.25, 0.1))
 class InterpolateSettings(ReaderSettings):
     """A weighted mean of two distributions."""
 
-    code: ClassVar[str] = "stages.memory.readers.interpolate.reader:Interpolate"
     weight: Annotated[Choice[Weight] | None, LAMBDA] = Field(None, alias="lambda")
     """λ: weight of the memory."""

@@ -18,7 +18,6 @@ JOINT_TEMPERATURES = (0.7, 0.85, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 6, 1
 class JointSettings(ReaderSettings):
     """One softmax over the vocabulary's scores and the memory's."""
 
-    code: ClassVar[str] = "stages.memory.readers.joint.reader:Joint"
     needs_scores: ClassVar[bool] = True
     temperatures: ClassVar[tuple[float, ...]] = JOINT_TEMPERATURES
     weight: Annotated[Choice[float], Hyperparameter("α", grid=GRID, untuned=(0.0,))] = Field((0.0,), alias="alpha")

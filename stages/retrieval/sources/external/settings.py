@@ -25,7 +25,6 @@ SIMILARITIES = {"l2": "l2", "ip": "dot"}
 class ExternalSettings(SourceSettings):
     """How many neighbours, and which distances."""
 
-    code: ClassVar[str] = "stages.retrieval.sources.external.source:open_external"
     amount: ClassVar[str] = "k"
     reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
     reads_datastore: ClassVar[bool] = True

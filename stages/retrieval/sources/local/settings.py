@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 class LocalSettings(SourceSettings):
     """No keys: the window says how much is read."""
 
-    code: ClassVar[str] = "stages.retrieval.sources.recent:open_recent"
     amount: ClassVar[str] = "window"
     told: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
     reads_windows: ClassVar[bool] = True

@@ -23,7 +23,6 @@ SIZE = Hyperparameter(
 class LongSettings(SourceSettings):
     """How far back, and whether across documents."""
 
-    code: ClassVar[str] = "stages.retrieval.sources.recent:open_recent"
     amount: ClassVar[str] = "size"
     size: Annotated[Choice[Count] | None, SIZE] = None
     """Positions back from the one that reads."""

@@ -6,18 +6,22 @@ import pytest
 import torch
 
 from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
+from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
-from stages.registry import load
 
 VOCABULARY, N, K = 7, 6, 4
 
 
 class ReaderContract:
-    """Subclasses name the settings, and weights at the ends of what is legal."""
+    """Subclasses give the name that it is registered under, and weights at the ends of what is legal."""
 
-    settings: type[ReaderSettings]
+    registered_as: str
     ends: Sequence[float]
+
+    @property
+    def settings(self) -> type[ReaderSettings]:
+        return READERS.settings(self.registered_as)
 
     @property
     def name(self) -> str:
@@ -31,7 +35,7 @@ class ReaderContract:
 
     @pytest.fixture
     def reader(self) -> Reader:
-        return load(self.settings.code)()
+        return READERS.load(self.registered_as)()
 
     @pytest.fixture
     def scores(self) -> torch.Tensor:

@@ -5,7 +5,7 @@ import torch
 
 from stages.memory.entries import LogSums
 from stages.memory.readers.interpolate.reader import Interpolate, interpolate
-from stages.memory.readers.interpolate.settings import GRID, InterpolateSettings
+from stages.memory.readers.interpolate.settings import GRID
 from tests.oracles import memory as oracle
 from tests.stages.memory.readers.contract import ReaderContract
 
@@ -56,5 +56,5 @@ def test_the_default_grid_is_legal_and_rises():
 
 
 class TestContract(ReaderContract):
-    settings = InterpolateSettings
+    registered_as = "interpolate"
     ends = (0.0, 1e-30, 0.9999)

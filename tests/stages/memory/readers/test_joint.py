@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
 from stages.memory.readers.joint.reader import Joint
-from stages.memory.readers.joint.settings import GRID, JointSettings
+from stages.memory.readers.joint.settings import GRID
 from tests.oracles import neural_cache as oracle
 from tests.stages.memory.readers.contract import ReaderContract
 
@@ -88,5 +88,5 @@ def test_the_default_grid_rises_and_holds_no_bias():
 
 
 class TestContract(ReaderContract):
-    settings = JointSettings
+    registered_as = "joint"
     ends = (-1e4, -100.0, 100.0, 1e4)

@@ -14,7 +14,6 @@ from stages.encoding.split_reader import Places
 from stages.encoding.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
-from stages.registry import load
 from stages.retrieval.datastore import Datastore
 from stages.retrieval.neighbors import Found
 from stages.retrieval.reading import parse_reading
@@ -156,7 +155,7 @@ class SourceContract:
         assert memory.empty[0] and not memory.empty.all()
         log_p = torch.linspace(-9, -1, T)
         for reader in READERS.names():
-            read = load(READERS.load(reader).code)().read(log_p, torch.zeros(T), memory, 0.5)
+            read = READERS.load(reader)().read(log_p, torch.zeros(T), memory, 0.5)
             assert read[0] == log_p[0]
 
     def test_what_is_narrowed_reads_the_same_up_to_its_cutoff(self) -> None:
@@ -174,7 +173,7 @@ class SourceContract:
         source, sample = self.source, SmallSplit.made(0, self.stride)
         spread = source.spread([sample.scored_range(source, 0, T, small_found(10))])
         assert spread > 0 and len(source.default_scales(spread)) > 2
-        told = [SOURCES.load(name) for name in source.reading.sources]
+        told = [SOURCES.settings(name) for name in source.reading.sources]
         assert any(source.about.amount in (*one.names(), *one.told) for one in told)
         assert list(source.cutoffs) == sorted(set(source.cutoffs)) and source.positions_at_once > 0
         assert set(source.grid(spread, alone=True).cutoffs) >= set(source.cutoffs)
