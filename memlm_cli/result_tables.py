@@ -8,7 +8,7 @@ from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from stages.charts.symbols import symbol_in_words
-from stages.diagnostics import SUMMARIES
+from stages.diagnostics.shown import probe_summaries
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
 from stages.retrieval.hyperparameters import amounts, hyperparameters
@@ -49,9 +49,8 @@ def show_report(title: str, report: Figures) -> None:
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
     for memory in report["memories"]:
         say(f"memory: {reading_line(memory)}")
-    for name in SUMMARIES.names():
-        if report.get(name):
-            say(SUMMARIES.load(name)(report[name]))
+    for line in probe_summaries(report):
+        say(line)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")

@@ -260,7 +260,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
         from stages.charts.drawing.files import write_figures
         from stages.charts.report import report_charts
-        from stages.diagnostics.charts import probe_charts
+        from stages.diagnostics.shown import probe_charts
         from stages.evaluation.results import report
         from stages.evaluation.tuning.tuning import Tuning
 

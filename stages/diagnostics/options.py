@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.diagnostics import OPTIONS
+from stages.diagnostics import PROBES
+from stages.diagnostics.settings import Options, ProbeSettings
 
-Options = Mapping[str, Any]
-"""Values by the names of an evaluation's settings; None: not asked for."""
+
+def all_settings() -> dict[str, ProbeSettings]:
+    """What each probe asks and shows, by its name."""
+    return {name: PROBES.settings(name)() for name in PROBES.names()}
 
 
 def option_names() -> list[str]:
     """Settings of an evaluation that are options of probes."""
-    return [option for name in OPTIONS.names() for option in OPTIONS.load(name).names]
+    return [option for part in all_settings().values() for option in part.options]
 
 
 def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
@@ -24,15 +27,14 @@ def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[
     Raises: UsageError or ArtifactError where they do not go with the model, or what it reads.
     """
     resolved: dict[str, Any] = {}
-    for name in OPTIONS.names():
-        part = OPTIONS.load(name)
-        resolved |= part.resolve({option: asked[option] for option in part.names}, read, splits)
+    for part in all_settings().values():
+        resolved |= part.resolve({option: asked[option] for option in part.options}, read, splits)
     return resolved
 
 
 def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a question about a model takes over from an evaluation with these settings; {}: from none."""
     taken: dict[str, Any] = {}
-    for name in OPTIONS.names():
-        taken |= OPTIONS.load(name).of_report(config)
+    for part in all_settings().values():
+        taken |= part.of_report(config)
     return taken

@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from stages.artifacts.artifact import Artifact
 from stages.encoding.encode import EncodedBlock
 from stages.encoding.hidden_memory import HiddenReader
 from stages.models.language_model import LanguageModel
@@ -58,6 +59,17 @@ class Probe(ABC):
 
     columns: ClassVar[tuple[str, ...]]
     """Names of what is told of every token."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
+        """The probe of the evaluated model; None where it has nothing to show.
+
+        Args:
+            read: what the evaluation reads, by role.
+            options: resolved.
+            split: the one that is scored.
+        """
 
     @abstractmethod
     def watch(self, reader: HiddenReader | None, start: int, counted: Tensor | None) -> RangeProbe:

@@ -11,8 +11,8 @@ from stages.charts.drawing.figure import Figure
 from stages.charts.frequency import frequency_charts
 from stages.charts.training import training_charts
 from stages.charts.tuning import tuning_charts
-from stages.diagnostics import CHARTS
-from stages.diagnostics.charts import probe_charts
+from stages.diagnostics import PROBES
+from stages.diagnostics.shown import probe_charts
 from stages.pages.frequency import BucketTable, bucket_table
 from stages.pages.lineage import Member
 from stages.pages.source import Source
@@ -41,7 +41,7 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
         ("memory", "More memory"): [*curve_charts(reports), *accuracy_charts(reports)],
         ("tuning", "Tuning"): [c for s in sources for c in s.labelled(tuning_charts(s.metrics))],
         ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
-        **{(name, name.capitalize()): _probe(name, sources) for name in CHARTS.names()},
+        **{(name, name.capitalize()): _probe(name, sources) for name in PROBES.names()},
         ("training", "Training"): training_charts(read_journals(members)),
     }
     used: Counter[str] = Counter()

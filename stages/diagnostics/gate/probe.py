@@ -28,12 +28,6 @@ class GateProbe(Probe):
 
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        """None for a model without a gate.
-
-        Args:
-            read: what the evaluation reads, by role.
-            options: resolved.
-        """
         if "gate_neighbors" not in read:
             return None
         return cls(options["gate_k"], tokens_of(options["passage"]), read["tokens"], split)

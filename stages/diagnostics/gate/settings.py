@@ -4,24 +4,26 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from stages.artifacts.artifact import Artifact
+from stages.charts.data import Chart
+from stages.diagnostics.gate.charts import gate_charts
+from stages.diagnostics.gate.report import summary
 from stages.diagnostics.passage import resolve_passage
+from stages.diagnostics.settings import Options, ProbeSettings
 from stages.errors import UsageError
 from stages.lineage.neighbors import require_neighbors
 
 
-class GateOptions:
+class GateProbeSettings(ProbeSettings):
     """`gate_k`: numbers of neighbours, the first of which is read; `passage`: START:STOP, tokens that are shown."""
 
-    names: ClassVar[tuple[str, ...]] = ("gate_k", "passage")
+    options: ClassVar[tuple[str, ...]] = ("gate_k", "passage")
 
-    @staticmethod
-    def of_report(config: Mapping[str, Any]) -> dict[str, Any]:
+    def of_report(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """How many neighbours entered; the passage was that of the evaluation."""
         numbers = config.get("gate_k")
         return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
 
-    @staticmethod
-    def resolve(asked: Mapping[str, Any], read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+    def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
         """Filled in: as many neighbours as in training, the first tokens of the split; see `resolve_options`.
 
         Raises: UsageError for options of a gate that the model does not have, or a passage outside the split;
@@ -39,3 +41,9 @@ class GateOptions:
             require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")
         passage = resolve_passage(asked["passage"], splits[0], read["tokens"]) if splits else None
         return {"gate_k": numbers, "passage": passage}
+
+    def summary(self, metrics: Mapping[str, Any]) -> str:
+        return summary(metrics)
+
+    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+        return gate_charts(metrics, files)

@@ -1,0 +1,17 @@
+"""What probes left in a report, in words and charts. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.charts.data import Chart
+from stages.diagnostics.options import all_settings
+
+
+def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
+    """A line for each probe that stands in `metrics.json`."""
+    return [part.summary(metrics[name]) for name, part in all_settings().items() if metrics.get(name)]
+
+
+def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, list[Chart]]:
+    """The charts of each probe, by its name; see `ProbeSettings.charts`."""
+    return {name: part.charts(metrics, files) for name, part in all_settings().items()}

@@ -1,0 +1,121 @@
+"""What every probe promises; a test of a probe inherits it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from stages.diagnostics import PROBES
+from stages.diagnostics.settings import ProbeSettings
+from stages.encoding.encode import EncodedBlock
+from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.probe import Observation, Probe, ScoredBlock
+from stages.errors import UsageError
+from stages.evaluate import EvaluateConfig
+from stages.models.language_model import LanguageModel
+
+TOKENS = 24
+
+
+@dataclass
+class Block:
+    """As much of an encoded block as probes look at."""
+
+    start: int
+    hidden: torch.Tensor
+    targets: torch.Tensor
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.targets)
+
+
+class ProbeContract:
+    """Subclasses name the probe and give it opened, its model, and what reads the model's memory of a range."""
+
+    registered_as: str
+
+    @pytest.fixture
+    def probe(self) -> Probe:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def model(self) -> LanguageModel:
+        raise NotImplementedError
+
+    def reader(self, start: int, stop: int) -> HiddenReader | None:
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> ProbeSettings:
+        settings: ProbeSettings = PROBES.settings(self.registered_as)()
+        return settings
+
+    def seen(
+        self, probe: Probe, model: LanguageModel, edges: Sequence[int], cuts: Sequence[int] = (), every: int = 1
+    ) -> list[Observation]:
+        """Tokens 0 to TOKENS in ranges that end at `edges`, in blocks that end there and at `cuts`."""
+        random, width = torch.Generator().manual_seed(1), model.vocabulary.embed(torch.zeros(1, 1).long()).shape[-1]
+        hidden = torch.randn(TOKENS, width, generator=random)
+        targets = torch.randint(0, model.config.vocab_size, (TOKENS,), generator=random)
+        found = []
+        for start, stop in zip((0, *edges[:-1]), edges, strict=True):
+            reader = self.reader(start, stop)
+            counted = None if every == 1 else torch.arange(start, stop) % every == 0
+            watch = probe.watch(reader, start, counted)
+            ends = [*(cut for cut in cuts if start < cut < stop), stop]
+            for a, b in zip((start, *ends[:-1]), ends, strict=True):
+                block: EncodedBlock = Block(a, hidden[a:b], targets[a:b])  # type: ignore[assignment]
+                read = block.hidden if reader is None else reader.apply(model, block)
+                watch.observe(ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0]))
+            found.append(watch.observation())
+        return found
+
+    @pytest.mark.parametrize("every", [1, 3])
+    def test_every_token_that_counts_has_a_number_in_each_column(self, probe, model, every):
+        (seen,) = self.seen(probe, model, [TOKENS], [5, 11], every)
+        assert tuple(seen.columns) == probe.columns
+        assert all(column.shape == (len(range(0, TOKENS, every)),) for column in seen.columns.values())
+        assert all(column.dtype == torch.float32 and column.isfinite().all() for column in seen.columns.values())
+        assert seen.seconds >= 0
+
+    @pytest.mark.parametrize(("edges", "cuts"), [([TOKENS], [1, 7]), ([9, TOKENS], []), ([1, 9, TOKENS], [5, 20])])
+    def test_how_a_split_is_cut_does_not_matter(self, probe, model, edges, cuts):
+        whole, parts = self.seen(probe, model, [TOKENS]), self.seen(probe, model, edges, cuts)
+        for name in probe.columns:
+            torch.testing.assert_close(torch.cat([part.columns[name] for part in parts]), whole[0].columns[name])
+        metrics = [probe.metrics([json.loads(json.dumps(one.record)) for one in seen]) for seen in (whole, parts)]
+        assert _numbers(metrics[1]) == pytest.approx(_numbers(metrics[0]), rel=1e-5, abs=2 / TOKENS)
+
+    def test_what_it_leaves_is_json_a_line_and_charts(self, probe, model):
+        records = [one.record for one in self.seen(probe, model, [9, TOKENS])]
+        metrics, files = probe.metrics(records), probe.files(records)
+        metrics, files, curves = json.loads(json.dumps([metrics, files, probe.curves(metrics, "plain")]))
+        assert "\n" not in self.settings.summary(metrics)
+        assert all({"row", "over", "points"} <= set(curve) and curve["row"] == "plain" for curve in curves)
+        report = {"split": "test", "tokens": TOKENS, "rows": [{"row": "plain", "perplexity": 3.0}]}
+        names = [c.name for c in self.settings.charts(report | {self.registered_as: metrics}, files)]
+        assert len(names) == len(set(names)) and all(name.startswith(f"{self.registered_as}-") for name in names)
+        assert self.settings.charts(report, {}) == []
+
+    def test_its_options_are_settings_of_an_evaluation_and_refused_where_there_is_nothing_to_show(self):
+        model = SimpleNamespace(reference="model/other", config={"method": "lm", "memory": None})
+        nothing = dict.fromkeys(self.settings.options)
+        assert set(nothing) <= set(EvaluateConfig.model_fields)
+        assert self.settings.resolve(nothing, {"model": model}, ("test",)) == nothing
+        assert set(self.settings.of_report({})) <= set(nothing)
+        for option in nothing:
+            with pytest.raises(UsageError, match=option.replace("_", "-")):
+                self.settings.resolve(nothing | {option: "1"}, {"model": model}, ("test",))
+
+
+def _numbers(metrics: object) -> list[float]:
+    """All of JSON, in order."""
+    if isinstance(metrics, dict):
+        return [number for value in metrics.values() for number in _numbers(value)]
+    if isinstance(metrics, list):
+        return [number for value in metrics for number in _numbers(value)]
+    return [float(metrics)] if isinstance(metrics, int | float) else []
