@@ -11,6 +11,7 @@ failed. Everything lies in a scratch folder, which is removed.
 """
 
 import argparse
+import re
 import shutil
 import tempfile
 import time
@@ -63,8 +64,12 @@ def attempt(world: World, root: Path, name: str, seed: int, number: int) -> tupl
 
 def campaign(
     world: World, root: Path, names: list[str], seed: int, minutes: float, cases: int
-) -> dict[str, Counter[str]]:
-    """Attack in turn, always with what had least time so far, until the time or the cases are spent."""
+) -> tuple[dict[str, Counter[str]], Counter[str]]:
+    """Attack in turn, always with what had least time so far, until the time or the cases are spent.
+
+    Returns: the judgements of each attack; the failures by what failed.
+    """
+    kinds: Counter[str] = Counter()
     spent = dict.fromkeys(names, 0.0)
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     began = time.monotonic()
@@ -79,7 +84,8 @@ def campaign(
         counts[name][verdict.judgement] += 1
         if verdict.judgement == "failed":
             tell(name, seed, number, verdict, notes)
-    return counts
+            kinds[f"{name}: {alike(verdict.why)}"] += 1
+    return counts, kinds
 
 
 def tell(name: str, seed: int, number: int, verdict: Verdict, notes: list[str]) -> None:
@@ -88,6 +94,11 @@ def tell(name: str, seed: int, number: int, verdict: Verdict, notes: list[str]) 
     for note in notes:
         print(f"    {note}")
     print(f"    python -m tests.endurance.campaign --only {name} --seed {seed} --case {number}", flush=True)
+
+
+def alike(why: str) -> str:
+    """A failure without what differs between failures of one kind."""
+    return re.sub(r"'[^']*'|/\S*|[0-9a-f]{12}|\d+", "…", why.partition(" This is a bug")[0])[:150]
 
 
 def table(counts: dict[str, Counter[str]]) -> str:
@@ -115,8 +126,10 @@ def main() -> None:
             verdict, notes = attempt(world, Path(folder), names[0], asked.seed, asked.case)
             print("\n".join([*notes, f"{verdict.judgement} {verdict.why}"]))
             raise SystemExit(verdict.judgement == "failed")
-        counts = campaign(world, Path(folder), names, asked.seed, asked.minutes, asked.cases)
+        counts, kinds = campaign(world, Path(folder), names, asked.seed, asked.minutes, asked.cases)
         print(table(counts))
+        for kind, times in kinds.most_common():
+            print(f"{times:6} {kind}")
         raise SystemExit(any(count["failed"] for count in counts.values()))
 
 

@@ -14,7 +14,8 @@ def damaged_draft(case: Case) -> Verdict:
     """One file of a draft changed: log of progress, checkpoint, scratch, arrays, or a file added."""
     stage = case.random.choice(list(STAGES))
     case.before(stage)
-    event = case.random.randint(5, case.world.made[stage].events)
+    events = case.world.made[stage].events
+    event = case.random.randint(events // 3, events)
     case.stage(stage, death=Death(signal.SIGKILL, event=event))
     files = [path for path in case.store.glob("*/.*-partial/**/*") if path.is_file()]
     if not files:
@@ -52,7 +53,8 @@ def _damage_line(case: Case, path: Path) -> str:
     at = case.random.randrange(len(lines))
     how = case.random.choice(["record", "record", "discard", "twice", "swap", "gone"])
     if how == "record":
-        value, change = damaged_json(case.random, json.loads(lines[at]))
+        within = case.random.choice([("record",), ("record", "seconds", "discarded"), ("key", "files"), ()])
+        value, change = damaged_json(case.random, json.loads(lines[at]), within)
         lines[at], how = json.dumps(value), f"line {at + 1}: {change}"
     elif how == "discard":
         lines[at] = json.dumps(json.loads(lines[at]) | {"discarded": [case.random.choice(ELSEWHERE)]})

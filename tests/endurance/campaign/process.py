@@ -7,7 +7,6 @@ or its forks would hang.
 
 import fcntl
 import importlib
-import io
 import os
 import pkgutil
 import resource
@@ -202,9 +201,9 @@ def _redirect(stdin: Path, out: int, err: int) -> None:
     os.setsid()
     for number, descriptor in enumerate((os.open(stdin, os.O_RDONLY), out, err)):
         os.dup2(descriptor, number)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), encoding="utf-8")
-    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), encoding="utf-8", errors="backslashreplace")
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
