@@ -50,11 +50,11 @@ def different(case: Case) -> Verdict:
         verdict = judge(child.wait())
         if verdict.judgement == "failed":
             return verdict
-    for needed in ("model", "datastore", "index"):
+    for needed in ("tokens", "model", "datastore", "index"):
         if case.world.made[needed].reference in case.world.ancestors(case.world.made[stage].reference):
-            again = judge(case.stage(needed))
-            if again.judgement != "harmless":
-                return failed(f"{needed} again: {again.why or 'refused'}") if again.why else again
+            again = case.stage(needed)
+            if judge(again).judgement != "harmless":
+                return failed(f"{needed} again: code {again.code}: {again.err[-200:]}")
     return _at_last(case, stage)
 
 

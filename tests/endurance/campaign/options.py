@@ -97,6 +97,35 @@ SETTINGS = [
     "key",
 ]
 
+FACTORIES = [
+    *(
+        "PCA100,Flat",
+        "PCA4,Flat",
+        "NSG16",
+        "HNSW0",
+        "HNSW99999999",
+        "IVF99999999,Flat",
+        "IVF4,PQ3",
+        "IVF4,",
+        ",Flat",
+        "LSH",
+    ),
+    *(
+        "OPQ8_64,IVF4,PQ8",
+        "PQ8x99",
+        "PQ4x4",
+        "IDMap,Flat",
+        "IDMap2,Flat",
+        "RR4,Flat",
+        "IVF4_HNSW32,Flat",
+        "SQ8",
+        "SQ3",
+        "Refine",
+    ),
+    *("IVF4,Flat,RFlat", "L2norm,Flat", "BIVF4", "BFlat", "RCQ2x4,Flat", "PQ" * 50_000, "(" * 50_000, "Flat" * 20_000),
+]
+"""Kinds of index that FAISS knows, or nearly."""
+
 
 def bad_options(case: Case) -> Verdict:
     """A command that works, with one or two more options, or one option's value changed."""
@@ -143,6 +172,8 @@ def _value(case: Case, option: str, name: str) -> str:
     numbers = [number for number in NUMBERS if option not in WORK or number not in HUGE]
     if option == "--set":
         return _setting(random, name)
+    if option == "--index" and name == "build-index":
+        return random.choice([*FACTORIES, *TEXTS])
     if option == "--memory":
         return random.choice(READINGS) + _numbers(random)
     if option == "--store" and random.random() < 0.5:

@@ -69,8 +69,7 @@ class Ended:
 
 
 def preload() -> None:
-    """Import everything that any command needs, computing nothing."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "CUDA_VISIBLE_DEVICES": ""}
+    """Import everything that any command needs, computing nothing. Raises RuntimeError if that starts a thread."""
     for package in ("memlm_cli", "pipelines", "stages"):
         root = importlib.import_module(package)
         for module in pkgutil.walk_packages(root.__path__, f"{package}."):
@@ -78,6 +77,8 @@ def preload() -> None:
                 importlib.import_module(module.name)
     for name in ("faiss", "lightning_fabric", "numcodecs", "tensorboard", "tokenizers", "torch.utils.tensorboard"):
         importlib.import_module(name)
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise RuntimeError("Importing memlm started a thread: forks could hang.")
 
 
 class Child:
