@@ -13,6 +13,7 @@ failed. Everything lies in a scratch folder, which is removed.
 import argparse
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -92,7 +93,7 @@ def tell(name: str, seed: int, number: int, verdict: Verdict, notes: list[str]) 
     """A failure, and the line that tries it again."""
     print(f"FAILED {name}: {verdict.why}")
     for note in notes:
-        print(f"    {note}")
+        print(f"    {note}".replace("\x1b", "\\x1b"))
     print(f"    python -m tests.endurance.campaign --only {name} --seed {seed} --case {number}", flush=True)
 
 
@@ -118,6 +119,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=ATTACKS, help="repeatable; default: all")
     parser.add_argument("--case", type=int, help="try this one again")
     asked = parser.parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")
     names = asked.only or list(ATTACKS)
     preload()
     with tempfile.TemporaryDirectory(prefix="memlm-campaign-") as folder:

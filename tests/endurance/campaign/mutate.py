@@ -7,7 +7,7 @@ from typing import Any
 
 ELSEWHERE = ["../strangers/kept.txt", "../../strangers/kept.txt", "../../../strangers/kept.txt", "../strangers"]
 TEXTS = [
-    *("", " ", "\n", "x" * 300, "x" * 100_000, "é" * 90, "\u202e\u0000"[:1], "\x1b[31mred", "None", "null", "a/b", "~"),
+    *("", " ", "\n", "x" * 300, "x" * 100_000, "é" * 90, "\u202e", "\x1b[31mred", "None", "null", "a/b", "~"),
     *("-", "--", "-1", ".", "..", "{tokens}", "%s%n", "$(touch x)", "NaN", "\udcff", "[" * 3000, "a=b", "=", ",", ":"),
     *ELSEWHERE,
 ]

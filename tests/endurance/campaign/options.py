@@ -48,96 +48,49 @@ NEVER = {"--help", "--open"}
 WORK = {"--steps", "--epochs", "--samples", "--accumulate", "--max-tokens", "steps", "epochs", "accumulate"}
 """How much is to be done: large numbers are right, and long."""
 VALUES = [
-    *(
-        '"x"',
-        "true",
-        "[]",
-        "[1, 2]",
-        "{}",
-        "{a = 1}",
-        "nan",
-        "inf",
-        "-inf",
-        "''",
-        "1979-05-27",
-        "[" * 3000,
-        "'''a",
-        "\\",
-    ),
-    *(number for number in NUMBERS),
+    *('"x"', "true", "[]", "[1, 2]", "{}", "{a = 1}", "nan", "inf", "-inf", "''"),
+    *("1979-05-27", "[" * 3000, "'''a", "\\", *NUMBERS),
 ]
 """In TOML."""
 READINGS = [
-    "knn-lm",
-    "external",
-    "long",
-    "trime",
-    "neural-cache",
-    "none",
-    "local",
-    "external+long",
-    "",
-    "x",
-    "+",
-    "a:b:c",
+    *("", "knn-lm", "external", "long", "trime", "neural-cache", "none", "local", "external+long", "x", "+", "a:b:c"),
 ]
 SETTINGS = [
-    "lambda",
-    "temperature",
-    "k",
-    "size",
-    "theta",
-    "alpha",
-    "window",
-    "metric",
-    "exact",
-    "",
-    "x",
-    "memory",
-    "key",
+    *("", "lambda", "temperature", "k", "size", "theta", "alpha", "window", "metric", "exact", "x", "memory", "key"),
 ]
-
 FACTORIES = [
-    *(
-        "PCA100,Flat",
-        "PCA4,Flat",
-        "NSG16",
-        "HNSW0",
-        "HNSW99999999",
-        "IVF99999999,Flat",
-        "IVF4,PQ3",
-        "IVF4,",
-        ",Flat",
-        "LSH",
-    ),
-    *(
-        "OPQ8_64,IVF4,PQ8",
-        "PQ8x99",
-        "PQ4x4",
-        "IDMap,Flat",
-        "IDMap2,Flat",
-        "RR4,Flat",
-        "IVF4_HNSW32,Flat",
-        "SQ8",
-        "SQ3",
-        "Refine",
-    ),
-    *("IVF4,Flat,RFlat", "L2norm,Flat", "BIVF4", "BFlat", "RCQ2x4,Flat", "PQ" * 50_000, "(" * 50_000, "Flat" * 20_000),
+    *("PCA100,Flat", "PCA4,Flat", "NSG16", "HNSW0", "HNSW99999999", "IVF99999999,Flat", "IVF4,PQ3", "IVF4,", ",Flat"),
+    *("LSH", "OPQ8_64,IVF4,PQ8"),
+    *("PQ8x99", "PQ4x4", "IDMap,Flat", "IDMap2,Flat", "RR4,Flat", "IVF4_HNSW32,Flat", "SQ8", "SQ3", "Refine"),
+    *("IVF4,Flat,RFlat", "L2norm,Flat"),
+    *("BIVF4", "BFlat", "RCQ2x4,Flat", "PQ" * 50_000, "(" * 50_000, "Flat" * 20_000),
 ]
 """Kinds of index that FAISS knows, or nearly."""
+EXAMPLES = [
+    ["tokenize", *FILES, "--tokenizer", "bpe", "--vocab-size", "9" * 23],
+    [*COMMANDS["train"], "--seed", str(2**64)],
+    [*COMMANDS["train"], "--set", "model.layers=10000000"],
+    [*COMMANDS["train"], "--set", f"model.width={2**62}"],
+    ["train", "{batches}", "--method", "trime-ext", "--steps", "4", "--set", "memory.temperature=1e-30"],
+    ["build-index", "{datastore}", "--index", "PCA100,Flat"],
+    ["build-index", "{datastore}", "--index", "NSG16"],
+    ["build-index", "{datastore}", "--index", "PQ" * 50_000],
+    ["tokenize", *FILES, "--store", "/proc/x"],
+    ["generate", "{lstm}", "--prompt", "\udcff", "--max-tokens", "2"],
+    ["compare", "{report}", "{report}", "--block-tokens", "9" * 23],
+    ["compare", "{report}", "{report}", "--samples", "9" * 23],
+    ["precompute-neighbors", "{index}", "--k", str(2**63)],
+    ["tokenize", "nowhere\x1b[31m.txt"],
+]
+"""What has ended badly once, or nearly."""
 
 
 def bad_options(case: Case) -> Verdict:
     """A command that works, with one or two more options, or one option's value changed."""
     case.world.copy(case.store)
     (case.folder / "recipe.toml").write_text(RECIPE)
-    name = case.random.choice(list(COMMANDS))
-    arguments = [case.world.filled(part) for part in COMMANDS[name]]
-    for _ in range(case.random.choice([1, 1, 2])):
-        arguments += _option(case, name)
-    if case.random.random() < 0.1:
-        arguments[case.random.randrange(1, len(arguments))] = case.random.choice(TEXTS)
-    arguments = [argument.replace("\0", "") for argument in arguments]
+    arguments = case.random.choice(EXAMPLES) if case.random.random() < 0.15 else _arguments(case)
+    arguments = [case.world.filled(argument) for argument in arguments]
     stdin = case.random.choice([b"", b"", b"\xff\xfe", b"tokens/x\n", b"\n" * 1000, b"the cat"])
     case.note(
         " ".join(argument if len(argument) < 80 else argument[:60] + f"…({len(argument)})" for argument in arguments)
@@ -145,16 +98,30 @@ def bad_options(case: Case) -> Verdict:
     return judge(case.memlm(*arguments, stdin=stdin))
 
 
+def _arguments(case: Case) -> list[str]:
+    name = case.random.choice(list(COMMANDS))
+    arguments = list(COMMANDS[name])
+    for _ in range(case.random.choice([1, 1, 2])):
+        arguments += _option(case, name)
+    if case.random.random() < 0.1:
+        arguments[case.random.randrange(1, len(arguments))] = case.random.choice(TEXTS)
+    return arguments
+
+
 def _option(case: Case, name: str) -> list[str]:
     """An option of the command, or another argument, with its hostile value."""
-    option = case.random.choice(list(_options(name)))
-    spelled = option.opts[0]
+    options = {option.opts[0]: option for option in _options(name)}
+    often = [spelled for spelled in ("--set", "--memory", "--index") if spelled in options]
+    spelled = case.random.choice([*options, *often * 3])
+    option = options[spelled]
     if getattr(option, "is_flag", False):
         return [spelled]
     if spelled == "--config":
         (case.folder / "bad.toml").write_bytes(_toml(case.random))
         return ["--config", case.random.choice(["bad.toml", "bad.toml", "bad.toml", *TEXTS])]
-    value = _value(case, spelled, name)
+    kind = str(getattr(option, "type", None) or option.type_descriptor.annotation).lower()  # of older and newer Typer
+    numeric = "int" in kind or "float" in kind
+    value = _number(case.random, spelled) if numeric and case.random.random() < 0.85 else _value(case, spelled, name)
     return [value] if option.param_type_name == "argument" else [spelled, value]
 
 
@@ -169,7 +136,6 @@ def _options(name: str) -> Iterator[Any]:
 
 def _value(case: Case, option: str, name: str) -> str:
     random = case.random
-    numbers = [number for number in NUMBERS if option not in WORK or number not in HUGE]
     if option == "--set":
         return _setting(random, name)
     if option == "--index" and name == "build-index":
@@ -179,7 +145,11 @@ def _value(case: Case, option: str, name: str) -> str:
     if option == "--store" and random.random() < 0.5:
         return random.choice(["", "/proc/x", "train.txt", "train.txt/store", "x" * 300, "\udcff", "../case/store", "."])
     references = [*(made.reference for made in case.world.made.values()), "strangers", "store/tokens", "tokens/none"]
-    return random.choice([numbers, numbers, TEXTS, references, [_odd_list(random)]][random.randrange(5)])
+    return random.choice([[_number(random, option)], TEXTS, references, [_odd_list(random)]][random.randrange(4)])
+
+
+def _number(random: Random, option: str) -> str:
+    return random.choice([number for number in NUMBERS if option not in WORK or number not in HUGE])
 
 
 def _numbers(random: Random) -> str:

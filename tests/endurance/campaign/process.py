@@ -93,6 +93,7 @@ class Child:
         limits: Limits | None = None,
         death: Death | None = None,
         fresh: bool = False,
+        small_shards: bool = True,
     ) -> None:
         """Start it in `folder`, with the store `folder`/store."""
         self._limits, self._death = limits or Limits(), death
@@ -105,6 +106,8 @@ class Child:
         self._pid = os.fork()
         if self._pid == 0:
             _redirect(self._job / "in", out, err)
+            if small_shards:
+                _make_shards_small()
             _become(list(arguments), folder, self._job, self._limits, death, fresh)
         os.close(out)
         os.close(err)
@@ -160,15 +163,18 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
 
     tempfile.tempdir = str(job)
     sys.argv = ["memlm", *arguments]
-    for name, value in SMALL_SHARDS.items():
-        module, _, constant = name.rpartition(".")
-        setattr(sys.modules[module], constant, value)
     seen = [0]
     _watch(seen, death)
     code = main(arguments)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
     return code
+
+
+def _make_shards_small() -> None:
+    for name, value in SMALL_SHARDS.items():
+        module, _, constant = name.rpartition(".")
+        setattr(sys.modules[module], constant, value)
 
 
 def _watch(seen: list[int], death: Death | None) -> None:

@@ -36,7 +36,7 @@ def bad_text(case: Case) -> Verdict:
         arguments += ["--documents", case.random.choice(DOCUMENTS)]
     where = case.random.choice([["--train", file.name], ["--train", "train.txt", "--test", file.name], [file.name]])
     case.note(f"{name} in {file.name}: {' '.join([*arguments, *where])}")
-    ended = case.memlm(*arguments, *where)
+    ended = case.memlm(*arguments, *where, small_shards=case.random.random() < 0.2)
     verdict = judge(ended)
     if verdict.judgement == "refused" and ended.code == 4:
         return failed(f"code 4 for an input file: {ended.err[-200:]}")

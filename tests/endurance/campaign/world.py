@@ -65,8 +65,8 @@ class World:
         return [self.filled(part) for part in STAGES[name]]
 
     def filled(self, text: str) -> str:
-        """A text in which `{name}` is replaced by the reference of that stage."""
-        return text.format(**{name: made.reference for name, made in self.made.items()}) if "{" in text else text
+        """The reference of a stage for `{name}`, any other text as it is."""
+        return self.made[text[1:-1]].reference if text[:1] == "{" and text[1:-1] in self.made else text
 
     def manifest(self, reference: str) -> dict[str, object]:
         content: dict[str, object] = json.loads((self.store / reference / "manifest.json").read_text())
