@@ -11,6 +11,7 @@ failed. Everything lies in a scratch folder, which is removed.
 """
 
 import argparse
+import io
 import re
 import shutil
 import sys
@@ -104,7 +105,7 @@ def alike(why: str) -> str:
 
 def table(counts: dict[str, Counter[str]]) -> str:
     """What became of all cases, as a table."""
-    rows = [("attack", "tried", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("attack", "tried", *COLUMNS)]
     total = sum(counts.values(), Counter())
     for name, count in [*counts.items(), ("all", total)]:
         rows.append((name, str(count.total()), *(str(count[column]) for column in COLUMNS)))
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=ATTACKS, help="repeatable; default: all")
     parser.add_argument("--case", type=int, help="try this one again")
     asked = parser.parse_args()
+    assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(errors="backslashreplace")
     names = asked.only or list(ATTACKS)
     preload()

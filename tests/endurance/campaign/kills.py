@@ -1,10 +1,12 @@
 """Kills and signals at every moment of every stage; the same command again leaves the bytes of an undisturbed run."""
 
 import signal
+from collections.abc import Callable
 
-from tests.endurance.campaign.case import HARMLESS, Case, Verdict, failed, judge
-from tests.endurance.campaign.process import Death, Ended
-from tests.endurance.campaign.world import STAGES
+from tests.endurance.campaign.case import Case, Verdict, failed, judge
+from tests.endurance.campaign.process import Child, Death, Ended
+from tests.endurance.campaign.world import STAGES, write_texts
+from tests.endurance.kill_and_resume import differences
 
 SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 ENDS = {signal.SIGKILL: {-9}, signal.SIGTERM: {143}, signal.SIGINT: {130}}
@@ -27,7 +29,7 @@ def kill(case: Case) -> Verdict:
         case.note(f"{stage}: {chosen.name} at {'change ' + str(death.event) if at_event else 'a moment'}: {ended.code}")
         if not _expected(ended, chosen, early=set()):
             return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
-    return _again(case, stage)
+    return _resumed(case.stage(stage), lambda: case.wrong(stage))
 
 
 def kill_installed(case: Case) -> Verdict:
@@ -40,7 +42,7 @@ def kill_installed(case: Case) -> Verdict:
     case.note(f"{stage}: {chosen.name} after {seconds:.1f} s: {ended.code}")
     if not _expected(ended, chosen, early={-chosen}):
         return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
-    return _again(case, stage, fresh=True)
+    return _resumed(case.stage(stage, fresh=True), lambda: _differs(case, stage))
 
 
 def _expected(ended: Ended, chosen: signal.Signals, early: set[int]) -> bool:
@@ -48,12 +50,20 @@ def _expected(ended: Ended, chosen: signal.Signals, early: set[int]) -> bool:
     return ended.code in {0, *ENDS[chosen], *early}
 
 
-def _again(case: Case, stage: str, **how: bool) -> Verdict:
-    ended = case.stage(stage, **how)
-    verdict = judge(ended, lambda: "" if how else case.wrong(stage))
+def _resumed(ended: Ended, wrong: Callable[[], str]) -> Verdict:
+    verdict = judge(ended, wrong)
     if verdict.judgement == "refused":
         return failed(f"not resumed, code {ended.code}: {ended.err.strip()[-200:]}")
-    return verdict if verdict.judgement == "failed" else HARMLESS
+    return verdict
+
+
+def _differs(case: Case, stage: str) -> str:
+    """What differs from the stage made in one go beside it, in shards of their real size as the killed ones."""
+    folder, reference = case.folder / "undisturbed", case.world.made[stage].reference
+    write_texts(folder)
+    case.world.copy(folder / "store", case.world.ancestors(reference))
+    Child(case.world.arguments(stage), folder, small_shards=False).wait()
+    return ", ".join(differences(folder / "store" / reference, case.store / reference))
 
 
 ATTACKS = {"kill": kill, "kill-installed": kill_installed}
