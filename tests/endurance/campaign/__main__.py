@@ -100,7 +100,7 @@ def tell(name: str, seed: int, number: int, verdict: Verdict, notes: list[str]) 
 
 def alike(why: str) -> str:
     """A failure without what differs between failures of one kind."""
-    return re.sub(r"'[^']*'|/\S*|[0-9a-f]{12}|\d+", "…", why.partition(" This is a bug")[0])[:150]
+    return re.sub(r"'[^']*('|$)|(?<!\w)/\S*|[0-9a-f]{12}|\d+", "…", why.partition(" This is a bug")[0])[:150]
 
 
 def table(counts: dict[str, Counter[str]]) -> str:
