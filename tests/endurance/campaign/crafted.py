@@ -1,0 +1,86 @@
+"""Artifacts from strangers: every hash is right, the content is hostile. Refused, or read to an end; never a crash."""
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+from stages.artifacts.checksums import table_digest
+from tests.endurance.campaign.case import Case, Verdict, failed, judge
+from tests.endurance.campaign.mutate import damaged_bytes, damaged_json, damaged_json_text
+
+READERS = {
+    "tokens": [["train", "{tokens}", "--steps", "2"], ["pack-batches", "{tokens}"], ["artifacts", "show", "{tokens}"]],
+    "model": [
+        ["build-datastore", "{model}"],
+        ["evaluate", "{model}"],
+        ["generate", "{model}", "--prompt", "the", "--max-tokens", "3"],
+    ],
+    "lstm": [["evaluate", "{lstm}"], ["train", "{tokens}", "--init-from", "{lstm}", "--steps", "1"]],
+    "datastore": [["build-index", "{datastore}"], ["evaluate", "{index}"]],
+    "index": [["precompute-neighbors", "{index}"], ["evaluate", "{index}"], ["inspect", "{index}", "--position", "4"]],
+    "neighbors": [["evaluate", "{neighbors}"], ["train", "{neighbors}", "--method", "spalm", "--steps", "1"]],
+    "batches": [["train", "{batches}", "--method", "trime-ext", "--steps", "1"]],
+    "report": [["report", "{report}", "--output", "p.html"], ["compare", "{report}", "{recent}", "--samples", "20"]],
+    "gated": [["report", "{gated}", "--output", "p.html"]],
+}
+"""Commands that read each artifact; none of what they make is in the store."""
+
+
+def crafted(case: Case) -> Verdict:
+    """One file of an artifact changed and the manifests signed anew, or the manifest itself."""
+    name = case.random.choice(list(READERS))
+    command = case.random.choice(READERS[name])
+    needed = {case.world.made[part[1:-1]].reference for part in command if part.startswith("{")}
+    case.world.copy(case.store, needed.union(*map(case.world.ancestors, needed)))
+    artifact = case.store / case.world.made[name].reference
+    files = [path for path in sorted(artifact.rglob("*")) if path.is_file()]
+    path = case.random.choice(files)
+    how = _craft(case, path)
+    case.note(f"{path.relative_to(case.store)}: {how}; {' '.join(command)}")
+    if path.name != "manifest.json":
+        _sign(case.store, artifact, path)
+    verdict = judge(case.memlm(*[case.world.filled(part) for part in command]))
+    return failed(f"{command[0]}: {verdict.why}") if verdict.judgement == "failed" else verdict
+
+
+def _craft(case: Case, path: Path) -> str:
+    data = path.read_bytes()
+    if path.name == "manifest.json" or (path.suffix == ".json" and case.random.random() < 0.8):
+        text, how = damaged_json_text(case.random, path.read_text())
+        path.write_text(text)
+    elif path.suffix == ".safetensors" and case.random.random() < 0.8:
+        length = struct.unpack("<Q", data[:8])[0]
+        header, how = damaged_json(case.random, json.loads(data[8 : 8 + length]))
+        made = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(made)) + made + data[8 + length :])
+    elif "c" in path.parts[-3:] and case.random.random() < 0.8:
+        value = case.random.choice(
+            [b"\xff\xff", b"\x00\x28\x6b\xee", b"\xff\xff\xff\x7f", b"\x00\x00\xc0\x7f", b"\x01"]
+        )
+        start = case.random.randrange(0, max(1, len(data) - 24), 8)
+        end = case.random.choice([start + 8, len(data) - 24])
+        path.write_bytes(data[:start] + (value * len(data))[: max(0, end - start)] + data[max(start, end) :])
+        how = f"bytes {start} to {end} now {value.hex()}"
+    else:
+        content, how = damaged_bytes(case.random, data)
+        path.write_bytes(content)
+    return how
+
+
+def _sign(store: Path, artifact: Path, path: Path) -> None:
+    """Put a changed file's size and hash into its manifest, and the artifact's digest into those made from it."""
+    manifest = json.loads((artifact / "manifest.json").read_text())
+    content = path.read_bytes()
+    entry = {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
+    manifest["files"][path.relative_to(artifact).as_posix()] = entry
+    (artifact / "manifest.json").write_text(json.dumps(manifest))
+    for other in store.glob("*/*/manifest.json"):
+        made = json.loads(other.read_text())
+        for record in made["inputs"].values():
+            if (record["kind"], record["id"]) == (manifest["kind"], manifest["id"]):
+                record["digest"] = table_digest(manifest["files"])
+        other.write_text(json.dumps(made))
+
+
+ATTACKS = {"crafted": crafted}

@@ -1,0 +1,69 @@
+"""Kills and signals at every moment of every stage; the same command again leaves the bytes of an undisturbed run."""
+
+import signal
+from collections.abc import Callable
+
+from tests.endurance.campaign.case import Case, Verdict, failed, judge
+from tests.endurance.campaign.process import Child, Death, Ended
+from tests.endurance.campaign.world import STAGES, write_texts
+from tests.endurance.kill_and_resume import differences
+
+SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+ENDS = {signal.SIGKILL: {-9}, signal.SIGTERM: {143}, signal.SIGINT: {130}}
+
+
+def kill(case: Case) -> Verdict:
+    """One to three signals, each at a change on disk or at any moment, then the same command."""
+    stage = case.random.choice(list(STAGES))
+    made = case.world.made[stage]
+    case.before(stage)
+    for _ in range(case.random.randint(1, 3)):
+        chosen = case.random.choice(SIGNALS)
+        at_event = case.random.random() < 0.7
+        death = Death(
+            chosen,
+            event=case.random.randint(1, made.events) if at_event else None,
+            seconds=None if at_event else case.random.uniform(0.02, made.seconds),
+        )
+        ended = case.stage(stage, death=death)
+        case.note(f"{stage}: {chosen.name} at {'change ' + str(death.event) if at_event else 'a moment'}: {ended.code}")
+        if not _expected(ended, chosen, early=set()):
+            return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
+    return _resumed(case.stage(stage), lambda: case.wrong(stage))
+
+
+def kill_installed(case: Case) -> Verdict:
+    """The same for `python -m memlm_cli`, while it starts too."""
+    stage = case.random.choice(["tokens", "batches", "datastore", "index", "model"])
+    case.before(stage)
+    chosen = case.random.choice(SIGNALS)
+    seconds = case.random.uniform(0.05, 12)
+    ended = case.stage(stage, fresh=True, death=Death(chosen, seconds=seconds))
+    case.note(f"{stage}: {chosen.name} after {seconds:.1f} s: {ended.code}")
+    if not _expected(ended, chosen, early={-chosen}):
+        return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
+    return _resumed(case.stage(stage, fresh=True), lambda: _differs(case, stage))
+
+
+def _expected(ended: Ended, chosen: signal.Signals, early: set[int]) -> bool:
+    """Whether a command ended as the signal asks, or before it came, or while Python was starting (`early`)."""
+    return ended.code in {0, *ENDS[chosen], *early}
+
+
+def _resumed(ended: Ended, wrong: Callable[[], str]) -> Verdict:
+    verdict = judge(ended, wrong)
+    if verdict.judgement == "refused":
+        return failed(f"not resumed, code {ended.code}: {ended.err.strip()[-200:]}")
+    return verdict
+
+
+def _differs(case: Case, stage: str) -> str:
+    """What differs from the stage made in one go beside it, in shards of their real size as the killed ones."""
+    folder, reference = case.folder / "undisturbed", case.world.made[stage].reference
+    write_texts(folder)
+    case.world.copy(folder / "store", case.world.ancestors(reference))
+    Child(case.world.arguments(stage), folder, small_shards=False).wait()
+    return ", ".join(differences(folder / "store" / reference, case.store / reference))
+
+
+ATTACKS = {"kill": kill, "kill-installed": kill_installed}

@@ -1,0 +1,93 @@
+"""A tiny pipeline, made once and undisturbed: what every attack begins from, and what its results must equal."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.endurance.campaign.process import Child
+from tests.stages.small_text import story
+
+LINES = {"train": 60, "valid": 15, "test": 15}
+FILES = [part for split in LINES for part in (f"--{split}", f"{split}.txt")]
+TINY = [
+    *("--steps", "12", "--segment-length", "8", "--batch-tokens", "32", "--checkpoint-seconds", "0.01"),
+    *(f"--set=model.{name}" for name in ("layers=1", "width=8")),
+]
+TRANSFORMER = [f"--set=model.{name}" for name in ("heads=2", "ffn_width=16")]
+STAGES = {
+    "tokens": ["tokenize", *FILES],
+    "model": ["train", "{tokens}", *TINY, *TRANSFORMER],
+    "datastore": ["build-datastore", "{model}"],
+    "index": ["build-index", "{datastore}"],
+    "neighbors": ["precompute-neighbors", "{index}"],
+    "batches": ["pack-batches", "{tokens}", "--segment-length", "8"],
+    "report": ["evaluate", "{neighbors}", "--save-token-scores"],
+    "bpe": ["tokenize", "train.txt", "--documents", "line", "--tokenizer", "bpe", "--vocab-size", "280"],
+    "lstm": ["train", "{tokens}", "--backbone", "lstm", *TINY],
+    "xl": ["train", "{tokens}", "--backbone", "transformer-xl", *TINY, *TRANSFORMER],
+    "states": ["build-datastore", "{lstm}"],
+    "ivf": ["build-index", "{states}", "--index", "IVF4,Flat"],
+    "spalm": ["train", "{neighbors}", "--method", "spalm", *TINY, *TRANSFORMER],
+    "trime": ["train", "{batches}", "--method", "trime-ext", *TINY, *TRANSFORMER],
+    "gated": ["evaluate", "{spalm}"],
+    "recent": ["evaluate", "{lstm}", "--memory", "neural-cache", "--save-token-scores"],
+}
+"""The pipeline's commands by the name of what they make; `{name}` stands for an earlier reference."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A stage as it ran undisturbed."""
+
+    reference: str
+    seconds: float
+    events: int
+
+
+class World:
+    """A store with everything in it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the whole pipeline in `folder`. Raises RuntimeError if a stage fails."""
+        self.folder = folder
+        self.store = folder / "store"
+        write_texts(folder)
+        self.made: dict[str, Made] = {}
+        for name in STAGES:
+            ended = Child(self.arguments(name), folder).wait()
+            if ended.code != 0:
+                raise RuntimeError(f"{name}, undisturbed, ended with {ended.code}:\n{ended.err}")
+            self.made[name] = Made(ended.reference, ended.seconds, ended.events)
+
+    def arguments(self, name: str) -> list[str]:
+        """The command of a stage."""
+        return [self.filled(part) for part in STAGES[name]]
+
+    def filled(self, text: str) -> str:
+        """The reference of a stage for `{name}`, any other text as it is."""
+        return self.made[text[1:-1]].reference if text[:1] == "{" and text[1:-1] in self.made else text
+
+    def manifest(self, reference: str) -> dict[str, object]:
+        content: dict[str, object] = json.loads((self.store / reference / "manifest.json").read_text())
+        return content
+
+    def ancestors(self, reference: str) -> set[str]:
+        """All that an artifact was made from."""
+        inputs = self.manifest(reference)["inputs"]
+        assert isinstance(inputs, dict)
+        direct = {f"{record['kind']}/{record['id']}" for record in inputs.values()}
+        return direct.union(*map(self.ancestors, direct))
+
+    def copy(self, store: Path, references: set[str] | None = None) -> None:
+        """A copy of the store, or of these artifacts alone."""
+        if references is None:
+            shutil.copytree(self.store, store)
+        for reference in references or ():
+            shutil.copytree(self.store / reference, store / reference)
+
+
+def write_texts(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (split, lines) in enumerate(LINES.items()):
+        (folder / f"{split}.txt").write_text(story(lines, seed))
