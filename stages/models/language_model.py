@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, parse_model
-from stages.models.layers.gate import Gate, Gated
+from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
 from stages.models.windows import WindowSettings
 

@@ -16,8 +16,8 @@ from stages.artifacts.artifact import Artifact
 from stages.encoding.encode import EncodedBlock
 from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
 from stages.encoding.split_reader import SplitReader
+from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel
-from stages.models.layers.gate import Gated
 from stages.retrieval.neighbor_tokens import NeighborTokens
 from stages.retrieval.searched_neighbors import SearchedNeighbors
 
