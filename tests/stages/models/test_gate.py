@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.models import gate as kernel
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.gate import Gate, attend
 from stages.models.language_model import LanguageModel
-from stages.models import gate as kernel
 from stages.models.vocabulary import make_vocabulary
 from tests.oracles import spalm
 
