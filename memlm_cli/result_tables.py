@@ -55,7 +55,12 @@ def show_report(title: str, report: Figures) -> None:
             say(SUMMARIES.load(name)(report[name]))
     outside = report.get("outside_repeated_paragraphs")
     if outside:
-        say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in train")
+        say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}")
+    if report.get("exclude"):
+        say(
+            f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
+            f"read here; tokens may not find the rows of --exclude {report['exclude']}"
+        )
     for over, name in ({name: amount.words for name, amount in amounts().items()} | GATE).items():
         columns, cells = curves_table(report, over)
         if cells:
@@ -64,6 +69,19 @@ def show_report(title: str, report: Figures) -> None:
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
         show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
+
+
+def _texts(outside: Figures) -> str:
+    """The texts that paragraphs stand in, with the share of the scored tokens that do where there are several."""
+    texts = [(_text(text), f" ({text['repeated_share']:.1%})") for text in outside.get("texts", ())]
+    return " or ".join(f"{name}{share if len(texts) > 1 else ''}" for name, share in texts) or "train"
+
+
+def _text(text: Figures) -> str:
+    """`train`, what the model learned, or `the datastore's text, train of tokens/…`."""
+    if "model" in text["read_by"]:
+        return str(text["split"])
+    return f"the datastore's text, {text['split']} of {text['corpus']}"
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:

@@ -64,6 +64,13 @@ def evaluate(
             "as in the TRIME paper (default: train)."
         ),
     ] = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            metavar="self|window:N|document",
+            help="Rows that tokens may not find where the datastore was made of the split that is read.",
+        ),
+    ] = None,
     save_token_scores: Annotated[
         bool | None,
         typer.Option("--save-token-scores", help="Keep the log-probability of every token."),
@@ -90,6 +97,7 @@ def evaluate(
             "score": score,
             "reset": reset,
             "frequency": frequency,
+            "exclude": exclude,
             "save_token_scores": save_token_scores,
         },
         {"tokens": tokens, "index": index, "neighbors": neighbors},

@@ -73,6 +73,17 @@ def artifacts_read(
     return read
 
 
+def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifact | None]]:
+    """The datastores that an evaluation reads, each with the stored neighbours it is read through, if it is so.
+
+    Args:
+        read: as of `artifacts_read`; the rows that a gate reads are a datastore's too.
+    """
+    external = [(read["datastore"], read.get("neighbors"))] if "datastore" in read else []
+    gate = read.get("gate_neighbors")
+    return external + ([] if gate is None else [(gate.find("datastore"), gate)])
+
+
 def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
     """What the gate of a model reads: the neighbors that are named, else those that it was trained with."""
     if references.get("neighbors") is not None:

@@ -251,3 +251,21 @@ def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
     _, cells = report_table({"rows": rows})
     assert [line[4] for line in cells] == ["321.5", "", ""]
+
+
+def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
+    show_report("report/1", {**REPORT, "exclude": "window:3", "read": {"datastore": "datastore/2"}})
+    told = capsys.readouterr().err
+    assert "datastore/2 was made of what is read here; tokens may not find the rows of --exclude window:3" in told
+
+
+def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:
+    learned = {"corpus": "tokens/1", "split": "train", "read_by": ["model"], "repeated_share": 0.15}
+    held = {"corpus": "tokens/2", "split": "test", "read_by": ["datastore"], "repeated_share": 0.1}
+    for texts, told in (
+        ([learned], "also in train\n"),
+        ([learned, held], "also in train (15.0%) or the datastore's text, test of tokens/2 (10.0%)"),
+    ):
+        outside = {**REPORT["outside_repeated_paragraphs"], "texts": texts}
+        show_report("report/1", {**REPORT, "outside_repeated_paragraphs": outside})
+        assert f"20.0% of the tokens stand in paragraphs that are {told}" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from typing import Any
 
 from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
+from stages.evaluation.results.paragraphs import KnownText
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 
 PLAIN = "plain"
@@ -17,7 +18,7 @@ class Totals:
     """Sums over the counted tokens of the split; lists are row by row, the plain model first.
 
     `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
-    tokens that lie in no paragraph of the training text; None where that is not known.
+    tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
     tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
@@ -95,8 +96,14 @@ def table(
     return rows
 
 
-def outside_repeated_paragraphs(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
-    """The rows again, on the tokens in no paragraph that stands word for word in the training text."""
+def outside_repeated_paragraphs(
+    names: Sequence[str], totals: Totals, repeated: Sequence[tuple[KnownText, int]] = ()
+) -> dict[str, Any] | None:
+    """The rows again, on the tokens in no paragraph that stands word for word in a text that was read before.
+
+    Args:
+        repeated: the texts of the model and the datastores, and how many scored tokens stand in each.
+    """
     if totals.nll_outside is None:
         return None
     left = totals.tokens_outside
@@ -104,6 +111,15 @@ def outside_repeated_paragraphs(names: Sequence[str], totals: Totals) -> dict[st
         "tokens": left,
         "repeated_tokens": totals.tokens - left,
         "repeated_share": 1 - left / totals.tokens,
+        "texts": [
+            {
+                "corpus": text.corpus.reference,
+                "split": text.split,
+                "read_by": list(text.read_by),
+                "repeated_share": tokens / totals.tokens,
+            }
+            for text, tokens in repeated
+        ],
         "rows": [
             {"row": name, "perplexity": perplexity(nll, left)}
             for name, nll in zip(names, totals.nll_outside, strict=True)
