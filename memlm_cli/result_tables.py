@@ -29,6 +29,8 @@ SPLIT_COLUMNS = {
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
+UNKNOWN_TOLD = 0.01
+"""Share of unknown tokens above which a perplexity means another thing than it seems to."""
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -56,6 +58,8 @@ def show_report(title: str, report: Figures) -> None:
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}")
+    if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
+        say(unknown_line(report["unknown_tokens"]))
     if report.get("exclude"):
         say(
             f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
@@ -69,6 +73,17 @@ def show_report(title: str, report: Figures) -> None:
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
         show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
+
+
+def unknown_line(unknown: Figures) -> str:
+    """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
+    first, *others = unknown["rows"]
+    told = f"{unknown['rate']:.1%} of the tokens are <unk>: "
+    if others and others[0]["share_of_gain"] is not None:
+        told += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
+    without = [f"{row['row']} {_value(row['perplexity_without'])}" for row in (first, *others[:1])]
+    change = _change({}, others[0]["perplexity_without"], first["perplexity_without"]) if others else ""
+    return f"{told}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
 
 
 def _texts(outside: Figures) -> str:

@@ -404,12 +404,15 @@ def _metrics(
     main = rows[1] if memory else rows[0]
     last_words = plan.breakdown.last_words
     probes = _probes(job)
+    unknown = report.unknown_tokens(names, totals)
     varied = [curve for name in shown for curve in probes[name].curves(shown[name], report.PLAIN)]
     return {
         "split": job.config.split,
         "score": job.config.score,
         "tokens": counts.tokens,
         "words": counts.words,
+        "unknown_rate": unknown and unknown["rate"],
+        "unknown_tokens": unknown,
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},

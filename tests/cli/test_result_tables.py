@@ -269,3 +269,21 @@ def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:
         outside = {**REPORT["outside_repeated_paragraphs"], "texts": texts}
         show_report("report/1", {**REPORT, "outside_repeated_paragraphs": outside})
         assert f"20.0% of the tokens stand in paragraphs that are {told}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (0.61, "12.1% of the tokens are <unk>: 61% of the gain of knn-lm comes from them; perplexity without them: "),
+        (None, "12.1% of the tokens are <unk>: perplexity without them: "),
+    ],
+)
+def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -> None:
+    rows = [
+        {"row": "plain", "perplexity_without": 640.0, "share_of_gain": None},
+        {"row": "knn-lm", "perplexity_without": 384.0, "share_of_gain": share},
+    ]
+    for rate, shown in ((0.121, True), (0.009, False)):
+        show_report("report/1", {**REPORT, "unknown_rate": rate, "unknown_tokens": {"rate": rate, "rows": rows}})
+        said = f"{told}plain 640, knn-lm 384 (-40.0%)\n" in capsys.readouterr().err
+        assert said == shown

@@ -30,6 +30,7 @@ class Breakdown:
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
     `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
     `repeated`: those texts, the model's and the datastores', and how many counted tokens stand in each.
+    `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `frequencies`: by how often their type stands in a text; None if that is not known.
     """
 
@@ -38,6 +39,7 @@ class Breakdown:
     repeated: list[tuple[KnownText, int]]
     frequencies: Frequencies | None
     accuracy: Accuracy
+    unknown_id: int | None = None
 
 
 def find_breakdown(
@@ -64,6 +66,7 @@ def find_breakdown(
         [(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
+        read["tokens"].metrics.get("unk_id"),
     )
 
 

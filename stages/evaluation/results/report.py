@@ -19,6 +19,7 @@ class Totals:
 
     `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
     tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
+    `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
     tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
@@ -29,6 +30,8 @@ class Totals:
     nll: list[float]
     nll_outside: list[float] | None
     tokens_outside: int
+    nll_unknown: list[float] | None
+    tokens_unknown: int
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
@@ -39,7 +42,7 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        outside = [r["nll_outside"] for r in records]
+        outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
         in_buckets = [r["bucket_tokens"] for r in records]
         wrong = [r["wrong"] for r in records]
         return cls(
@@ -47,6 +50,8 @@ class Totals:
             nll=_columns([r["nll"] for r in records]),
             nll_outside=None if outside[0] is None else _columns(outside),
             tokens_outside=sum(r["tokens_outside"] for r in records),
+            nll_unknown=None if unknown[0] is None else _columns(unknown),
+            tokens_unknown=sum(r["tokens_unknown"] for r in records),
             nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
             bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
             bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
@@ -127,6 +132,30 @@ def outside_repeated_paragraphs(
     }
 
 
+def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again without the tokens that are `<unk>`, and how much of each gain comes from these."""
+    if totals.nll_unknown is None:
+        return None
+    nll, unknown = totals.nll, totals.nll_unknown
+    return {
+        "tokens": totals.tokens_unknown,
+        "rate": totals.tokens_unknown / totals.tokens,
+        "rows": [
+            {
+                "row": name,
+                "perplexity_without": perplexity(nll[row] - unknown[row], totals.tokens - totals.tokens_unknown),
+                "share_of_gain": _share_of_gain(nll[0] - nll[row], unknown[0] - unknown[row]),
+            }
+            for row, name in enumerate(names)
+        ],
+    }
+
+
+def _share_of_gain(gain: float, of_unknown: float) -> float | None:
+    """Which part of a gain, in nats, some tokens have; more than 1 where the others lose; None without a gain."""
+    return finite(of_unknown / gain) if gain > 0 else None
+
+
 def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
     """The rows again, bucket by bucket of tokens whose types stand equally often in a text; those that hold any."""
     if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
@@ -173,7 +202,7 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
-    *("word_perplexity", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
+    *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
     *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
 )
 """What of a report stands in its manifest."""
