@@ -8,6 +8,8 @@ from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from stages.diagnostics import SUMMARIES
+from stages.evaluation.results.report import PLAIN
+from stages.methods import METHODS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
 from stages.retrieval.hyperparameters import amounts, hyperparameters
@@ -40,16 +42,34 @@ def show_result(artifact: "Artifact") -> None:
     if artifact.kind == "tokens":
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
-        show_report(artifact.reference, json.loads(artifact.file("metrics.json").read_text("utf-8")))
-        if any(file.startswith("figures/") for file in artifact.manifest.files):
-            say(f"figures: {artifact.path / 'figures'}")
+        _show_made_report(artifact)
     else:
         show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+
+
+def _show_made_report(artifact: "Artifact") -> None:
+    report = json.loads(artifact.file("metrics.json").read_text("utf-8"))
+    show_report(artifact.reference, report)
+    if report.get("baseline"):
+        _show_interval(artifact)
+    if any(file.startswith("figures/") for file in artifact.manifest.files):
+        say(f"figures: {artifact.path / 'figures'}")
+
+
+def _show_interval(artifact: "Artifact") -> None:
+    from memlm_cli.comparison_text import baseline_line
+    from stages.comparison.baseline import against_baseline
+
+    found = against_baseline(artifact)
+    if found is not None:
+        say(baseline_line(found))
 
 
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
+    for line in against_lines(report):
+        say(line)
     for memory in report["memories"]:
         say(f"memory: {reading_line(memory)}")
     for name in SUMMARIES.names():
@@ -101,29 +121,60 @@ def _text(text: Figures) -> str:
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a row for the model alone and for each memory; perplexity against the first row."""
-    rows = report["rows"]
-    outside = _by_row(report.get("outside_repeated_paragraphs"))
+    outside, baseline = _by_row(report.get("outside_repeated_paragraphs")), report.get("baseline")
+    rows = report["rows"] if baseline is None else [baseline["row"], *report["rows"]]
     own = "accuracy" if _last_word(report) else "bits/char"
     columns = ["", "perplexity", "change", own, "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
     cells = [
         [
-            row["row"],
+            row["row"] if baseline is None or number else f"{row['row']} ({baseline['model']})",
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
             _value(shown_word_perplexity(row["word_perplexity"])),
             _value(row["tokens_per_second"]),
         ]
-        for row in rows
+        for number, row in enumerate(rows)
     ]
     if outside:
         columns += ["perplexity on new text", "change"]
-        new = outside.get(rows[0]["row"])
-        for row, line in zip(rows, cells, strict=True):
-            value = outside.get(row["row"])
+        values = [outside.get(row["row"]) for row in report["rows"]]
+        values = values if baseline is None else [_outside_baseline(report), *values]
+        new = values[0]
+        for row, value, line in zip(rows, values, cells, strict=True):
             line += [_value(value), _change(row, value, new)]
     return columns, cells
+
+
+def _outside_baseline(report: Figures) -> float | None:
+    """The baseline's perplexity on new text, where that is the same text."""
+    theirs, own = report["baseline"]["outside_repeated_paragraphs"], report["outside_repeated_paragraphs"]
+    if not theirs or _known(theirs) != _known(own):
+        return None
+    value: float | None = theirs["rows"][0]["perplexity"]
+    return value
+
+
+def _known(outside: Figures) -> set[tuple[str, str]]:
+    return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
+
+
+def against_lines(report: Figures) -> Iterator[str]:
+    """What every change of the table is against, and whether that is fair."""
+    baseline = report.get("baseline")
+    if baseline is not None:
+        first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
+    elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
+        first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
+    else:
+        return
+    yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
+    if first == PLAIN and method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory:
+        yield (
+            "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
+            "ordinary model above"
+        )
 
 
 def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:

@@ -23,7 +23,14 @@ from stages.encoding.window_settings import WindowedConfig, resolve_windows, sha
 from stages.errors import ArtifactError
 from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
-from stages.lineage.evaluation import artifacts_read, datastores_read, language_model, memory_source
+from stages.lineage.evaluation import (
+    artifacts_read,
+    datastores_read,
+    has_gate,
+    language_model,
+    memory_source,
+    require_same_scored,
+)
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, is_own_datastore, lacking_memory
 from stages.models.windows import WindowSettings
@@ -149,6 +156,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
+        if references.get("baseline") is not None:
+            read["baseline"] = store.get(references["baseline"], "report")
+            require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
         return Inputs(read)
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
@@ -398,14 +408,15 @@ def _metrics(
     from stages.evaluation.results import report
 
     totals, counts = report.Totals.of(records), _counts(job, plan)
-    names = [report.PLAIN, *(row.name for row in memory)]
+    first = report.GATED if has_gate(job.inputs["model"]) else report.PLAIN
+    names = [first, *(row.name for row in memory)]
     vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
     rows = report.table(names, tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
     main = rows[1] if memory else rows[0]
     last_words = plan.breakdown.last_words
     probes = _probes(job)
     unknown = report.unknown_tokens(names, totals)
-    varied = [curve for name in shown for curve in probes[name].curves(shown[name], report.PLAIN)]
+    varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
         "split": job.config.split,
         "score": job.config.score,
@@ -418,6 +429,7 @@ def _metrics(
         **{name: value for name, value in main.items() if name != "row"},
         "method": job.inputs["model"].config["method"],
         "rows": rows,
+        "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),

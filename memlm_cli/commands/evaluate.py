@@ -16,6 +16,10 @@ def evaluate(
     neighbors: Annotated[
         str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored; what a gate reads.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="REPORT", help="An ordinary model's, whose row stands above and is compared with."),
+    ] = None,
     memory: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,6 +104,6 @@ def evaluate(
             "exclude": exclude,
             "save_token_scores": save_token_scores,
         },
-        {"tokens": tokens, "index": index, "neighbors": neighbors},
+        {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline},
     )
     show_result(report)

@@ -6,7 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import buckets_table, curves_table, report_table, show_report, show_result, splits_table
+from memlm_cli.result_tables import (
+    against_lines,
+    buckets_table,
+    curves_table,
+    report_table,
+    show_report,
+    show_result,
+    splits_table,
+)
 from memlm_cli.tables import table
 
 
@@ -287,3 +295,36 @@ def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -
         show_report("report/1", {**REPORT, "unknown_rate": rate, "unknown_tokens": {"rate": rate, "rows": rows}})
         said = f"{told}plain 640, knn-lm 384 (-40.0%)\n" in capsys.readouterr().err
         assert said == shown
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "told"),
+    [
+        ("lm", "plain", ["change: against plain, model/3 without memory"]),
+        ("trime", "plain", ["change: against plain, model/3 without memory", "it learned to be read with memory, so"]),
+        ("spalm", "spalm", ["change: against spalm, model/3 with what its gate reads"]),
+    ],
+)
+def test_what_changes_are_against_is_said(method: str, first: str, told: list[str]) -> None:
+    report = {**REPORT, "method": method, "read": {"model": "model/3"}, "rows": [row(first, 80.0), row("knn-lm", 72.0)]}
+    lines = list(against_lines(report))
+    assert [line[: len(start)] for line, start in zip(lines, told, strict=True)] == told
+    assert list(against_lines({**report, "rows": report["rows"][:1]})) == []
+
+
+@pytest.mark.parametrize(("text", "new"), [("tokens/1", "110"), ("tokens/2", "")])
+def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> None:
+    outside = {**REPORT["outside_repeated_paragraphs"], "texts": [{"corpus": "tokens/1", "split": "train"}]}
+    theirs = {"texts": [{"corpus": text, "split": "train"}], "rows": [{"row": "plain", "perplexity": 110.0}]}
+    baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": row("plain", 60.0)}
+    baseline["outside_repeated_paragraphs"] = theirs
+    report = {**REPORT, "outside_repeated_paragraphs": outside, "baseline": baseline, "method": "trime"}
+    _, cells = report_table(report)
+    assert [line[:3] for line in cells] == [
+        ["plain (model/7)", "60", ""],
+        ["plain", "80", "+33.3%"],
+        ["knn-lm", "72", "+20.0%"],
+    ]
+    assert [line[6] for line in cells] == [new, "100", "95"]
+    assert cells[2][7] == ("-13.6%" if new else "")
+    assert list(against_lines(report)) == ["change: against plain, model/7 (report/7) without memory"]

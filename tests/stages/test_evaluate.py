@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.comparison.baseline import against_baseline
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
@@ -59,8 +60,10 @@ def made(store, stage, config, source, reporter=None, **references) -> Artifact:
     return make(stage, config, given, store, execution).artifact
 
 
-def evaluated(store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, **settings):
-    others = {"tokens": tokens, "index": index, "neighbors": neighbors}
+def evaluated(
+    store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, baseline=None, **settings
+):
+    others = {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline}
     references = {name: artifact for name, artifact in others.items() if artifact is not None}
     config = EvaluateConfig(memory=memory or None, **settings)
     return made(store, Evaluate(), config, source, reporter, **references)
@@ -329,6 +332,23 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
     assert told["tokens"] == (~(inside[0] | inside[1])).sum()
     nll = -array(report, "scores.zarr", "logp").astype(float)
     assert told["rows"][1]["perplexity"] == pytest.approx(math.exp(nll[~(inside[0] | inside[1])].mean()), rel=1e-6)
+
+
+def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model, index):
+    other = small_model(store, model.input("tokens"), seed=5)
+    ordinary = evaluated(store, other, "none", save_token_scores=True)
+    report = evaluated(store, index, LINES, baseline=ordinary, save_token_scores=True)
+    told = metrics(report)["baseline"]
+    assert (told["report"], told["model"], told["method"]) == (ordinary.reference, other.reference, "lm")
+    assert told["row"] == metrics(ordinary)["rows"][0]
+    assert report.reference != evaluated(store, index, LINES, save_token_scores=True).reference
+    found = against_baseline(report)
+    assert found["rows"] == ["plain", "knn-lm"]
+    assert found["perplexity_ratio"] == pytest.approx(metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5)
+    assert against_baseline(evaluated(store, index, LINES, baseline=ordinary)) is None
+    for settings in ({"split": "valid"}, {"tokens": small_tokens(store, seed=3)}):
+        with pytest.raises(ArtifactError, match="no baseline of this"):
+            evaluated(store, index, LINES, baseline=ordinary, **settings)
 
 
 def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):

@@ -152,7 +152,7 @@ def test_the_gate_alone_is_the_default(store, model, neighbors):
 
     assert default.id == none.id == named.id
     assert default.config["gate_k"] == [3]
-    assert [row["row"] for row in metrics(default)["rows"]] == ["plain"]
+    assert [row["row"] for row in metrics(default)["rows"]] == ["spalm"]
     assert metrics(default)["read"]["gate_neighbors"] == neighbors.reference
 
 
@@ -386,7 +386,7 @@ def test_a_passage_is_spelled_from_start_to_stop(passage):
 
 def test_an_index_gives_knn_lm_on_top_of_the_gate(store, index, model):
     report = metrics(evaluated(store, model, references={"index": index}, tune_split="valid"))
-    assert [row["row"] for row in report["rows"]] == ["plain", "knn-lm"]
+    assert [row["row"] for row in report["rows"]] == ["spalm", "knn-lm"]
     assert set(report["memories"][0]["tuned"]) == {"lambda", "temperature"}
 
 
