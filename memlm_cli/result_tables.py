@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
+from memlm_cli.training_text import training_line, undertrained_line
 from stages.diagnostics import SUMMARIES
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
@@ -45,6 +46,13 @@ def show_result(artifact: "Artifact") -> None:
         _show_made_report(artifact)
     else:
         show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+    if artifact.kind == "model":
+        _say(training_line(artifact.metrics))
+
+
+def _say(line: str | None) -> None:
+    if line is not None:
+        say(line)
 
 
 def _show_made_report(artifact: "Artifact") -> None:
@@ -70,6 +78,7 @@ def show_report(title: str, report: Figures) -> None:
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
     for line in against_lines(report):
         say(line)
+    _say(undertrained_line(report))
     for memory in report["memories"]:
         say(f"memory: {reading_line(memory)}")
     for name in SUMMARIES.names():

@@ -415,6 +415,7 @@ def _metrics(
     main = rows[1] if memory else rows[0]
     last_words = plan.breakdown.last_words
     probes = _probes(job)
+    trained = job.inputs["model"].metrics
     unknown = report.unknown_tokens(names, totals)
     varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
@@ -428,6 +429,7 @@ def _metrics(
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},
         "method": job.inputs["model"].config["method"],
+        "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "rows": rows,
         "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
