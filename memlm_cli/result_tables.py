@@ -146,7 +146,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         ]
         for number, row in enumerate(rows)
     ]
-    if outside:
+    if any(value is not None for value in outside.values()):
         columns += ["perplexity on new text", "change"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]

@@ -81,8 +81,11 @@ def test_every_row_is_compared_with_the_first() -> None:
     ]
 
 
-def test_without_repeated_paragraphs_there_is_no_column_for_them() -> None:
-    columns, cells = report_table({**REPORT, "outside_repeated_paragraphs": None})
+@pytest.mark.parametrize(
+    "outside", [None, {"repeated_share": 1.0, "rows": [{"row": "plain", "perplexity": None}]}], ids=["none", "all"]
+)
+def test_without_new_text_beside_repeated_paragraphs_there_is_no_column_for_it(outside: dict | None) -> None:
+    columns, cells = report_table({**REPORT, "outside_repeated_paragraphs": outside})
     assert len(columns) == len(cells[0]) == 6
 
 
