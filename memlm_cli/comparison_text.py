@@ -49,6 +49,13 @@ def _headline(found: Facts) -> Iterator[str]:
     yield _resampled(found["bootstrap"])
 
 
+def baseline_line(found: Facts) -> str:
+    """What `stages.comparison.baseline.against_baseline` found: the ratio of two perplexities, and its interval."""
+    (first, row), drawn = found["rows"], found["bootstrap"]
+    interval = f" ({100 * drawn['confidence']:.4g}% interval, as of memlm compare)" if found["interval"] else ""
+    return f"{row} against {first} of the baseline: perplexity {_ratio(found)}{interval}"
+
+
 def _nats(facts: Facts) -> str:
     """`-0.1234 nats [-0.1311, -0.1150]`."""
     return f"{facts['difference']:+.4f} nats {_interval(facts['interval'])}".rstrip()

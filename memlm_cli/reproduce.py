@@ -147,6 +147,8 @@ def _read(member: "Member", members: Members) -> Iterator[list[str]]:
             yield [inputs["model"]]
             yield from ([[f"--{memory}", inputs[memory]]] if memory else [])
     yield from _other_tokens(inputs["tokens"], inputs["model"], members)
+    if "baseline" in inputs:
+        yield ["--baseline", inputs["baseline"]]
 
 
 def _read_through_gate(inputs: Mapping[str, str], members: Members) -> Iterator[list[str]]:

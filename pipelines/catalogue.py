@@ -25,7 +25,7 @@ COMMANDS = {
     "build-index": Command("stages.index:BuildIndex"),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("tokens",)),
     "pack-batches": Command("stages.pack:PackBatches"),
-    "evaluate": Command("stages.evaluate:Evaluate", ("tokens", "index", "neighbors")),
+    "evaluate": Command("stages.evaluate:Evaluate", ("tokens", "index", "neighbors", "baseline")),
 }
 _STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})
 

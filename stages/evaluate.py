@@ -23,11 +23,20 @@ from stages.encoding.window_settings import WindowedConfig, resolve_windows, sha
 from stages.errors import ArtifactError
 from stages.evaluation.range_pass import SAMPLE, SCORE, TUNE, Part, RangePass
 from stages.lineage.corpus import require_split, require_tune_split
-from stages.lineage.evaluation import artifacts_read, language_model, memory_source
+from stages.lineage.evaluation import (
+    artifacts_read,
+    datastores_read,
+    has_gate,
+    language_model,
+    memory_source,
+    require_same_scored,
+)
+from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, is_own_datastore, lacking_memory
 from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
+from stages.search.exclusion import EXCLUSIONS
 
 if TYPE_CHECKING:
     from stages.encoding.probe import Probe
@@ -72,6 +81,16 @@ class EvaluateConfig(WindowedConfig):
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
+    exclude: Annotated[str, Field(pattern=f"^({EXCLUSIONS})$")] | None = None
+    """Rows that a token may not find where the datastore was made of the split that is read: its own (self), those
+    within N of it (window:N), or those of its document. None: there is no such split."""
+
+    def canonical(self) -> dict[str, Any]:
+        """As other settings, but without an exclusion that nothing needs: reports keep their ids."""
+        settings = super().canonical()
+        if settings["exclude"] is None:
+            del settings["exclude"]
+        return settings
 
     @property
     def probe_options(self) -> dict[str, Any]:
@@ -137,6 +156,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
+        if references.get("baseline") is not None:
+            read["baseline"] = store.get(references["baseline"], "report")
+            require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
         return Inputs(read)
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
@@ -151,12 +173,14 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         options = resolve_options(config.probe_options, inputs.artifacts, splits)
+        datastores = datastores_read(inputs.artifacts)
         return config.model_copy(
             update={
                 **windows._asdict(),
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
+                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores),
                 "precision": resolve_precision(config.precision, resolve_device(execution.device)),
             }
         )
@@ -223,6 +247,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             precision=config.precision,
             options=config.probe_options,
             split=config.split,
+            exclude=config.exclude or "self",
             last_words=plan.last_words,
         )
         tuning = Tuning(job.folder, job.record, evaluator.rows, plan.tuning_pass)
@@ -383,23 +408,31 @@ def _metrics(
     from stages.evaluation.results import report
 
     totals, counts = report.Totals.of(records), _counts(job, plan)
-    names = [report.PLAIN, *(row.name for row in memory)]
+    first = report.GATED if has_gate(job.inputs["model"]) else report.PLAIN
+    names = [first, *(row.name for row in memory)]
     vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
     rows = report.table(names, tuning.memories(), totals, counts, _tokens(job, job.config.split), vocabulary)
     main = rows[1] if memory else rows[0]
     last_words = plan.breakdown.last_words
     probes = _probes(job)
-    varied = [curve for name in shown for curve in probes[name].curves(shown[name], report.PLAIN)]
+    trained = job.inputs["model"].metrics
+    unknown = report.unknown_tokens(names, totals)
+    varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
         "split": job.config.split,
         "score": job.config.score,
         "tokens": counts.tokens,
         "words": counts.words,
+        "unknown_rate": unknown and unknown["rate"],
+        "unknown_tokens": unknown,
+        **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},
         "method": job.inputs["model"].config["method"],
+        "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "rows": rows,
-        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals),
+        "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
         "curves": [*report.curves(tuning.curves(), totals), *varied],

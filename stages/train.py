@@ -75,6 +75,7 @@ class Train(Stage[TrainConfig]):
         return device_name(execution.device)
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
+        from stages.training.journal import LINES
         from stages.training.ranks import world_size
 
         done = job.draft.done(DONE)
@@ -84,7 +85,7 @@ class Train(Stage[TrainConfig]):
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
         if not done:
             _write_outputs(job, trainer)
-            job.draft.commit(DONE, _metrics(trainer))
+            job.draft.commit(DONE, _metrics(trainer, job.draft.scratch / LINES))
             job.draft.flush()
         return job.draft.record(DONE)
 
@@ -231,7 +232,10 @@ def _copy(draft: Draft, file: Path) -> None:
     shutil.copyfile(file, draft.add(file.relative_to(draft.scratch)))
 
 
-def _metrics(trainer: "Trainer") -> dict[str, Any]:
+def _metrics(trainer: "Trainer", lines: Path) -> dict[str, Any]:
+    """Figures of a run, whose journal is `lines`."""
+    from stages.training.convergence import convergence, read_validations
+
     progress = trainer.progress
     tokens = progress.step * trainer.update_tokens
     valid = progress.valid_loss
@@ -244,4 +248,5 @@ def _metrics(trainer: "Trainer") -> dict[str, Any]:
         "valid_perplexity": None if valid is None else math.exp(valid),
         "valid_step": progress.valid_step,
         "tokens_per_second": round(tokens / progress.seconds, 1) if progress.seconds else None,
+        **convergence(tokens / len(trainer.splits.train), read_validations(lines)),
     }

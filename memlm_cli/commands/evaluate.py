@@ -16,6 +16,10 @@ def evaluate(
     neighbors: Annotated[
         str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored; what a gate reads.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="REPORT", help="An ordinary model's, whose row stands above and is compared with."),
+    ] = None,
     memory: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,6 +68,13 @@ def evaluate(
             "as in the TRIME paper (default: train)."
         ),
     ] = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            metavar="self|window:N|document",
+            help="Rows that tokens may not find where the datastore was made of the split that is read.",
+        ),
+    ] = None,
     save_token_scores: Annotated[
         bool | None,
         typer.Option("--save-token-scores", help="Keep the log-probability of every token."),
@@ -90,8 +101,9 @@ def evaluate(
             "score": score,
             "reset": reset,
             "frequency": frequency,
+            "exclude": exclude,
             "save_token_scores": save_token_scores,
         },
-        {"tokens": tokens, "index": index, "neighbors": neighbors},
+        {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline},
     )
     show_result(report)

@@ -38,6 +38,7 @@ def open_evaluator(
     precision: str,
     options: Mapping[str, Any],
     split: str,
+    exclude: str = "self",
     last_words: Mapping[str, LastWords] | None = None,
 ) -> Evaluator:
     """Load the model, and what completed readings need.
@@ -48,13 +49,14 @@ def open_evaluator(
         by_document: whether windows and carried state begin anew at every document.
         options: those of probes, resolved.
         split: that is scored.
+        exclude: rows that tokens of the datastore's own text do not find, where an index is searched.
         last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
     group, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
     reader = SplitReader(group, eos, windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
-    external = _external_memory(read, readings, model, reader) if "datastore" in read else None
+    external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
     datastore = None if external is None else external.datastore
     trained = evaluation_defaults(read["model"]).trained_with_memory
     inputs = SourceInputs(windows.context, windows.stride < windows.context, device.type, datastore)
@@ -106,11 +108,11 @@ def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split:
 
 
 def _external_memory(
-    read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader
+    read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader, exclude: str
 ) -> ExternalMemory:
     """The datastore that readings look into."""
     k = max(reading.neighbors for reading in readings)
-    retrieval, lossless = _retrieval(read, k, reader.device)
+    retrieval, lossless = _retrieval(read, k, reader.device, exclude)
     datastore = open_datastore(read["datastore"], read["index"].config["metric"], lossless, reader.device)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     return ExternalMemory(datastore, retrieval, encoder)
@@ -123,7 +125,7 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
     return Datastore(StoredKeys(group["keys"]), torch.from_numpy(values).to(device), metric, lossless)
 
 
-def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device) -> tuple[Retrieval, bool]:
+def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> tuple[Retrieval, bool]:
     """Where neighbours come from, and whether their distances are those of the stored keys."""
     index = read["index"]
     if "neighbors" in read:
@@ -131,4 +133,6 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device) -> tu
         lossless = stored.config["exact"] or index.metrics["lossless"]
         return StoredNeighbors(stored.zarr("neighbors.zarr"), k), lossless
     searcher = open_searcher(index.file("index.faiss"), index.config, device.type)
-    return IndexSearch(searcher, k, own_splits(read["datastore"], read["tokens"])), searcher.lossless
+    tokens: Any = read["tokens"].zarr("tokens.zarr")
+    own = {split: tokens[f"{split}/doc_offsets"] for split in own_splits(read["datastore"], read["tokens"])}
+    return IndexSearch(searcher, k, own, exclude), searcher.lossless

@@ -104,6 +104,7 @@ def _open(found: Found, request: Request) -> Evaluator:
         options=found.options,
         split=found.split,
         by_document=found.by_document,
+        exclude=found.exclude,
         device=device,
         precision=resolve_precision(request.precision, device),
     )

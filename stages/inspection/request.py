@@ -52,6 +52,8 @@ class Found:
     options: Mapping[str, Any]
     """Of probes, resolved."""
     by_document: bool
+    exclude: str
+    """Rows that tokens of the datastore's own text do not find where an index is searched."""
 
 
 def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Found:
@@ -89,6 +91,7 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
         windows,
         _options(read, report, split),
         _by_document(report),
+        (report and report.config.get("exclude")) or "self",
     )
 
 

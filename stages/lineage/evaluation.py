@@ -6,7 +6,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.corpus import corpus_of, tokenizer_digest
+from stages.lineage.corpus import array_digests, corpus_of, tokenizer_digest
 from stages.lineage.neighbors import require_queries
 from stages.models.config import parse_model
 
@@ -71,6 +71,30 @@ def artifacts_read(
     read["datastore"] = memory.find("datastore")
     read["encoder"] = memory.find("encoder")
     return read
+
+
+def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score: str) -> None:
+    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that its row may stand above."""
+    known = baseline.input("tokens")
+    same = tokenizer_digest(known) == tokenizer_digest(tokens)
+    same = same and array_digests(known, f"{split}/ids") == array_digests(tokens, f"{split}/ids")
+    if not same or (baseline.config["split"], baseline.config["score"]) != (split, score):
+        raise ArtifactError(
+            f"{baseline.reference} scores {baseline.config['split']} of {known.reference} "
+            f"({baseline.config['score']}), not {split} of {tokens.reference} ({score}): it is no baseline of this. "
+            "Evaluate both on the same."
+        )
+
+
+def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifact | None]]:
+    """The datastores that an evaluation reads, each with the stored neighbours it is read through, if it is so.
+
+    Args:
+        read: as of `artifacts_read`; the rows that a gate reads are a datastore's too.
+    """
+    external = [(read["datastore"], read.get("neighbors"))] if "datastore" in read else []
+    gate = read.get("gate_neighbors")
+    return external + ([] if gate is None else [(gate.find("datastore"), gate)])
 
 
 def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:

@@ -1,9 +1,10 @@
 """Whether stored neighbours are those that a stage needs, and the command that finds such. Free of torch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import own_splits
 from stages.search.exclusion import excluding_fewer
 
@@ -37,6 +38,48 @@ def _require_honest(neighbors: Artifact, split: str) -> None:
             f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
             f"find others: {_finding(neighbors, exclude='self')}"
         )
+
+
+def resolve_exclusion(
+    exclude: str | None,
+    tokens: Artifact,
+    splits: Sequence[str],
+    datastores: Sequence[tuple[Artifact, Artifact | None]],
+) -> str | None:
+    """Rows that tokens may not find; None where no datastore was made of what is read.
+
+    Args:
+        exclude: what was asked for; None: nothing.
+        splits: the one that is scored, then the one that is tuned on, if any.
+        datastores: that are read, and the stored neighbours they are read through.
+    Raises: UsageError if a split is in a datastore and nothing was asked for, or stored neighbours were found
+        with another exclusion.
+    """
+    found = [one for one in datastores if not own_splits(one[0], tokens).isdisjoint(splits)]
+    for datastore, neighbors in found:
+        own = own_splits(datastore, tokens)
+        if exclude is None:
+            split = next(split for split in splits if split in own)
+            raise UsageError(_leak(split, split == splits[0], datastore, neighbors))
+        if neighbors is not None and neighbors.config["exclude"] != exclude:
+            raise UsageError(
+                f"{neighbors.reference} was found with --exclude {neighbors.config['exclude']}: ask for that, or find "
+                f"others: {_finding(neighbors, exclude=exclude)}"
+            )
+    return exclude if found else None
+
+
+def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | None) -> str:
+    """Why a split that a datastore was made of is refused, and what to give."""
+    if neighbors is None:
+        what = "which rows a token may not find: --exclude document, window:N or self (its own row alone)"
+    else:
+        what = f"that {neighbors.reference} leaves some out: --exclude {neighbors.config['exclude']}"
+    other = "evaluate another split" if scored else "name another split with --tune-split"
+    return (
+        f"{datastore.reference} was made of {split!r}, the split that is {'scored' if scored else 'tuned on'}, so its "
+        f"rows hold the answers: {other}, or say {what}."
+    )
 
 
 def require_some(neighbors: Artifact, split: str) -> None:

@@ -1,11 +1,12 @@
 """Where a scored token's neighbours come from: stored ones, or a search of an index."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from stages.search.exclusion import forbidden_rows
 from stages.search.searcher import Searcher
 
 
@@ -44,17 +45,19 @@ class StoredNeighbors:
 
 @dataclass(frozen=True)
 class IndexSearch:
-    """Searches an index; in splits that the datastore was made of a token does not see its own row."""
+    """Searches an index.
+
+    `own`: the splits that the datastore was made of, with the offsets [D + 1] of their documents; there a token
+    does not find the rows that `exclude` names, see `forbidden_rows`.
+    """
 
     searcher: Searcher
     k: int
-    own_splits: Collection[str]
+    own: Mapping[str, Any]
+    exclude: str
     needs_keys = True
 
     def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
         assert keys is not None
-        exclude = None
-        if split in self.own_splits:
-            rows = np.arange(start, stop, dtype=np.int64)
-            exclude = np.stack((rows, rows + 1), axis=1)
-        return Found(*self.searcher.search(keys, self.k, exclude))
+        forbidden = forbidden_rows(self.exclude, start, stop, self.own[split]) if split in self.own else None
+        return Found(*self.searcher.search(keys, self.k, forbidden))

@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+EXCLUSIONS = r"self|document|window:[0-9]{1,15}"
+"""Regular expression of what may be excluded, but for nothing at all."""
+
 
 def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> np.ndarray | None:
     """Rows that tokens start .. stop - 1 of the datastore's own split may not find.

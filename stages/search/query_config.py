@@ -8,6 +8,7 @@ from pydantic import Field
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.search.config import Count, check_probe
+from stages.search.exclusion import EXCLUSIONS
 
 FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024
 
@@ -21,7 +22,7 @@ class NeighborsConfig(StageConfig):
     """Neighbours of a token."""
     queries: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """Splits whose tokens are looked up; None: every split."""
-    exclude: Annotated[str, Field(pattern=r"^(auto|self|document|none|window:[0-9]{1,15})$")] = "auto"
+    exclude: Annotated[str, Field(pattern=rf"^(auto|none|{EXCLUSIONS})$")] = "auto"
     """Rows that a token of the datastore's own split may not find: its own (self), those within N of it
     (window:N), those of its document, or none; auto: self."""
     probe: Count | Literal["auto"] | None = "auto"

@@ -12,11 +12,13 @@ def test_each_stage_reads_what_the_one_before_printed(memlm: Memlm, text: Path, 
     printed = memlm("tokenize", "--train", text, "--valid", text, "--test", text)
     kinds = [printed.reference.partition("/")[0]]
     for command in ("train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"):
-        more = SMALL if command == "train" else []
+        more = {"train": SMALL, "evaluate": ["--exclude", "self"]}.get(command, [])
         printed = memlm(command, *more, stdin=f"some line before\n{printed.out}\n")
         kinds.append(printed.reference.partition("/")[0])
     assert kinds == ["tokens", "model", "datastore", "index", "neighbors", "report"]
     assert "perplexity" in printed.err
+    assert "tokens may not find the rows of --exclude self" in printed.err
+    assert "was trained for" in printed.err and "over its text" in printed.err
     names = [a.kind for a in Store(tmp_path / "store").artifacts()]
     assert names == kinds
 

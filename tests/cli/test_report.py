@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     model = make("train", tokens, *SMALL, "--lr", "0.01", "--name", "lm")
     index = make("build-index", make("build-datastore", model), "--index", "flat")
     neighbors = make("precompute-neighbors", index, "--queries", "valid,test", "--k", "4")
-    return Made(folder / "store", make("evaluate", neighbors, *MEMORY, "--name", "both"), text)
+    return Made(folder / "store", make("evaluate", neighbors, *MEMORY, "--exclude", "self", "--name", "both"), text)
 
 
 def test_the_page_of_a_report_holds_its_numbers(memlm: Memlm, made: Made, tmp_path: Path) -> None:

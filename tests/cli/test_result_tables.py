@@ -6,7 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import buckets_table, curves_table, report_table, show_report, show_result, splits_table
+from memlm_cli.result_tables import (
+    against_lines,
+    buckets_table,
+    curves_table,
+    report_table,
+    show_report,
+    show_result,
+    splits_table,
+)
 from memlm_cli.tables import table
 
 
@@ -73,8 +81,11 @@ def test_every_row_is_compared_with_the_first() -> None:
     ]
 
 
-def test_without_repeated_paragraphs_there_is_no_column_for_them() -> None:
-    columns, cells = report_table({**REPORT, "outside_repeated_paragraphs": None})
+@pytest.mark.parametrize(
+    "outside", [None, {"repeated_share": 1.0, "rows": [{"row": "plain", "perplexity": None}]}], ids=["none", "all"]
+)
+def test_without_new_text_beside_repeated_paragraphs_there_is_no_column_for_it(outside: dict | None) -> None:
+    columns, cells = report_table({**REPORT, "outside_repeated_paragraphs": outside})
     assert len(columns) == len(cells[0]) == 6
 
 
@@ -251,3 +262,72 @@ def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
     _, cells = report_table({"rows": rows})
     assert [line[4] for line in cells] == ["321.5", "", ""]
+
+
+def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
+    show_report("report/1", {**REPORT, "exclude": "window:3", "read": {"datastore": "datastore/2"}})
+    told = capsys.readouterr().err
+    assert "datastore/2 was made of what is read here; tokens may not find the rows of --exclude window:3" in told
+
+
+def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:
+    learned = {"corpus": "tokens/1", "split": "train", "read_by": ["model"], "repeated_share": 0.15}
+    held = {"corpus": "tokens/2", "split": "test", "read_by": ["datastore"], "repeated_share": 0.1}
+    for texts, told in (
+        ([learned], "also in train\n"),
+        ([learned, held], "also in train (15.0%) or the datastore's text, test of tokens/2 (10.0%)"),
+    ):
+        outside = {**REPORT["outside_repeated_paragraphs"], "texts": texts}
+        show_report("report/1", {**REPORT, "outside_repeated_paragraphs": outside})
+        assert f"20.0% of the tokens stand in paragraphs that are {told}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (0.61, "12.1% of the tokens are <unk>: 61% of the gain of knn-lm comes from them; perplexity without them: "),
+        (None, "12.1% of the tokens are <unk>: perplexity without them: "),
+    ],
+)
+def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -> None:
+    rows = [
+        {"row": "plain", "perplexity_without": 640.0, "share_of_gain": None},
+        {"row": "knn-lm", "perplexity_without": 384.0, "share_of_gain": share},
+    ]
+    for rate, shown in ((0.121, True), (0.009, False)):
+        show_report("report/1", {**REPORT, "unknown_rate": rate, "unknown_tokens": {"rate": rate, "rows": rows}})
+        said = f"{told}plain 640, knn-lm 384 (-40.0%)\n" in capsys.readouterr().err
+        assert said == shown
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "told"),
+    [
+        ("lm", "plain", ["change: against plain, model/3 without memory"]),
+        ("trime", "plain", ["change: against plain, model/3 without memory", "it learned to be read with memory, so"]),
+        ("spalm", "spalm", ["change: against spalm, model/3 with what its gate reads"]),
+    ],
+)
+def test_what_changes_are_against_is_said(method: str, first: str, told: list[str]) -> None:
+    report = {**REPORT, "method": method, "read": {"model": "model/3"}, "rows": [row(first, 80.0), row("knn-lm", 72.0)]}
+    lines = list(against_lines(report))
+    assert [line[: len(start)] for line, start in zip(lines, told, strict=True)] == told
+    assert list(against_lines({**report, "rows": report["rows"][:1]})) == []
+
+
+@pytest.mark.parametrize(("text", "new"), [("tokens/1", "110"), ("tokens/2", "")])
+def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> None:
+    outside = {**REPORT["outside_repeated_paragraphs"], "texts": [{"corpus": "tokens/1", "split": "train"}]}
+    theirs = {"texts": [{"corpus": text, "split": "train"}], "rows": [{"row": "plain", "perplexity": 110.0}]}
+    baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": row("plain", 60.0)}
+    baseline["outside_repeated_paragraphs"] = theirs
+    report = {**REPORT, "outside_repeated_paragraphs": outside, "baseline": baseline, "method": "trime"}
+    _, cells = report_table(report)
+    assert [line[:3] for line in cells] == [
+        ["plain (model/7)", "60", ""],
+        ["plain", "80", "+33.3%"],
+        ["knn-lm", "72", "+20.0%"],
+    ]
+    assert [line[6] for line in cells] == [new, "100", "95"]
+    assert cells[2][7] == ("-13.6%" if new else "")
+    assert list(against_lines(report)) == ["change: against plain, model/7 (report/7) without memory"]

@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.comparison.baseline import against_baseline
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
@@ -59,8 +60,10 @@ def made(store, stage, config, source, reporter=None, **references) -> Artifact:
     return make(stage, config, given, store, execution).artifact
 
 
-def evaluated(store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, **settings):
-    others = {"tokens": tokens, "index": index, "neighbors": neighbors}
+def evaluated(
+    store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, baseline=None, **settings
+):
+    others = {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline}
     references = {name: artifact for name, artifact in others.items() if artifact is not None}
     config = EvaluateConfig(memory=memory or None, **settings)
     return made(store, Evaluate(), config, source, reporter, **references)
@@ -125,7 +128,7 @@ def test_windows_can_begin_anew_at_documents(store, model):
 
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_knn_lm_is_what_float64_makes_of_the_stored_keys(store, model, datastore, index, split):
-    report = evaluated(store, index, LINES, split=split, save_token_scores=True)
+    report = evaluated(store, index, LINES, split=split, exclude="self", save_token_scores=True)
     want, memory = slow_knn_lm(model, datastore, split, 6, 0.3, 2.0, own=split == "train")
     logp = array(report, "scores.zarr", "logp")
     np.testing.assert_allclose(logp, want, atol=1e-4)
@@ -137,8 +140,8 @@ def test_knn_lm_is_what_float64_makes_of_the_stored_keys(store, model, datastore
 
 def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
     for split in ("test", "train"):
-        searched = metrics(evaluated(store, index, LINES, split=split))
-        stored = metrics(evaluated(store, neighbors, LINES, split=split))
+        searched = metrics(evaluated(store, index, LINES, split=split, exclude="self"))
+        stored = metrics(evaluated(store, neighbors, LINES, split=split, exclude="self"))
         assert stored["nll"] == pytest.approx(searched["nll"], abs=1e-6)
         assert stored["retrieval_accuracy"] == searched["retrieval_accuracy"]
 
@@ -302,9 +305,50 @@ def test_tokens_outside_paragraphs_of_the_training_text(store, model, neighbors)
         outside[start:end] = digest not in known
     told = metrics(report)["outside_repeated_paragraphs"]
     assert 0 < told["repeated_tokens"] == 40 - outside.sum()
+    (text,) = told["texts"]
+    assert (text["corpus"], text["read_by"]) == (tokens.reference, ["model", "datastore"])
     for row, name in zip(told["rows"], ("logp_lm", "logp"), strict=True):
         want = math.exp(-array(report, "scores.zarr", name)[outside].astype(float).mean())
         assert row["perplexity"] == pytest.approx(want, rel=1e-6)
+
+
+def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
+    other = small_tokens(store, lengths={"train": 9, "test": 1800}, seed=4)
+    swapped = made(store, BuildDatastore(), DatastoreConfig(split="test"), model, tokens=other)
+    index = made(store, BuildIndex(), IndexConfig(index="flat"), swapped)
+    report = evaluated(store, index, LINES, split="valid", save_token_scores=True)
+    tokens = model.input("tokens")
+    hashes = array(tokens, "tokens.zarr", "valid/paragraph_hashes")
+    known = [array(t, "tokens.zarr", f"{s}/paragraph_hashes") for t, s in ((tokens, "train"), (other, "test"))]
+    lengths = np.diff(array(tokens, "tokens.zarr", "valid/paragraph_ends"), prepend=0)
+    inside = [np.repeat(np.isin(hashes, one), lengths) for one in known]
+    told = metrics(report)["outside_repeated_paragraphs"]
+    assert [(t["corpus"], t["split"], t["read_by"]) for t in told["texts"]] == [
+        (tokens.reference, "train", ["model"]),
+        (other.reference, "test", ["datastore"]),
+    ]
+    assert [text["repeated_share"] for text in told["texts"]] == [one.mean() for one in inside]
+    assert (inside[1] & ~inside[0]).sum() > 0
+    assert told["tokens"] == (~(inside[0] | inside[1])).sum()
+    nll = -array(report, "scores.zarr", "logp").astype(float)
+    assert told["rows"][1]["perplexity"] == pytest.approx(math.exp(nll[~(inside[0] | inside[1])].mean()), rel=1e-6)
+
+
+def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model, index):
+    other = small_model(store, model.input("tokens"), seed=5)
+    ordinary = evaluated(store, other, "none", save_token_scores=True)
+    report = evaluated(store, index, LINES, baseline=ordinary, save_token_scores=True)
+    told = metrics(report)["baseline"]
+    assert (told["report"], told["model"], told["method"]) == (ordinary.reference, other.reference, "lm")
+    assert told["row"] == metrics(ordinary)["rows"][0]
+    assert report.reference != evaluated(store, index, LINES, save_token_scores=True).reference
+    found = against_baseline(report)
+    assert found["rows"] == ["plain", "knn-lm"]
+    assert found["perplexity_ratio"] == pytest.approx(metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5)
+    assert against_baseline(evaluated(store, index, LINES, baseline=ordinary)) is None
+    for settings in ({"split": "valid"}, {"tokens": small_tokens(store, seed=3)}):
+        with pytest.raises(ArtifactError, match="no baseline of this"):
+            evaluated(store, index, LINES, baseline=ordinary, **settings)
 
 
 def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
@@ -439,8 +483,36 @@ def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
 
 def test_the_text_of_the_datastore_tokenized_again_does_not_see_its_own_rows(store, index):
     again = small_tokens(store, lengths={"train": 90, "test": 50})
-    own, other = (metrics(evaluated(store, index, LINES, split="train", tokens=t)) for t in (None, again))
+    own, other = (
+        metrics(evaluated(store, index, LINES, split="train", exclude="self", tokens=t)) for t in (None, again)
+    )
     assert own["perplexity"] == other["perplexity"]
+
+
+@pytest.mark.parametrize("settings", [{"split": "train"}, {"tune_split": "train"}])
+def test_text_of_the_datastore_is_refused_where_nothing_says_what_is_left_out(store, index, neighbors, settings):
+    spec, role = "external:k=6,lambda=tune", "scored" if "split" in settings else "tuned on"
+    with pytest.raises(UsageError, match=f"made of 'train', the split that is {role}.*--exclude document, window:N"):
+        evaluated(store, index, spec, **settings)
+    with pytest.raises(UsageError, match=f"{role}.*{neighbors.reference} leaves some out: --exclude self"):
+        evaluated(store, neighbors, spec, **settings)
+
+
+@pytest.mark.parametrize("exclude", ["self", "window:3", "document"])
+def test_what_is_left_out_is_not_found_and_is_told(store, index, exclude):
+    searched = metrics(evaluated(store, index, LINES, split="train", exclude=exclude))
+    stored = made(store, PrecomputeNeighbors(), NeighborsConfig(k=6, exclude=exclude), index)
+    assert searched["exclude"] == exclude
+    same = metrics(evaluated(store, stored, LINES, split="train", exclude=exclude))
+    assert searched["nll"] == pytest.approx(same["nll"], abs=1e-6)
+    with pytest.raises(UsageError, match=f"found with --exclude {exclude}: .*precompute-neighbors .*window:4"):
+        evaluated(store, stored, LINES, split="train", exclude="window:4")
+
+
+def test_an_exclusion_that_nothing_needs_changes_no_report(store, index):
+    report = evaluated(store, index, LINES)
+    assert evaluated(store, index, LINES, exclude="document").reference == report.reference
+    assert "exclude" not in metrics(report)
 
 
 def test_the_configuration_is_checked_before_any_work():

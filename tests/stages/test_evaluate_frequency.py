@@ -119,6 +119,26 @@ def test_of_last_words_their_tokens_are_counted_alone(store, tmp_path: Path):
     assert sum(bucket["tokens"] for bucket in metrics(report)["frequency_buckets"]["buckets"]) == 3
 
 
+def test_unknown_tokens_are_told_apart(store, tmp_path: Path):
+    files = {split: [str(tmp_path / split)] for split in ("train", "test")}
+    (tmp_path / "train").write_text("the sea the sea by the mill\na b\n" * 3)
+    (tmp_path / "test").write_text("a heron by the sea\na heron by the gull\na heron by the mill\n")
+    tokens = make(Tokenize(), TokenizeConfig(tokenizer="word", min_count=1), files, store, Execution()).artifact
+    small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
+    report = evaluated(store, small, CACHE)
+    unknown = array(report, "scores.zarr", "target") == tokens.metrics["unk_id"]
+    plain, final = (-array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp"))
+    made = metrics(report)
+    assert made["unknown_rate"] == tokens.metrics["splits"]["test"]["unknown_rate"] == unknown.mean() > 0
+    told = made["unknown_tokens"]
+    assert told["tokens"] == unknown.sum() == 4
+    for row, nll in zip(told["rows"], (plain, final), strict=False):
+        assert row["perplexity_without"] == pytest.approx(math.exp(nll[~unknown].mean()), rel=1e-5)
+    gain = (plain - final).sum()
+    share = (plain - final)[unknown].sum() / gain if gain > 0 else None
+    assert told["rows"][1]["share_of_gain"] == pytest.approx(share, rel=1e-4)
+
+
 @pytest.mark.parametrize("theta", ["1e4", "1e38"])
 def test_a_row_that_diverges_is_told_and_harms_no_other(store, model, theta):
     """At the first θ memory takes all the probability there is, at the second its scores overflow."""

@@ -56,6 +56,8 @@ def test_files_and_metrics_of_a_model(store):
     metrics = model.metrics
     assert metrics["steps"] == 6
     assert metrics["tokens"] == 96
+    assert metrics["passes"] == pytest.approx(96 / model.input("tokens").metrics["splits"]["train"]["tokens"], abs=1e-4)
+    assert metrics["last_validations"][-1]["step"] == 6
     assert metrics["valid_perplexity"] == pytest.approx(math.exp(metrics["valid_loss"]))
     weights = load_file(model.path / "model.safetensors")
     assert metrics["parameters"] == sum(tensor.numel() for tensor in weights.values())

@@ -8,7 +8,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.results.frequency import Frequencies, find_frequencies
 from stages.evaluation.results.last_word import LastWords
-from stages.evaluation.results.paragraphs import repeated_tokens
+from stages.evaluation.results.paragraphs import KnownText, known_texts, repeated_tokens
 from stages.retrieval.rows import MemoryRow
 
 ACCURACY_AT = (1, 8, 64, 1024)
@@ -28,14 +28,18 @@ class Breakdown:
     """Which tokens of a split of T are told of apart.
 
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
-    `outside`: bool [T], in no paragraph that stands in the training text; None if that is not known.
+    `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
+    `repeated`: those texts, the model's and the datastores', and how many counted tokens stand in each.
+    `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `frequencies`: by how often their type stands in a text; None if that is not known.
     """
 
     last_words: LastWords | None
     outside: np.ndarray | None
+    repeated: list[tuple[KnownText, int]]
     frequencies: Frequencies | None
     accuracy: Accuracy
+    unknown_id: int | None = None
 
 
 def find_breakdown(
@@ -53,20 +57,22 @@ def find_breakdown(
         rows: those of the evaluator.
         last_words: of each split, the tokens that alone count.
     """
+    counted = None if last_words is None else last_words[split]
+    texts = known_texts(read)
+    inside = [repeated_tokens(read["tokens"], split, text.corpus, text.split) for text in texts]
     return Breakdown(
-        None if last_words is None else last_words[split],
-        _outside(read, split),
+        counted,
+        ~np.logical_or.reduce(inside) if inside else None,
+        [(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
+        read["tokens"].metrics.get("unk_id"),
     )
 
 
-def _outside(read: Mapping[str, Artifact], split: str) -> np.ndarray | None:
-    """Which tokens of a split lie in no paragraph of the model's training text, bool [T]."""
-    known = read["model"].input("tokens")
-    if "train" not in known.metrics["splits"]:
-        return None
-    return ~repeated_tokens(read["tokens"], split, known, "train")
+def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
+    """How many of some tokens, bool [T], count."""
+    return int(tokens.sum() if counted is None else tokens[counted.scored(0, len(tokens))].sum())
 
 
 def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:

@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
+from stages.evaluation.results.paragraphs import KnownText
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 
-PLAIN = "plain"
+PLAIN, GATED = "plain", "spalm"
+"""The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,8 @@ class Totals:
     """Sums over the counted tokens of the split; lists are row by row, the plain model first.
 
     `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
-    tokens that lie in no paragraph of the training text; None where that is not known.
+    tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
+    `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
     tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
@@ -28,6 +32,8 @@ class Totals:
     nll: list[float]
     nll_outside: list[float] | None
     tokens_outside: int
+    nll_unknown: list[float] | None
+    tokens_unknown: int
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
@@ -38,7 +44,7 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        outside = [r["nll_outside"] for r in records]
+        outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
         in_buckets = [r["bucket_tokens"] for r in records]
         wrong = [r["wrong"] for r in records]
         return cls(
@@ -46,6 +52,8 @@ class Totals:
             nll=_columns([r["nll"] for r in records]),
             nll_outside=None if outside[0] is None else _columns(outside),
             tokens_outside=sum(r["tokens_outside"] for r in records),
+            nll_unknown=None if unknown[0] is None else _columns(unknown),
+            tokens_unknown=sum(r["tokens_unknown"] for r in records),
             nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
             bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
             bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
@@ -95,8 +103,27 @@ def table(
     return rows
 
 
-def outside_repeated_paragraphs(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
-    """The rows again, on the tokens in no paragraph that stands word for word in the training text."""
+def baseline_row(report: Artifact) -> dict[str, Any]:
+    """The first row of another report, to stand above the rows of this one, and whose it is."""
+    made = report.metrics
+    outside = made.get("outside_repeated_paragraphs")
+    return {
+        "report": report.reference,
+        "model": report.input("model").reference,
+        "method": made["method"],
+        "row": made["rows"][0],
+        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
+    }
+
+
+def outside_repeated_paragraphs(
+    names: Sequence[str], totals: Totals, repeated: Sequence[tuple[KnownText, int]] = ()
+) -> dict[str, Any] | None:
+    """The rows again, on the tokens in no paragraph that stands word for word in a text that was read before.
+
+    Args:
+        repeated: the texts of the model and the datastores, and how many scored tokens stand in each.
+    """
     if totals.nll_outside is None:
         return None
     left = totals.tokens_outside
@@ -104,11 +131,44 @@ def outside_repeated_paragraphs(names: Sequence[str], totals: Totals) -> dict[st
         "tokens": left,
         "repeated_tokens": totals.tokens - left,
         "repeated_share": 1 - left / totals.tokens,
+        "texts": [
+            {
+                "corpus": text.corpus.reference,
+                "split": text.split,
+                "read_by": list(text.read_by),
+                "repeated_share": tokens / totals.tokens,
+            }
+            for text, tokens in repeated
+        ],
         "rows": [
             {"row": name, "perplexity": perplexity(nll, left)}
             for name, nll in zip(names, totals.nll_outside, strict=True)
         ],
     }
+
+
+def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again without the tokens that are `<unk>`, and how much of each gain comes from these."""
+    if totals.nll_unknown is None:
+        return None
+    nll, unknown = totals.nll, totals.nll_unknown
+    return {
+        "tokens": totals.tokens_unknown,
+        "rate": totals.tokens_unknown / totals.tokens,
+        "rows": [
+            {
+                "row": name,
+                "perplexity_without": perplexity(nll[row] - unknown[row], totals.tokens - totals.tokens_unknown),
+                "share_of_gain": _share_of_gain(nll[0] - nll[row], unknown[0] - unknown[row]),
+            }
+            for row, name in enumerate(names)
+        ],
+    }
+
+
+def _share_of_gain(gain: float, of_unknown: float) -> float | None:
+    """Which part of a gain, in nats, some tokens have; more than 1 where the others lose; None without a gain."""
+    return finite(of_unknown / gain) if gain > 0 else None
 
 
 def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
@@ -157,7 +217,7 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
-    *("word_perplexity", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
+    *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
     *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
 )
 """What of a report stands in its manifest."""

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from stages.evaluation.results.frequency import Frequencies
-from stages.evaluation.results.report import Totals, curves, frequency_buckets, outside_repeated_paragraphs, table
+from stages.evaluation.results.report import (
+    Totals,
+    curves,
+    frequency_buckets,
+    outside_repeated_paragraphs,
+    table,
+    unknown_tokens,
+)
 from stages.metrics import Counts
 
 NAMES = ["plain", "cache"]
@@ -19,6 +26,8 @@ def record(**other: Any) -> dict[str, Any]:
         "nll": [20.0, 10.0],
         "nll_outside": [8.0, 4.0],
         "tokens_outside": 4,
+        "nll_unknown": [5.0, 1.0],
+        "tokens_unknown": 2,
         "nll_by_cutoff": [[11.0, 10.0]],
         "bucket_tokens": [6, 0, 0, 0, 4, 0],
         "bucket_nll": [[12.0, 0.0, 0.0, 0.0, 8.0, 0.0], [4.0, 0.0, 0.0, 0.0, 6.0, 0.0]],
@@ -39,6 +48,16 @@ def test_records_are_added_up() -> None:
     assert (totals.matches, totals.tokens_outside, totals.nll_outside) == ({"1": 4, "8": 10}, 8, [16.0, 8.0])
     assert totals.bucket_tokens == [12, 0, 0, 0, 8, 0]
     assert [row["nll"] for row in rows(totals)] == [2.0, 1.0]
+
+
+def test_unknown_tokens_are_told_apart_with_their_share_of_the_gain() -> None:
+    worse = record(nll=[20.0, 21.0])
+    for records, share in (([record(), record()], 8 / 20), ([worse], None)):
+        told = unknown_tokens(NAMES, Totals.of(records))
+        assert told and (told["tokens"], told["rate"]) == (2 * len(records), 0.2)
+        assert [row["share_of_gain"] for row in told["rows"]] == [None, share]
+        assert told["rows"][0]["perplexity_without"] == pytest.approx(math.exp(15 / 8))
+    assert unknown_tokens(NAMES, Totals.of([record(nll_unknown=None, tokens_unknown=0)])) is None
 
 
 def test_perplexity_by_frequency_has_the_buckets_that_hold_tokens() -> None:

@@ -1,0 +1,57 @@
+"""Whether a model was trained for long enough, as text for people."""
+
+from collections.abc import Mapping
+from math import exp
+from typing import Any
+
+from stages.numbers import number
+
+Figures = Mapping[str, Any]
+
+
+def training_line(model: Figures) -> str | None:
+    """How often a model read its text, how validation ended, and what to do; None where its metrics do not say.
+
+    Args:
+        model: metrics of a model, see `stages.training.convergence`.
+    """
+    if "passes" not in model:
+        return None
+    return f"{_times(model['passes'])} over the text; {_ending(model)}{_more(model)}"
+
+
+def undertrained_line(report: Figures) -> str | None:
+    """A warning that a memory's gain is that of a model that was not trained to its end; None where none is due."""
+    training = report.get("training") or {}
+    if not (training.get("still_falling") or training.get("passes", 1) < 1):
+        return None
+    falling = ", and validation was still falling at the end" if training["still_falling"] else ""
+    return (
+        f"{report['read']['model']} was trained for {_times(training['passes'])} over its text{falling}: a memory "
+        "gains more on an undertrained model, so train longer (--steps, --epochs) before a gain is told"
+    )
+
+
+def _times(passes: float) -> str:
+    return f"{number(passes)} pass{'' if passes == 1 else 'es'}"
+
+
+def _ending(model: Figures) -> str:
+    told = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
+    if not told:
+        return "there is no validation split to tell when it is enough"
+    if len(told) == 1:
+        return f"validated once only, at step {told[0][0]}: --set valid_every=N tells whether it still falls"
+    (before, first), (last, second) = told
+    if model["still_falling"]:
+        return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
+    if model["valid_step"] < model["steps"]:
+        return f"validation perplexity was lowest at step {model['valid_step']:,}, whose weights are kept"
+    return f"validation perplexity fell by less than 1% at the end ({first} at step {before}, {second} at step {last})"
+
+
+def _more(model: Figures) -> str:
+    """What to do about too short a run."""
+    if not (model["still_falling"] or model["passes"] < 1):
+        return ""
+    return ": train longer, --steps or --epochs (a memory gains more on an undertrained model)"

@@ -1,0 +1,40 @@
+"""Whether a training run went on long enough: how often it read its text, and whether validation still fell."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NOTABLE = 0.01
+"""Nats a token, one percent of perplexity: less is no change."""
+LATE = 0.8
+"""The end of a run is what comes after this share of its steps."""
+
+
+class Validation(NamedTuple):
+    """The loss on the validation split, nats a token, after a step."""
+
+    step: int
+    loss: float
+
+
+def read_validations(lines: Path) -> list[Validation]:
+    """All validations of a journal (`training.jsonl`), in order."""
+    told = (json.loads(line) for line in lines.read_text("utf-8").splitlines())
+    return [Validation(line["step"], line["valid_loss"]) for line in told if line.get("valid_loss") is not None]
+
+
+def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:
+    """What the metrics of a model tell of it.
+
+    `passes` over the training split; `last_validations`: the last one, before it the last one from before the end of
+    the run; `still_falling`: whether the loss fell notably from the one to the other, None where there are not both.
+    """
+    last = validations[-1:]
+    before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
+    compared = [*(before or validations[:-1])[-1:], *last]
+    return {
+        "passes": round(passes, 4),
+        "last_validations": [one._asdict() for one in compared],
+        "still_falling": compared[0].loss - compared[1].loss > NOTABLE if len(compared) == 2 else None,
+    }
