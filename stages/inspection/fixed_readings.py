@@ -33,7 +33,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
     Raises: ArtifactError if another model was evaluated.
     """
-    if report.manifest.inputs["model"] != model.record:
+    if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
             f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
             "name a report of that, or give numbers with --memory."

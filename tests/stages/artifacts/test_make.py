@@ -1,7 +1,6 @@
 """A stage's artifact appears whole or not at all, survives interruption, and is made once."""
 
 import errno
-import json
 import multiprocessing
 import shutil
 import threading
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
@@ -21,7 +21,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, ResourceError
 from stages.interrupts import Terminated
 from stages.reporting import Silent
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
 
 
 @dataclass
@@ -176,15 +176,51 @@ def test_a_lost_manifest_is_told_before_the_work(store: Store) -> None:
 def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
     cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
-    manifest = json.loads((source.path / "manifest.json").read_text())
     note = source.path / "note.txt"
     note.write_text("DONE\n")
-    manifest["files"]["note.txt"]["blake2b"] = __import__("hashlib").blake2b(b"DONE\n").hexdigest()
-    (source.path / "manifest.json").write_text(json.dumps(manifest))
+    restate(source.path, lambda manifest: manifest["files"].update({"note.txt": file_entry(note)}))
     with pytest.raises(ArtifactError, match=rf"{cubes.reference} was made from .* other bytes"):
         store.get(cubes.reference).input("squares")
     with pytest.raises(ArtifactError, match=r"is there, but was made from .* other bytes"):
         make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+
+
+def test_what_was_made_before_manifests_had_a_digest_stays_an_input(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    sealed = source.path / "manifest.json", (source.path / "manifest.json").read_text()
+    before_digests(source.path)
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    assert store.get(cubes.reference).input("squares").digest == cubes.manifest.inputs["squares"].digest
+    sealed[0].write_text(sealed[1])
+    assert make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).status == "cached"
+    assert store.get(cubes.reference).input("squares").digest != cubes.manifest.inputs["squares"].digest
+
+
+def test_a_manifest_that_loses_its_digest_has_other_bytes(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    before_digests(source.path)
+    with pytest.raises(ArtifactError, match="other bytes"):
+        store.get(cubes.reference).input("squares")
+
+
+def test_equal_works_have_equal_digests_whoever_made_them(store: Store, tmp_path: Path) -> None:
+    first = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    other = make(Squares(), SquaresConfig(verbose=True), {}, Store(tmp_path / "other"), Execution()).artifact
+    assert first.digest == other.digest == first.manifest.digest
+    restate(other.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 3.5}, "seconds": 2}]}))
+    restate(first.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 4.5}, "seconds": 1}]}))
+    assert store.get(first.reference).digest == Store(tmp_path / "other").get(other.reference).digest != first.digest
+
+
+def test_a_damaged_manifest_of_a_draft_is_written_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        make(Squares(), SquaresConfig(), {}, store, Execution())
+    monkeypatch.undo()
+    (manifest,) = store.root.glob("tokens/.*-partial/manifest.json")
+    manifest.write_text(manifest.read_text().replace('"sum": 285', '"sum": 286'))
+    assert make(Squares(), SquaresConfig(), {}, store, Execution()).artifact.metrics == {"sum": 285}
 
 
 def test_two_makers_one_works_the_other_waits(store: Store) -> None:
