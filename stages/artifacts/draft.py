@@ -97,6 +97,16 @@ class Draft:
         for file in written.discarded:
             (self.path / file).unlink(missing_ok=True)
 
+    @property
+    def damage(self) -> str:
+        """What was wrong with the log of an earlier attempt; empty if nothing was."""
+        if not self._log.damaged_lines:
+            return ""
+        return (
+            f"{self._log.path} is not as it was written in its last {self._log.damaged_lines} lines, or comes from an "
+            f"older memlm; going on from the {len(self._log.units)} units of work before"
+        )
+
     def flush(self) -> None:
         """Wait until everything committed is durable. Raises what went wrong with it."""
         self._background.flush()

@@ -133,6 +133,8 @@ def _make_locked(
     if finished is not None and finished.inputs == work.inputs:
         return Outcome(_publish(work, store, finished), "resumed")
     draft = Draft(folder, work.draft_record)
+    if draft.damage:
+        execution.reporter.warning(draft.damage)
     try:
         metrics = stage.run(Job(config, inputs, folder, execution, draft))
         manifest = Manifest(

@@ -1,10 +1,12 @@
 """A stage's artifact appears whole or not at all, survives interruption, and is made once."""
 
 import errno
+import json
 import multiprocessing
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
+from stages.artifacts.progress import read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, ResourceError
@@ -29,6 +32,9 @@ class Listening(Silent):
     lines: list[str] = field(default_factory=list)
 
     def info(self, message: str) -> None:
+        self.lines.append(message)
+
+    def warning(self, message: str) -> None:
         self.lines.append(message)
 
 
@@ -134,6 +140,43 @@ def test_a_torn_last_line_of_the_log_is_forgotten(store: Store) -> None:
     rest = Squares()
     make(rest, SquaresConfig(), {}, store, Execution())
     assert rest.computed == ["003"]
+
+
+def _changed_digit(line: str) -> str:
+    return line.replace('"sum": ', '"sum": 1')
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _changed_digit,
+        lambda line: line.replace('"key"', '"kex"'),
+        lambda line: line[: len(line) // 2],
+        lambda line: "[" * 100_000,
+        lambda line: "17",
+        lambda line: "null",
+        lambda line: "\udcff" + line[1:],
+        lambda line: json.dumps({name: value for name, value in json.loads(line).items() if name != "check"}),
+    ],
+)
+def test_the_log_is_cut_where_it_is_not_as_it_was_written(store: Store, damage: Callable[[str], str]) -> None:
+    log = _interrupt(store) / "progress.jsonl"
+    first, second, third = log.read_text().splitlines()
+    log.write_bytes("\n".join([first, damage(second), third, ""]).encode(errors="surrogateescape"))
+    rest, reporter = Squares(), Listening()
+    artifact = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter)).artifact
+    assert rest.computed == ["001", "002", "003"]
+    assert artifact.metrics == {"sum": 285}
+    assert any("not as it was written in its last 2 lines" in line for line in reporter.lines)
+
+
+def test_a_worker_believes_no_damaged_record(store: Store) -> None:
+    log = _interrupt(store) / "progress.jsonl"
+    assert read_record(log, "000") == {"sum": 5}
+    log.write_text("".join(map(_changed_digit, log.read_text().splitlines(keepends=True))))
+    for key in ("000", "unknown"):
+        with pytest.raises(ArtifactError, match="is damaged"):
+            read_record(log, key)
 
 
 def test_strangers_in_the_folder_are_not_published(store: Store) -> None:
