@@ -17,7 +17,7 @@ from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atom
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
-from stages.errors import ResourceError
+from stages.errors import ArtifactError, ResourceError
 from stages.numbers import size
 
 WORK = "work.json"
@@ -39,7 +39,9 @@ class Draft:
         Args:
             path: the partial folder; made if it is not there.
             work: what is made, down to the digests of its inputs.
+        Raises: ArtifactError if the folder, or something in it, is a link: what is written here would go elsewhere.
         """
+        _require_no_links(path)
         self.path = path
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
@@ -160,6 +162,15 @@ class Draft:
     def seconds(self) -> float:
         """Working time of all committed units, earlier attempts included."""
         return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
+
+
+def _require_no_links(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            raise ArtifactError(
+                f"{path} is a link, and work in progress holds none; remove it with memlm artifacts gc, and the same "
+                "command begins anew."
+            )
 
 
 def publish(draft: Path, manifest: Manifest, final: Path) -> None:

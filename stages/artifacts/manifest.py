@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.references import is_id, stays_inside
 from stages.errors import ArtifactError
 
 MANIFEST = "manifest.json"
@@ -63,6 +64,15 @@ class Manifest(BaseModel):
     digest: str | None = None
     """`manifest_digest` of all the others. This and the two before are None where made before there were such."""
 
+    def check_names(self) -> None:
+        """Raises: ValueError for ids, kinds and files whose names would lead elsewhere."""
+        for kind, id in ((self.kind, self.id), *((record.kind, record.id) for record in self.inputs.values())):
+            if kind not in KINDS or not is_id(id):
+                raise ValueError(f"{kind[:100]!r}/{id[:100]!r} is no kind and id")
+        for name in self.files:
+            if not stays_inside(name):
+                raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
+
     @property
     def recomputed_id(self) -> str | None:
         """The id of the work that this describes; None if made before manifests told enough."""
@@ -106,6 +116,7 @@ class Manifest(BaseModel):
             _check_format(content, folder)
         try:
             manifest = cls.model_validate(content)
+            manifest.check_names()
             if manifest.digest not in (None, manifest_digest(content)):
                 raise ArtifactError(
                     f"{path} is damaged: it does not say what it said when it was written; {_mend(folder)}."

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from stages.artifacts.checksums import FileEntry, canonical_json
 from stages.artifacts.durable import write_atomically
+from stages.artifacts.references import require_inside, stays_inside
 from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError
 
@@ -62,7 +63,8 @@ def _parsed(line: str) -> Written | None:
         content = json.loads(line)
         if content.pop("check") != _checksum(content):
             return None
-        return _WRITTEN.validate_python(content)
+        unit = _WRITTEN.validate_python(content)
+        return unit if all(map(stays_inside, (*unit.files, *unit.discarded))) else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -91,7 +93,7 @@ class ProgressLog:
     def load(self, folder: Path) -> None:
         """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again.
 
-        Discarded files that are still there are deleted.
+        Discarded files that are still there are deleted. Raises: ArtifactError if a link leads out of the folder.
         """
         lines = _complete_lines(self.path)
         for number, unit in enumerate(map(_parsed, lines)):
@@ -99,7 +101,9 @@ class ProgressLog:
                 self.damaged_lines = len(lines) - number
                 break
             self._note(unit)
-        for file in {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys():
+        discarded = {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys()
+        require_inside(folder, discarded)
+        for file in discarded:
             (folder / file).unlink(missing_ok=True)
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
         for key in damaged:

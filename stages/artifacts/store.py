@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
-from stages.artifacts.references import check_name, is_id, split_reference
+from stages.artifacts.references import check_name, is_id, require_inside, split_reference
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError, UsageError, did_you_mean
@@ -78,6 +78,7 @@ class Store:
             every_byte: trust nothing, hash every file and compute the id again.
         Raises: ArtifactError naming the first damaged file.
         """
+        require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps)
         for relative, problem in damage.items():

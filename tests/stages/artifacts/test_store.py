@@ -253,6 +253,30 @@ def test_a_name_that_holds_no_id_leads_nowhere(tmp_path: Path, store: Store, squ
     assert (stranger / "thesis.txt").exists() and squares.path.exists()
 
 
+@pytest.mark.parametrize("name", ["../../../outside.txt", "{outside}", "a/../../../x", "", ".", "a\0b"])
+def test_files_of_a_manifest_lie_in_its_folder(tmp_path: Path, store: Store, squares: Artifact, name: str) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("private")
+    entry = {name.format(outside=outside): file_entry(outside)}
+    restate(squares.path, lambda manifest: manifest["files"].update(entry))
+    with pytest.raises(ArtifactError, match="leads out of"):
+        store.get(squares.reference)
+
+
+def test_a_folder_of_an_artifact_that_is_a_link_is_damage(tmp_path: Path, store: Store, squares: Artifact) -> None:
+    (squares.path / "out.zarr").rename(tmp_path / "elsewhere")
+    (squares.path / "out.zarr").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ArtifactError, match="a link on the way to 'out"):
+        store.get(squares.reference)
+
+
+@pytest.mark.parametrize("record", [{"id": "../../x"}, {"kind": "../tokens"}, {"kind": "x"}, {"id": "ab"}])
+def test_inputs_of_a_manifest_are_kinds_and_ids(store: Store, cubes: Artifact, record: dict[str, str]) -> None:
+    restate(cubes.path, lambda manifest: manifest["inputs"]["squares"].update(record))
+    with pytest.raises(ArtifactError, match="is no kind and id"):
+        store.get(cubes.reference)
+
+
 def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, squares: Artifact) -> None:
     stranger = made_to_look_like_one(tmp_path / "others" / "0123456789ab", squares)
     (store.root / "tokens" / "0123456789ab").symlink_to(stranger)
