@@ -7,16 +7,18 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from memlm_cli.console import say, write_nowhere
-from stages.artifacts.durable import MAKE_ROOM, is_disk_full
+from stages.artifacts.disk_failures import disk_failure
 from stages.errors import MemlmError
 from stages.interrupts import Terminated
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
+_DENIED = (errno.EACCES, errno.EPERM)
 _CommandLineError = typer.BadParameter.__mro__[1]
 
 
@@ -87,9 +89,9 @@ def _usage_message(error: BaseException) -> str:
 
 def _shortage(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and is_disk_full(link):
-            where = f" at {link.filename}" if link.filename else ""
-            return Failure(RESOURCES, f"The disk is full{where} ({link.strerror or link}). {MAKE_ROOM}")
+        failure = disk_failure(link, Path(str(getattr(link, "filename", None) or ".")))
+        if failure is not None:
+            return Failure(RESOURCES, failure)
         if _is_out_of_memory(link):
             return Failure(
                 RESOURCES,
@@ -101,11 +103,11 @@ def _shortage(error: BaseException) -> Failure | None:
 
 def _refusal(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and link.filename:
+        if isinstance(link, OSError) and (link.errno == errno.EROFS or (link.errno in _DENIED and link.filename)):
             return Failure(
                 USAGE,
-                f"{link.filename} cannot be written ({link.strerror}); name a store that can with --store, "
-                "or mend its permissions.",
+                f"{link.filename or 'The store'} cannot be written ({link.strerror}); name a store that can with "
+                "--store, or mend its permissions.",
             )
     return None
 

@@ -13,12 +13,12 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.background import Background
 from stages.artifacts.checksums import FileEntry
-from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atomically
+from stages.artifacts.disk_failures import full_disk
+from stages.artifacts.durable import fsync, fsync_folders, write_atomically
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
 from stages.errors import ArtifactError, ResourceError
-from stages.numbers import size
 
 WORK = "work.json"
 PROGRESS = "progress.jsonl"
@@ -130,19 +130,13 @@ class Draft:
         self.expected_bytes = total_bytes
         free = shutil.disk_usage(self.path).free
         if self.missing_bytes > free:
-            raise ResourceError(self.shortage())
+            raise ResourceError(full_disk(self.path.parent.parent, self.missing_bytes))
 
     @property
     def missing_bytes(self) -> int:
         """What is still to be written, as far as the stage told."""
         done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
         return max(0, self.expected_bytes - done)
-
-    def shortage(self) -> str:
-        """The message for a disk without room."""
-        free = shutil.disk_usage(self.path).free
-        needed = f"{size(self.missing_bytes)} more are needed, " if self.missing_bytes else ""
-        return f"The disk of {self.path.parent.parent} is full: {needed}{size(free)} are free. " + MAKE_ROOM
 
     # The end
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.draft import Draft, publish
-from stages.artifacts.durable import MAKE_ROOM, is_disk_full
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
@@ -108,9 +108,10 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, inputs, store), "cached")
             return _make_locked(stage, config, work, inputs, store, execution)
-    except OSError as error:
-        if is_disk_full(error):
-            raise ResourceError(f"The disk of {store.root} is full ({error}). {MAKE_ROOM}") from error
+    except Exception as error:
+        failure = disk_failure(error, store.root)
+        if failure is not None:
+            raise ResourceError(failure) from error
         raise
 
 
@@ -151,9 +152,10 @@ def _make_locked(
             not_identity=sorted(work.config.keys() - work.identity.keys()),
             outside_files=work.files,
         ).sealed()
-    except OSError as error:
-        if is_disk_full(error):
-            raise ResourceError(draft.shortage()) from error
+    except Exception as error:
+        failure = disk_failure(error, store.root, draft.missing_bytes)
+        if failure is not None:
+            raise ResourceError(failure) from error
         raise
     finally:
         draft.close()

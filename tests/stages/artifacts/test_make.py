@@ -3,12 +3,14 @@
 import errno
 import json
 import multiprocessing
+import os
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -301,16 +303,37 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
     "full",
     [
         OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EFBIG, "File too large"),
         OSError("Not enough free space to write 27727872 bytes after offset 870976"),
+        OSError("27727872 requested and 870976 written"),
+        Exception("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_keeps_what_is_done(store: Store, full: OSError) -> None:
+def test_a_full_disk_keeps_what_is_done(store: Store, full: Exception) -> None:
     with pytest.raises(ResourceError, match=r"is full: .* B more are needed.* make room and run"):
         make(Squares(1, full), SquaresConfig(), {}, store, Execution())
     rest = Squares()
     make(rest, SquaresConfig(), {}, store, Execution())
     assert rest.computed == ["001", "002", "003"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Your quota on the disk of .* is used up.*make room"),
+        (OSError(errno.EFBIG, "File too large"), "larger than may be .*What is done is kept"),
+        (OSError(errno.EIO, "Input/output error", "keys/c/7"), "The disk or its cable fails at keys/c/7"),
+    ],
+)
+def test_other_failures_of_the_disk_are_told_apart(store: Store, error: OSError, message: str) -> None:
+    with pytest.raises(ResourceError, match=message):
+        make(Squares(1, error), SquaresConfig(), {}, store, Execution())
+
+
+def test_a_disk_without_inodes_is_not_said_to_lack_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SimpleNamespace(f_files=9, f_favail=0, f_blocks=10**9, f_bfree=10**9, f_bavail=10**9, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    with pytest.raises(ResourceError, match="no inodes are free"):
+        make(Squares(1, OSError(errno.ENOSPC, "No space left on device")), SquaresConfig(), {}, store, Execution())
 
 
 def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
@@ -320,7 +343,7 @@ def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("stages.artifacts.make.Draft", refuse)
-    with pytest.raises(ResourceError, match=r"is full \(.*No space left on device\).* make room and run"):
+    with pytest.raises(ResourceError, match=r"is full: .* are free\. .* make room and run"):
         make(Squares(), SquaresConfig(), {}, store, Execution())
 
 
