@@ -14,7 +14,9 @@ import typer
 
 from memlm_cli.console import say, write_nowhere
 from stages.artifacts.disk_failures import disk_failure
-from stages.errors import MemlmError
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.references import is_id
+from stages.errors import ArtifactError, MemlmError
 from stages.interrupts import Terminated
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
@@ -55,7 +57,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    return _shortage(error) or _refusal(error) or Failure(BUG, _bug_message(error))
+    return _shortage(error) or _refusal(error) or _removal(error) or Failure(BUG, _bug_message(error))
 
 
 @contextmanager
@@ -109,6 +111,17 @@ def _refusal(error: BaseException) -> Failure | None:
                 f"{link.filename or 'The store'} cannot be written ({link.strerror}); name a store that can with "
                 "--store, or mend its permissions.",
             )
+    return None
+
+
+def _removal(error: BaseException) -> Failure | None:
+    """An artifact that went away while it was read."""
+    for link in _chain(error):
+        file = Path(str(getattr(link, "filename", None) or "."))
+        for folder in file.parents if isinstance(link, FileNotFoundError) else ():
+            if folder.parent.name in KINDS and is_id(folder.name):
+                reference = f"{folder.parent.name}/{folder.name}"
+                return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
     return None
 
 

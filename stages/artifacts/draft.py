@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,19 @@ class Draft:
     onto the disk and logged, in a background thread, while the next unit is under way.
     """
 
-    def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, work: Mapping[str, Any], reads: Collection[Path] = ()) -> None:
         """Open the draft of some work, or begin it anew if the folder holds other work.
 
         Args:
             path: the partial folder; made if it is not there.
             work: what is made, down to the digests of its inputs.
+            reads: folders of artifacts that must still be there whenever something is committed: Zarr reads a shard
+                that is gone as zeros.
         Raises: ArtifactError if the folder, or something in it, is a link: what is written here would go elsewhere.
         """
         _require_no_links(path)
         self.path = path
+        self._reads = reads
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
         self.resumed = self._holds(work)
@@ -92,7 +95,11 @@ class Draft:
         self._background.run(lambda: self.append(unit.written(key)))
 
     def append(self, written: Written) -> None:
-        """Commit what is durable already, wherever it was computed, and delete what it discards."""
+        """Commit what is durable already, wherever it was computed, and delete what it discards.
+
+        Raises: ArtifactError if something that is read here was removed meanwhile.
+        """
+        self.require_reads()
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
         self._log.append(replace(written, seconds=seconds))
@@ -108,6 +115,15 @@ class Draft:
             f"{self._log.path} is not as it was written in its last {self._log.damaged_lines} lines, or comes from an "
             f"older memlm; going on from the {len(self._log.units)} units of work before"
         )
+
+    def require_reads(self) -> None:
+        """Raises: ArtifactError if an artifact that is read here is gone."""
+        for folder in self._reads:
+            if not (folder / MANIFEST).exists():
+                raise ArtifactError(
+                    f"{folder.parent.name}/{folder.name} was removed while it was read; make it again. What is done is "
+                    "kept; the same command goes on from there."
+                )
 
     def flush(self) -> None:
         """Wait until everything committed is durable. Raises what went wrong with it."""

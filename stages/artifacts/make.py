@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -133,7 +134,7 @@ def _make_locked(
     finished = _finished(folder)
     if finished is not None and finished.inputs == work.inputs:
         return Outcome(_publish(work, store, finished), "resumed")
-    draft = Draft(folder, work.draft_record)
+    draft = Draft(folder, work.draft_record, _read_folders(inputs))
     if draft.damage:
         execution.reporter.warning(draft.damage)
     try:
@@ -156,10 +157,24 @@ def _make_locked(
         failure = disk_failure(error, store.root, draft.missing_bytes)
         if failure is not None:
             raise ResourceError(failure) from error
+        draft.require_reads()
         raise
     finally:
         draft.close()
     return Outcome(_publish(work, store, manifest), "resumed" if draft.resumed else "made")
+
+
+def _read_folders(inputs: Inputs) -> set[Path]:
+    """Where the inputs lie, and all above them that is there."""
+    found, waiting = set[Path](), list(inputs.artifacts.values())
+    while waiting:
+        artifact = waiting.pop()
+        if artifact.path not in found:
+            found.add(artifact.path)
+            for record in artifact.manifest.inputs.values():
+                with suppress(ArtifactError):
+                    waiting.append(artifact.store.open(record.reference))
+    return found
 
 
 def _finished(draft: Path) -> Manifest | None:

@@ -40,6 +40,8 @@ class OutOfMemoryError(RuntimeError):
         (RuntimeError('IoError(Os { code: 28, kind: StorageFull, message: "No space left on device" })'), 5),
         (Exception("Permission denied (os error 13)"), 1),
         (OSError(errno.EROFS, "Read-only file system"), 2),
+        (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/0123456789ab/tokens.zarr/zarr.json"), 4),
+        (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/x/tokens.zarr/zarr.json"), 1),
         (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied"), 1),

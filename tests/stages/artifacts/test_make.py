@@ -20,6 +20,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
+from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -266,6 +267,36 @@ def test_a_damaged_manifest_of_a_draft_is_written_again(store: Store, monkeypatc
     (manifest,) = store.root.glob("tokens/.*-partial/manifest.json")
     manifest.write_text(manifest.read_text().replace('"sum": 285', '"sum": 286'))
     assert make(Squares(), SquaresConfig(), {}, store, Execution()).artifact.metrics == {"sum": 285}
+
+
+class Removing(Cubes):
+    """Cubes whose input is removed before a shard is read."""
+
+    def __init__(self, number: int, loud: bool) -> None:
+        self.number, self.loud = number, loud
+
+    def run_shard(self, job, work, shard):  # type: ignore[no-untyped-def]
+        squares = job.inputs["squares"]
+        if shard.key == f"{self.number:03}":
+            squares.store.remove(squares.reference)
+            if not self.loud:
+                output = ShardOutput(job.folder)
+                output.write(work, self.number, np.zeros(3, np.int64))  # as Zarr reads shards that are gone
+                return output
+        return super().run_shard(job, work, shard)
+
+
+@pytest.mark.parametrize("loud", [True, False])
+def test_an_input_that_is_removed_while_it_is_read_is_told_and_nothing_of_it_is_kept(
+    store: Store, tmp_path: Path, loud: bool
+) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    with pytest.raises(ArtifactError, match=rf"{source.reference} was removed while it was read"):
+        make(Removing(1, loud), SquaresConfig(), {"source": source.reference}, store, Execution())
+    make(Squares(), SquaresConfig(), {}, store, Execution())
+    resumed = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+    assert resumed.status == "resumed"
+    np.testing.assert_array_equal(resumed.artifact.zarr("cubes.zarr")["cubes"][:], np.arange(10) ** 3)
 
 
 def test_two_makers_one_works_the_other_waits(store: Store) -> None:
