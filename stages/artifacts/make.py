@@ -18,7 +18,7 @@ from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
 from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, ResourceError
+from stages.errors import ArtifactError, ResourceError, UsageError
 
 Status = Literal["made", "resumed", "cached"]
 
@@ -102,6 +102,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
             f"Make it again: memlm artifacts rm --force {work.reference}, then the same command."
         )
+    _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
     helped = stage.follow(config, inputs, execution)
     try:
@@ -114,6 +115,14 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
         if failure is not None:
             raise ResourceError(failure) from error
         raise
+
+
+def _require_folder(store: Store) -> None:
+    """Raises: UsageError where no folder can be made; what the disk or permissions refuse is told by others."""
+    try:
+        store.root.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"The store {store.root} cannot be made ({error.strerror}): name another.") from None
 
 
 def _checked(work: ResolvedWork, inputs: Inputs, store: Store) -> Artifact:
