@@ -1,6 +1,5 @@
 """What a stage found out, as tables on stderr."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ def show_result(artifact: "Artifact") -> None:
     if artifact.kind == "tokens":
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
-        show_report(artifact.reference, json.loads(artifact.file("metrics.json").read_text("utf-8")))
+        show_report(artifact.reference, artifact.json("metrics.json"))
         if any(file.startswith("figures/") for file in artifact.manifest.files):
             say(f"figures: {artifact.path / 'figures'}")
     else:

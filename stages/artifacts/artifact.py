@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stages.artifacts.checksums import table_digest
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord, Manifest
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, content_of
 
 if TYPE_CHECKING:
     import zarr
@@ -131,5 +132,10 @@ class Artifact:
         """A Zarr group of this artifact (`tokens.zarr`), for reading."""
         import zarr
 
-        self.file(f"{name}/zarr.json")
-        return zarr.open_group(self.path / name, mode="r")
+        with content_of(self.file(f"{name}/zarr.json")):
+            return zarr.open_group(self.path / name, mode="r")
+
+    def json(self, name: str) -> Any:
+        """What a JSON file of this artifact holds. Raises: ArtifactError if it is none."""
+        with content_of(self.file(name)):
+            return json.loads(self.file(name).read_text("utf-8"))

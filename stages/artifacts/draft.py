@@ -63,7 +63,7 @@ class Draft:
     def _holds(self, work: Mapping[str, Any]) -> bool:
         try:
             return json.loads((self.path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
 
     # What the unit of work under way writes

@@ -1,6 +1,5 @@
 """Readings of memory whose numbers are selected: given, those of an evaluation, or defaults. Free of torch."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +37,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
             f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
             "name a report of that, or give numbers with --memory."
         )
-    found = json.loads(report.file("metrics.json").read_text("utf-8"))
+    found = report.json("metrics.json")
     return tuple(map(_reading, found["memories"]))
 
 

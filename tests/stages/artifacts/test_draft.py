@@ -95,6 +95,15 @@ def test_a_draft_that_is_or_holds_a_link_is_refused(tmp_path: Path, link: str) -
     assert [path.name for path in elsewhere.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"null", b"\xff", b""])
+def test_a_draft_of_odd_work_is_begun_anew(tmp_path: Path, content: bytes) -> None:
+    draft = opened(tmp_path / "draft")
+    write(draft, 0)
+    draft.close()
+    (tmp_path / "draft" / "work.json").write_bytes(content)
+    assert not opened(tmp_path / "draft").resumed
+
+
 def test_a_unit_that_is_done_again_has_its_file_again(tmp_path):
     draft = opened(tmp_path / "draft")
     write(draft, 0, kept="right")

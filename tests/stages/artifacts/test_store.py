@@ -277,6 +277,14 @@ def test_inputs_of_a_manifest_are_kinds_and_ids(store: Store, cubes: Artifact, r
         store.get(cubes.reference)
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, "{", "\udcff"])
+def test_odd_content_behind_the_right_hash_is_damage(store: Store, squares: Artifact, content: str) -> None:
+    for name, read in (("note.txt", squares.json), ("out.zarr/zarr.json", lambda _: squares.zarr("out.zarr"))):
+        (squares.path / name).write_bytes(content.encode(errors="surrogateescape"))
+        with pytest.raises(ArtifactError, match="holds nothing that memlm wrote"):
+            read(name)
+
+
 def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, squares: Artifact) -> None:
     stranger = made_to_look_like_one(tmp_path / "others" / "0123456789ab", squares)
     (store.root / "tokens" / "0123456789ab").symlink_to(stranger)
