@@ -1,6 +1,7 @@
 """What is written where: answers to stdout, everything else to stderr, progress as fits the stream."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30.0
 
 
-def say(message: str) -> None:
-    """Lines on stderr."""
-    _write(message, sys.stderr)
+def say(message: str, *, styled: bool = False) -> None:
+    """Lines on stderr; `styled`: with bold and colours of memlm's own."""
+    _write(message, sys.stderr, styled=styled)
 
 
-def answer(text: str) -> None:
-    """What was asked for, on stdout."""
+def answer(text: str, *, styled: bool = False) -> None:
+    """What was asked for, on stdout; `styled` as above."""
     if first_process():
-        _write(text, sys.stdout)
+        _write(text, sys.stdout, styled=styled)
 
 
 def answer_part(text: str) -> bool:
@@ -32,10 +33,10 @@ def answer_part(text: str) -> bool:
     return _write(text, sys.stdout, end="")
 
 
-def _write(text: str, stream: TextIO, end: str = "\n") -> bool:
+def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> bool:
     """Write, unless the reader has gone away, which is no error: work goes on. Returns whether there is a reader."""
     try:
-        print(text, file=stream, end=end, flush=True)
+        print(harmless(text, styled=styled) if stream.isatty() else text, file=stream, end=end, flush=True)
     except BrokenPipeError:
         write_nowhere(stream)
         return False
@@ -55,6 +56,23 @@ def on_terminal() -> bool:
 def printable(text: str) -> str:
     """A text in one line: what would move the cursor is spelled out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def harmless(text: str, *, styled: bool = False) -> str:
+    """A text as a terminal may show it: what would command it, or turn the direction of writing, is spelled out.
+
+    `styled`: bold and colours stay.
+    """
+    parts = _STYLES.split(text) if styled else [text]
+    return "".join(part if place % 2 else _COMMANDS.sub(_spelled, part) for place, part in enumerate(parts))
+
+
+_STYLES = re.compile(r"(\x1b\[[0-9;]*m)")
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _spelled(command: re.Match[str]) -> str:
+    return command[0].encode("unicode_escape").decode()
 
 
 def figure_name(name: str) -> str:
@@ -100,7 +118,7 @@ class Bar:
         if self._bar is None:
             say(line)
         else:
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(harmless(line), file=sys.stderr)
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         bar = self._bar

@@ -7,16 +7,20 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from memlm_cli.console import say, write_nowhere
-from stages.artifacts.durable import MAKE_ROOM, is_disk_full
-from stages.errors import MemlmError
+from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.references import is_id
+from stages.errors import ArtifactError, MemlmError
 from stages.interrupts import Terminated
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
+_DENIED = (errno.EACCES, errno.EPERM)
 _CommandLineError = typer.BadParameter.__mro__[1]
 
 
@@ -53,7 +57,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    return _shortage(error) or _refusal(error) or Failure(BUG, _bug_message(error))
+    return _shortage(error) or _refusal(error) or _removal(error) or Failure(BUG, _bug_message(error))
 
 
 @contextmanager
@@ -87,9 +91,9 @@ def _usage_message(error: BaseException) -> str:
 
 def _shortage(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and is_disk_full(link):
-            where = f" at {link.filename}" if link.filename else ""
-            return Failure(RESOURCES, f"The disk is full{where} ({link.strerror or link}). {MAKE_ROOM}")
+        failure = disk_failure(link, Path(str(getattr(link, "filename", None) or ".")))
+        if failure is not None:
+            return Failure(RESOURCES, failure)
         if _is_out_of_memory(link):
             return Failure(
                 RESOURCES,
@@ -101,12 +105,23 @@ def _shortage(error: BaseException) -> Failure | None:
 
 def _refusal(error: BaseException) -> Failure | None:
     for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and link.filename:
+        if isinstance(link, OSError) and (link.errno == errno.EROFS or (link.errno in _DENIED and link.filename)):
             return Failure(
                 USAGE,
-                f"{link.filename} cannot be written ({link.strerror}); name a store that can with --store, "
-                "or mend its permissions.",
+                f"{link.filename or 'The store'} cannot be written ({link.strerror}); name a store that can with "
+                "--store, or mend its permissions.",
             )
+    return None
+
+
+def _removal(error: BaseException) -> Failure | None:
+    """An artifact that went away while it was read."""
+    for link in _chain(error):
+        file = Path(str(getattr(link, "filename", None) or "."))
+        for folder in file.parents if isinstance(link, FileNotFoundError) else ():
+            if folder.parent.name in KINDS and is_id(folder.name):
+                reference = f"{folder.parent.name}/{folder.name}"
+                return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
     return None
 
 

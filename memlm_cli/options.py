@@ -27,8 +27,24 @@ SettledMemoryOption = Annotated[
         "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
     ),
 ]
+
+
+def _folder(path: str | Path) -> Path:
+    if not str(path):
+        raise typer.BadParameter("name a folder")
+    return Path(path)
+
+
 StoreOption = Annotated[
-    Path, typer.Option("--store", envvar="MEMLM_STORE", help="Folder of artifacts.", rich_help_panel=_PANEL)
+    Path,
+    typer.Option(
+        "--store",
+        envvar="MEMLM_STORE",
+        metavar="PATH",
+        parser=_folder,
+        help="Folder of artifacts.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=_PANEL)]
 DEFAULT_STORE = Path("memlm-store")

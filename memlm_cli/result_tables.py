@@ -1,6 +1,5 @@
 """What a stage found out, as tables on stderr."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ def _say(line: str | None) -> None:
 
 
 def _show_made_report(artifact: "Artifact") -> None:
-    report = json.loads(artifact.file("metrics.json").read_text("utf-8"))
+    report = artifact.json("metrics.json")
     show_report(artifact.reference, report)
     if report.get("baseline"):
         _show_interval(artifact)

@@ -89,10 +89,21 @@ def read_reference(argument: str | None) -> str:
         return argument
     if sys.stdin is not None and sys.stdin.isatty():
         raise UsageError("No artifact reference given: name one (kind/id), or pipe the stage before into this one.")
-    lines = [line.strip() for line in sys.stdin or () if line.strip()]
+    try:
+        lines = [line.strip() for line in sys.stdin or () if line.strip()]
+    except UnicodeDecodeError:
+        raise ArtifactError("Standard input is no artifact reference: it is no UTF-8.") from None
     if not lines:
         raise ArtifactError("no artifact reference on standard input: did the previous stage fail?")
     return lines[-1]
+
+
+def require_text(option: str, value: str) -> None:
+    """Raises: UsageError if an option holds bytes that are no text."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{option} is no UTF-8.") from None
 
 
 def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:

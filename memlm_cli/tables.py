@@ -46,7 +46,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr, an empty line before it."""
     if first_process():
-        say("\n" + table(title, columns, rows, terminal=on_terminal()))
+        say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
 
 
 def _text(cell: Cell) -> "Text":

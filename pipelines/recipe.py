@@ -165,7 +165,10 @@ def _check(recipe: Recipe) -> None:
 def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> None:
     if not stage.source:
         raise UsageError(f"Stage {name!r} has no `from`: what does {stage.command} read?")
-    for value in stage.all_references.values():
+    for role, value in stage.all_references.items():
+        if not isinstance(value, str):
+            asked = "from" if role == "source" else role
+            raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
         for reference in _as_tuple(value):
             if reference not in earlier and "/" not in reference:
                 known = did_you_mean(reference, earlier) if earlier else "it is the first"

@@ -51,6 +51,8 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        raise UsageError(f"{text[:20]}… is nested too deeply.") from None
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:

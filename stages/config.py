@@ -91,6 +91,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise UsageError(f"{path} is no TOML: {error}.") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply.") from None
     table: dict[str, Any] = _underscored(content)
     return table
 

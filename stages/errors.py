@@ -3,8 +3,10 @@
 A message says what is wrong, where, and what to do, in one or two sentences.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -42,6 +44,26 @@ class BusyError(MemlmError):
     """Another process holds the artifact."""
 
     exit_code = 75
+
+
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@contextmanager
+def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Reading what a file of an artifact holds; its hash says that it is what was written, not that it makes sense.
+
+    Args:
+        errors: what else, beside the errors of Python itself, odd content leads to.
+    Raises: ArtifactError naming the file.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemlmError) or not isinstance(error, (*_ODD, *errors)):
+            raise
+        reason = str(error).strip().split("\n")[0][:200]
+        raise ArtifactError(f"{file} holds nothing that memlm wrote ({type(error).__name__}: {reason}).") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

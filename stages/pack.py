@@ -44,7 +44,7 @@ class PackConfig(StageConfig):
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of the first segment, and of those that follow where no match is free."""
 
 

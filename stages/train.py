@@ -20,6 +20,7 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
+from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.windows import WindowSettings
 from stages.reporting import first_process
@@ -245,7 +246,7 @@ def _metrics(trainer: "Trainer", lines: Path) -> dict[str, Any]:
         "tokens": tokens,
         "train_loss": progress.train_loss,
         "valid_loss": valid,
-        "valid_perplexity": None if valid is None else math.exp(valid),
+        "valid_perplexity": None if valid is None else perplexity(valid, 1),
         "valid_step": progress.valid_step,
         "tokens_per_second": round(tokens / progress.seconds, 1) if progress.seconds else None,
         **convergence(tokens / len(trainer.splits.train), read_validations(lines)),

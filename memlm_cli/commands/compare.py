@@ -57,7 +57,7 @@ def compare(
     found = compare_reports(report_a, report_b, settings)
     if csv is not None:
         say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
-    answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found))
+    answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
 
 
 def _require_scores(report: "Artifact") -> None:

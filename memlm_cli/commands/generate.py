@@ -10,7 +10,7 @@ import typer
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
-from memlm_cli.run_stage import read_reference
+from memlm_cli.run_stage import read_reference, require_text
 from stages.errors import UsageError
 from stages.numbers import number
 
@@ -63,6 +63,7 @@ def generate(
 
     if report and memory:
         raise UsageError("--report and --memory both say what is read; give one of them.")
+    require_text("--prompt", prompt)
     wanted = GenerationRequest(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
     request = Request(
         source=read_reference(source),

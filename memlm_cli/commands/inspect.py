@@ -73,7 +73,8 @@ def inspect(
     found = _inspected(request, Store(store), text, split or "test", position, length or 32, contexts)
     if html is not None:
         _write_page(html, found)
-    answer(json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty()))
+    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty())
+    answer(text, styled=True)
 
 
 def _check(text: str | None, position: int | None, split: str | None, length: int | None) -> None:

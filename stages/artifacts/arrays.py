@@ -92,7 +92,7 @@ class ArrayLayout:
         """Shards of another shape, left by another version of memlm, would be read as if they had this one."""
         try:
             found = json.loads((root / self.name / "zarr.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return
         wanted = json.loads(metadata)
         if any(found.get(part) != wanted[part] for part in ("shape", "data_type", "chunk_grid")):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stages.artifacts.checksums import table_digest
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord, Manifest
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, content_of
 
 if TYPE_CHECKING:
     import zarr
@@ -74,12 +76,18 @@ class Artifact:
     @cached_property
     def digest(self) -> str:
         """What artifacts made from this one record of its bytes."""
-        return self.manifest.digest
+        return self.manifest.digest or table_digest(self.manifest.files)
 
     @property
     def record(self) -> InputRecord:
         """How this artifact stands in the manifests of those made from it."""
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
+
+    def matches(self, record: InputRecord | None) -> bool:
+        """Whether a record is of this artifact and its bytes, or, as before manifests had a digest, of its files."""
+        if record is None or record.reference != self.reference:
+            return False
+        return record.digest in (self.digest, table_digest(self.manifest.files))
 
     @property
     def parents(self) -> set[str]:
@@ -96,7 +104,7 @@ class Artifact:
             raise ArtifactError(f"{self.reference} was made from no {role!r} (it has: {roles}).")
         record = self.manifest.inputs[role]
         found = self.store.find_input(self, role, record)
-        if found.digest != record.digest:
+        if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
                 f"make it again: memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
@@ -124,5 +132,10 @@ class Artifact:
         """A Zarr group of this artifact (`tokens.zarr`), for reading."""
         import zarr
 
-        self.file(f"{name}/zarr.json")
-        return zarr.open_group(self.path / name, mode="r")
+        with content_of(self.file(f"{name}/zarr.json")):
+            return zarr.open_group(self.path / name, mode="r")
+
+    def json(self, name: str) -> Any:
+        """What a JSON file of this artifact holds. Raises: ArtifactError if it is none."""
+        with content_of(self.file(name)):
+            return json.loads(self.file(name).read_text("utf-8"))

@@ -45,6 +45,37 @@ def table_digest(files: Mapping[str, FileEntry]) -> str:
     return hashlib.blake2b(canonical_json(table).encode()).hexdigest()
 
 
+UNSEALED = frozenset({"created", "seconds", "producer", "digest"})
+"""Fields of a manifest that differ between equal works, and the digest itself."""
+
+
+def manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """Digest of all that a manifest says of the work and of what came out.
+
+    Not covered is what differs between equal works: times, rates, who made it, logs, settings outside the id.
+
+    Raises: ValueError or RecursionError for what no manifest holds (nan, a thousand levels).
+    """
+    outside = manifest.get("not_identity") or ()
+    covered = {name: value for name, value in manifest.items() if name not in UNSEALED} | {
+        "config": {name: value for name, value in manifest["config"].items() if name not in outside},
+        "files": {path: entry for path, entry in manifest["files"].items() if not is_log(path)},
+        "metrics": _without_rates(manifest["metrics"]),
+    }
+    return hashlib.blake2b(canonical_json(covered).encode()).hexdigest()
+
+
+def _without_rates(metrics: Any) -> Any:
+    if isinstance(metrics, Mapping):
+        return {name: _without_rates(value) for name, value in metrics.items() if not _differs(name)}
+    return [_without_rates(value) for value in metrics] if isinstance(metrics, list) else metrics
+
+
+def _differs(name: str) -> bool:
+    """Whether equal works differ in a metric; `train_loss` is a mean over `log_every` updates."""
+    return name in ("seconds", "train_loss") or name.endswith("_per_second")
+
+
 def work_id(work: Mapping[str, Any]) -> str:
     """Twelve hexadecimal digits that name a piece of work: what is made, how it is set, and from what."""
     return hashlib.blake2b(canonical_json(work).encode()).hexdigest()[:12]

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.background import Background
 from stages.artifacts.checksums import FileEntry
-from stages.artifacts.durable import MAKE_ROOM, fsync, fsync_folders, write_atomically
+from stages.artifacts.disk_failures import full_disk
+from stages.artifacts.durable import fsync, fsync_folders, write_atomically
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
-from stages.errors import ResourceError
-from stages.numbers import size
+from stages.errors import ArtifactError, ResourceError
 
 WORK = "work.json"
 PROGRESS = "progress.jsonl"
@@ -33,14 +33,19 @@ class Draft:
     onto the disk and logged, in a background thread, while the next unit is under way.
     """
 
-    def __init__(self, path: Path, work: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, work: Mapping[str, Any], reads: Collection[Path] = ()) -> None:
         """Open the draft of some work, or begin it anew if the folder holds other work.
 
         Args:
             path: the partial folder; made if it is not there.
             work: what is made, down to the digests of its inputs.
+            reads: folders of artifacts that must still be there whenever something is committed: Zarr reads a shard
+                that is gone as zeros.
+        Raises: ArtifactError if the folder, or something in it, is a link: what is written here would go elsewhere.
         """
+        _require_no_links(path)
         self.path = path
+        self._reads = reads
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
         self.resumed = self._holds(work)
@@ -58,7 +63,7 @@ class Draft:
     def _holds(self, work: Mapping[str, Any]) -> bool:
         try:
             return json.loads((self.path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
 
     # What the unit of work under way writes
@@ -90,12 +95,35 @@ class Draft:
         self._background.run(lambda: self.append(unit.written(key)))
 
     def append(self, written: Written) -> None:
-        """Commit what is durable already, wherever it was computed, and delete what it discards."""
+        """Commit what is durable already, wherever it was computed, and delete what it discards.
+
+        Raises: ArtifactError if something that is read here was removed meanwhile.
+        """
+        self.require_reads()
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
         self._log.append(replace(written, seconds=seconds))
         for file in written.discarded:
             (self.path / file).unlink(missing_ok=True)
+
+    @property
+    def damage(self) -> str:
+        """What was wrong with the log of an earlier attempt; empty if nothing was."""
+        if not self._log.damaged_lines:
+            return ""
+        return (
+            f"{self._log.path} is not as it was written in its last {self._log.damaged_lines} lines, or comes from an "
+            f"older memlm; going on from the {len(self._log.units)} units of work before"
+        )
+
+    def require_reads(self) -> None:
+        """Raises: ArtifactError if an artifact that is read here is gone."""
+        for folder in self._reads:
+            if not (folder / MANIFEST).exists():
+                raise ArtifactError(
+                    f"{folder.parent.name}/{folder.name} was removed while it was read; make it again. What is done is "
+                    "kept; the same command goes on from there."
+                )
 
     def flush(self) -> None:
         """Wait until everything committed is durable. Raises what went wrong with it."""
@@ -118,19 +146,13 @@ class Draft:
         self.expected_bytes = total_bytes
         free = shutil.disk_usage(self.path).free
         if self.missing_bytes > free:
-            raise ResourceError(self.shortage())
+            raise ResourceError(full_disk(self.path.parent.parent, self.missing_bytes))
 
     @property
     def missing_bytes(self) -> int:
         """What is still to be written, as far as the stage told."""
         done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
         return max(0, self.expected_bytes - done)
-
-    def shortage(self) -> str:
-        """The message for a disk without room."""
-        free = shutil.disk_usage(self.path).free
-        needed = f"{size(self.missing_bytes)} more are needed, " if self.missing_bytes else ""
-        return f"The disk of {self.path.parent.parent} is full: {needed}{size(free)} are free. " + MAKE_ROOM
 
     # The end
 
@@ -150,6 +172,15 @@ class Draft:
     def seconds(self) -> float:
         """Working time of all committed units, earlier attempts included."""
         return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
+
+
+def _require_no_links(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            raise ArtifactError(
+                f"{path} is a link, and work in progress holds none; remove it with memlm artifacts gc, and the same "
+                "command begins anew."
+            )
 
 
 def publish(draft: Path, manifest: Manifest, final: Path) -> None:

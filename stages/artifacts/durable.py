@@ -1,19 +1,8 @@
 """Writing that survives power loss: content first, then the name, then the folder that holds the name."""
 
-import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""No room on the disk, in a quota, in a file."""
-MAKE_ROOM = "What is done is kept; make room and run the same command again."
-"""What to do where the disk is full."""
-
-
-def is_disk_full(error: OSError) -> bool:
-    """Whether a write failed for want of room; numpy's `tofile` says so in words alone."""
-    return error.errno in FULL or "Not enough free space to write" in str(error)
 
 
 def fsync(path: Path) -> None:

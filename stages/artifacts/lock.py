@@ -72,5 +72,5 @@ def _read_holder(lock_file: Path) -> str:
     try:
         holder = json.loads(_holder_file(lock_file).read_text())
         return f"process {holder['pid']} on {holder['host']} (memlm {holder['command']})"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"

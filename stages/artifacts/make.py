@@ -2,22 +2,23 @@
 
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.checksums import work_id
+from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.draft import Draft, publish
-from stages.artifacts.durable import MAKE_ROOM, is_disk_full
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
 from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, ResourceError
+from stages.errors import ArtifactError, ResourceError, UsageError
 
 Status = Literal["made", "resumed", "cached"]
 
@@ -44,15 +45,7 @@ class ResolvedWork:
 
     @property
     def id(self) -> str:
-        return work_id(
-            {
-                "kind": self.kind,
-                "format_version": KINDS[self.kind].format_version,
-                "config": self.identity,
-                "inputs": {role: record.reference for role, record in self.inputs.items()},
-                "files": self.files,
-            }
-        )
+        return identity(self.kind, KINDS[self.kind].format_version, self.identity, self.inputs, self.files)
 
     @property
     def reference(self) -> str:
@@ -103,31 +96,41 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     """
     work, config, inputs = plan(stage, config, references, store, execution)
     if store.has(work.kind, work.id):
-        return Outcome(_checked(work, store), "cached")
+        return Outcome(_checked(work, inputs, store), "cached")
     if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
         raise ArtifactError(
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
             f"Make it again: memlm artifacts rm --force {work.reference}, then the same command."
         )
+    _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
     helped = stage.follow(config, inputs, execution)
     try:
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
             if store.has(work.kind, work.id):
-                return Outcome(_checked(work, store), "cached")
+                return Outcome(_checked(work, inputs, store), "cached")
             return _make_locked(stage, config, work, inputs, store, execution)
-    except OSError as error:
-        if is_disk_full(error):
-            raise ResourceError(f"The disk of {store.root} is full ({error}). {MAKE_ROOM}") from error
+    except Exception as error:
+        failure = disk_failure(error, store.root)
+        if failure is not None:
+            raise ResourceError(failure) from error
         raise
 
 
-def _checked(work: ResolvedWork, store: Store) -> Artifact:
+def _require_folder(store: Store) -> None:
+    """Raises: UsageError where no folder can be made; what the disk or permissions refuse is told by others."""
+    try:
+        store.root.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"The store {store.root} cannot be made ({error.strerror}): name another.") from None
+
+
+def _checked(work: ResolvedWork, inputs: Inputs, store: Store) -> Artifact:
     artifact = store.get(work.reference)
-    for role, record in work.inputs.items():
-        if artifact.manifest.inputs.get(role) != record:
+    for role, read in inputs.artifacts.items():
+        if not read.matches(artifact.manifest.inputs.get(role)):
             raise ArtifactError(
-                f"{work.reference} is there, but was made from a {record.reference} with other bytes; "
+                f"{work.reference} is there, but was made from a {read.reference} with other bytes; "
                 f"make it again: memlm artifacts rm --force {work.reference}, then the same command."
             )
     return artifact
@@ -137,9 +140,12 @@ def _make_locked(
     stage: Stage[C], config: C, work: ResolvedWork, inputs: Inputs, store: Store, execution: Execution
 ) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
-    if (folder / MANIFEST).is_file() and Manifest.read(folder).inputs == work.inputs:
-        return Outcome(_publish(work, store, Manifest.read(folder)), "resumed")
-    draft = Draft(folder, work.draft_record)
+    finished = _finished(folder)
+    if finished is not None and finished.inputs == work.inputs:
+        return Outcome(_publish(work, store, finished), "resumed")
+    draft = Draft(folder, work.draft_record, _read_folders(inputs))
+    if draft.damage:
+        execution.reporter.warning(draft.damage)
     try:
         metrics = stage.run(Job(config, inputs, folder, execution, draft))
         manifest = Manifest(
@@ -153,14 +159,39 @@ def _make_locked(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
             producer=_producer(stage.device(execution)),
-        )
-    except OSError as error:
-        if is_disk_full(error):
-            raise ResourceError(draft.shortage()) from error
+            not_identity=sorted(work.config.keys() - work.identity.keys()),
+            outside_files=work.files,
+        ).sealed()
+    except Exception as error:
+        failure = disk_failure(error, store.root, draft.missing_bytes)
+        if failure is not None:
+            raise ResourceError(failure) from error
+        draft.require_reads()
         raise
     finally:
         draft.close()
     return Outcome(_publish(work, store, manifest), "resumed" if draft.resumed else "made")
+
+
+def _read_folders(inputs: Inputs) -> set[Path]:
+    """Where the inputs lie, and all above them that is there."""
+    found, waiting = set[Path](), list(inputs.artifacts.values())
+    while waiting:
+        artifact = waiting.pop()
+        if artifact.path not in found:
+            found.add(artifact.path)
+            for record in artifact.manifest.inputs.values():
+                with suppress(ArtifactError):
+                    waiting.append(artifact.store.open(record.reference))
+    return found
+
+
+def _finished(draft: Path) -> Manifest | None:
+    """The manifest of a draft that lacks only its last name; damaged, it is written again from the progress log."""
+    try:
+        return Manifest.read(draft)
+    except ArtifactError:
+        return None
 
 
 def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:

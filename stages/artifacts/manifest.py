@@ -1,14 +1,15 @@
 """The manifest: what an artifact is, what made it, and the digest of every file in it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stages.artifacts.checksums import FileEntry, table_digest
+from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.references import is_id, stays_inside
 from stages.errors import ArtifactError
 
 MANIFEST = "manifest.json"
@@ -28,6 +29,19 @@ class InputRecord(BaseModel):
         return f"{self.kind}/{self.id}"
 
 
+def identity(
+    kind: str,
+    format_version: int,
+    config: Mapping[str, Any],
+    inputs: Mapping[str, InputRecord],
+    files: Sequence[Sequence[str]],
+) -> str:
+    """The id of a piece of work: its canonical configuration, its inputs, role and digest of each outside file."""
+    references = {role: record.reference for role, record in inputs.items()}
+    work = {"kind": kind, "format_version": format_version, "config": config, "inputs": references, "files": files}
+    return work_id(work)
+
+
 class Manifest(BaseModel):
     """Content of `manifest.json`, the last file to be written into an artifact."""
 
@@ -43,11 +57,36 @@ class Manifest(BaseModel):
     created: str
     seconds: float
     producer: dict[str, Any]
+    not_identity: list[str] | None = None
+    """Settings of `config` that the id leaves out."""
+    outside_files: list[list[str]] | None = None
+    """Role and digest of each file from outside the store, in order."""
+    digest: str | None = None
+    """`manifest_digest` of all the others. This and the two before are None where made before there were such."""
+
+    def check_names(self) -> None:
+        """Raises: ValueError for ids, kinds and files whose names would lead elsewhere."""
+        for kind, id in ((self.kind, self.id), *((record.kind, record.id) for record in self.inputs.values())):
+            if kind not in KINDS or not is_id(id):
+                raise ValueError(f"{kind[:100]!r}/{id[:100]!r} is no kind and id")
+        for name in self.files:
+            if not stays_inside(name):
+                raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
 
     @property
-    def digest(self) -> str:
-        """What other artifacts record of this one's bytes."""
-        return table_digest(self.files)
+    def recomputed_id(self) -> str | None:
+        """The id of the work that this describes; None if made before manifests told enough."""
+        if self.not_identity is None or self.outside_files is None:
+            return None
+        config = {name: value for name, value in self.config.items() if name not in self.not_identity}
+        return identity(self.kind, self.format_version, config, self.inputs, self.outside_files)
+
+    def sealed(self) -> Self:
+        """The same with its digest."""
+        return self.model_copy(update={"digest": manifest_digest(self._fields())})
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: value for name, value in self.model_dump(mode="json").items() if value is not None}
 
     @property
     def bytes(self) -> int:
@@ -56,13 +95,14 @@ class Manifest(BaseModel):
 
     def dumps(self) -> str:
         """The manifest as the text of its file."""
-        return json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True, allow_nan=False) + "\n"
+        return json.dumps(self._fields(), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read and check the manifest of an artifact's folder.
 
-        Raises: ArtifactError if it is missing, unreadable, or of a format that this version does not read.
+        Raises: ArtifactError if it is missing, unreadable, not as it was written, or of a format that this version
+            does not read.
         """
         path = folder / MANIFEST
         try:
@@ -70,16 +110,24 @@ class Manifest(BaseModel):
         except FileNotFoundError:
             hint = f"; {_mend(folder)}" if folder.parent.name in KINDS else ""
             raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}.") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path} is damaged ({error}); {_mend(folder)}.") from None
         if isinstance(content, Mapping):
             _check_format(content, folder)
         try:
-            return cls.model_validate(content)
+            manifest = cls.model_validate(content)
+            manifest.check_names()
+            if manifest.digest not in (None, manifest_digest(content)):
+                raise ArtifactError(
+                    f"{path} is damaged: it does not say what it said when it was written; {_mend(folder)}."
+                )
+            return manifest
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise ArtifactError(f"{path} is damaged ({where}: {first['msg']}); {_mend(folder)}.") from None
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{path} is damaged ({error}); {_mend(folder)}.") from None
 
 
 def _check_format(content: Mapping[str, Any], folder: Path) -> None:

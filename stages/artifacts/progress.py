@@ -1,5 +1,9 @@
-"""The record of a draft's committed work: one line of JSON for each unit, appended when its files are durable."""
+"""The record of a draft's committed work: one line of JSON for each unit, appended when its files are durable.
 
+Each line has a checksum. Nothing from the first line on that is not as it was written is believed.
+"""
+
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -7,9 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.checksums import FileEntry
+from pydantic import TypeAdapter
+
+from stages.artifacts.checksums import FileEntry, canonical_json
 from stages.artifacts.durable import write_atomically
+from stages.artifacts.references import require_inside, stays_inside
 from stages.artifacts.stamps import find_damage
+from stages.errors import ArtifactError
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,42 @@ class Written:
     discarded: Sequence[str] = ()
 
 
+_WRITTEN = TypeAdapter(Written)
+
+
 def read_record(log: Path, key: str) -> dict[str, Any]:
-    """What was noted about a committed piece of work, for a process that does not hold the log."""
-    units = (Written(**json.loads(line)) for line in reversed(_complete_lines(log)))
-    return dict(next(unit.record for unit in units if unit.key == key))
+    """What was noted about a committed piece of work, for a process that does not hold the log.
+
+    Raises: ArtifactError if the log is not as it was written, or lacks it.
+    """
+    for line in reversed(_complete_lines(log)):
+        unit = _parsed(line)
+        if unit is None:
+            break
+        if unit.key == key:
+            return dict(unit.record)
+    raise ArtifactError(f"{log} is damaged: it has no sound record of {key}. Run the same command again.")
+
+
+def _spelled(unit: Written) -> str:
+    content = json.loads(json.dumps(asdict(unit), allow_nan=False))
+    return json.dumps(content | {"check": _checksum(content)}) + "\n"
+
+
+def _parsed(line: str) -> Written | None:
+    """The unit of a line; None if it is not as it was written."""
+    try:
+        content = json.loads(line)
+        if content.pop("check") != _checksum(content):
+            return None
+        unit = _WRITTEN.validate_python(content)
+        return unit if all(map(stays_inside, (*unit.files, *unit.discarded))) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(canonical_json(content).encode(), digest_size=8).hexdigest()
 
 
 def _complete_lines(log: Path) -> list[str]:
@@ -46,16 +86,24 @@ class ProgressLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.units: dict[str, Written] = {}
+        self.damaged_lines = 0
+        """Lines that `load` cut off: the first that was not as it was written, and all behind it."""
         self._owners: dict[str, str] = {}
 
     def load(self, folder: Path) -> None:
         """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again.
 
-        Discarded files that are still there are deleted.
+        Discarded files that are still there are deleted. Raises: ArtifactError if a link leads out of the folder.
         """
-        for line in _complete_lines(self.path):
-            self._note(Written(**json.loads(line)))
-        for file in {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys():
+        lines = _complete_lines(self.path)
+        for number, unit in enumerate(map(_parsed, lines)):
+            if unit is None:
+                self.damaged_lines = len(lines) - number
+                break
+            self._note(unit)
+        discarded = {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys()
+        require_inside(folder, discarded)
+        for file in discarded:
             (folder / file).unlink(missing_ok=True)
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
         for key in damaged:
@@ -65,7 +113,7 @@ class ProgressLog:
     def append(self, unit: Written) -> None:
         """Record a unit whose files are durable; on return the record is durable too."""
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(unit), allow_nan=False) + "\n")
+            file.write(_spelled(unit))
             file.flush()
             os.fsync(file.fileno())
         self._note(unit)
@@ -82,5 +130,4 @@ class ProgressLog:
                 self.units[owner.key] = replace(owner, files=kept)
 
     def _rewrite(self) -> None:
-        lines = [json.dumps(asdict(unit)) + "\n" for unit in self.units.values()]
-        write_atomically(self.path, "".join(lines))
+        write_atomically(self.path, "".join(map(_spelled, self.units.values())))

@@ -1,9 +1,11 @@
-"""How artifacts are spelled: `kind/id`, `kind/name`, or a path to the artifact's folder."""
+"""How artifacts are spelled: `kind/id`, `kind/name`, or a path to the artifact's folder; and names of their files."""
 
 import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from stages.artifacts.kinds import KINDS
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
 
 _ID = re.compile(r"[0-9a-f]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -32,3 +34,21 @@ def split_reference(reference: str) -> tuple[str, str] | None:
     if slash and kind in KINDS and (is_id(rest) or _NAME.fullmatch(rest)):
         return kind, rest
     return None
+
+
+def stays_inside(relative: str) -> bool:
+    """Whether a file name that was read somewhere leads, links apart, below the folder that it belongs to."""
+    path = PurePosixPath(relative)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in relative
+
+
+def require_inside(folder: Path, names: Iterable[str]) -> None:
+    """Raises: ArtifactError if one of these names, read from a file, leaves the folder, by itself or by a link."""
+    checked = set[Path]()
+    for name in names:
+        parent = (folder / name).parent
+        if not stays_inside(name):
+            raise ArtifactError(f"{folder} is damaged: the file name {name[:100]!r} leads out of it.")
+        if parent not in checked and not parent.resolve().is_relative_to(folder.resolve()):
+            raise ArtifactError(f"{folder} is damaged: a link on the way to {name[:100]!r} leads out of it.")
+        checked.add(parent)

@@ -58,6 +58,6 @@ def _problem(path: Path, entry: FileEntry, stamp: Stamp | None) -> str | None:
 def _read_stamps(stamp_file: Path) -> dict[str, Stamp]:
     try:
         stamps = json.loads(stamp_file.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return stamps if isinstance(stamps, dict) else {}

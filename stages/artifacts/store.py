@@ -9,7 +9,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
-from stages.artifacts.references import check_name, is_id, split_reference
+from stages.artifacts.references import check_name, is_id, require_inside, split_reference
+from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError, UsageError, did_you_mean
 
@@ -74,16 +75,24 @@ class Store:
 
         Args:
             artifact: what to check.
-            every_byte: trust nothing and hash every file.
+            every_byte: trust nothing, hash every file and compute the id again.
         Raises: ArtifactError naming the first damaged file.
         """
+        require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps)
         for relative, problem in damage.items():
-            raise ArtifactError(
-                f"{artifact.reference} is damaged: {artifact.path / relative} {problem}. Make it again: "
-                f"memlm artifacts rm --force {artifact.reference}, then memlm {KINDS[artifact.kind].command}."
-            )
+            raise self._damaged(artifact, f"{artifact.path / relative} {problem}")
+        for relative in missing_shards(artifact.path, artifact.manifest.files):
+            raise self._damaged(artifact, f"its manifest lacks {relative}, which its arrays need")
+        if every_byte and artifact.manifest.recomputed_id not in (None, artifact.id):
+            raise self._damaged(artifact, f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
+
+    def _damaged(self, artifact: Artifact, problem: str) -> ArtifactError:
+        return ArtifactError(
+            f"{artifact.reference} is damaged: {problem}. Make it again: "
+            f"memlm artifacts rm --force {artifact.reference}, then memlm {KINDS[artifact.kind].command}."
+        )
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""

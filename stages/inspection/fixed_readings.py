@@ -1,6 +1,5 @@
 """Readings of memory whose numbers are selected: given, those of an evaluation, or defaults. Free of torch."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,12 +32,12 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
     Raises: ArtifactError if another model was evaluated.
     """
-    if report.manifest.inputs["model"] != model.record:
+    if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
             f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
             "name a report of that, or give numbers with --memory."
         )
-    found = json.loads(report.file("metrics.json").read_text("utf-8"))
+    found = report.json("metrics.json")
     return tuple(map(_reading, found["memories"]))
 
 

@@ -112,7 +112,7 @@ def _asked_for(neighbors: Artifact) -> dict[str, Any]:
     """Options that neighbours were found with; None where the command does so by itself."""
     config, tokens = neighbors.config, neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
-    own = tokens.record == neighbors.find("encoder").manifest.inputs["tokens"]
+    own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
     return {
         "tokens": None if own else tokens.reference,
         "queries": None if every else ",".join(config["queries"]),
@@ -124,7 +124,7 @@ def _asked_for(neighbors: Artifact) -> dict[str, Any]:
 
 def require_queries(neighbors: Artifact, tokens: Artifact) -> None:
     record = neighbors.manifest.inputs["queries"]
-    if record != tokens.record:
+    if not tokens.matches(record):
         raise ArtifactError(
             f"{neighbors.reference} holds neighbours of {record.reference}, not of {tokens.reference}; "
             f"find those: {_finding(neighbors, tokens=tokens.reference, queries=None)}"

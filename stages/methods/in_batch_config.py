@@ -17,7 +17,7 @@ class InBatchConfig(MethodSettings):
 
     key: Literal["hidden", "ffn-input"] | None = None
     """Representation that memory is searched with; None: the backbone's first."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Annotated[float, Field(ge=1e-6)] = 1.0
     """τ: memory scores are divided by it, those of the vocabulary are not."""
     warmup: Share = 0.05
     """Share of the updates, the first ones, that minimize the plain loss."""

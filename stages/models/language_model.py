@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from stages.errors import content_of
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, parse_model
@@ -91,15 +93,29 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
 
     Args:
         windows: how it is to read; None: as in training.
+    Raises: ArtifactError if the files are no model, or the weights those of another.
     """
-    config = parse_model(json.loads((path / "config.json").read_text("utf-8"))["model"])
+    settings, weights = path / "config.json", path / "model.safetensors"
+    with content_of(settings):
+        config = parse_model(json.loads(settings.read_text("utf-8"))["model"])
     if windows is not None:
         config = config.reading(windows)
     with torch.device("meta"):
         model = LanguageModel(config)
     model.to_empty(device=device)
-    model.load_state_dict(load_file(path / "model.safetensors", device=str(device)))
+    with content_of(weights, SafetensorError):
+        tensors = load_file(weights, device=str(device))
+        _require_weights(model, tensors)
+    model.load_state_dict(tensors)
     return model.eval()
+
+
+def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Raises: ValueError if names or shapes are those of another model."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    other = {name for name in shapes.keys() | tensors if name not in tensors or shapes.get(name) != tensors[name].shape}
+    if other:
+        raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

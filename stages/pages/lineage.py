@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from stages.artifacts.artifact import Artifact, Home
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import descendants
+from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
 from stages.text.tokens import SPLITS
 
@@ -67,7 +68,7 @@ def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
     """The reports and everything above them by reference, each after all it was made from."""
     known = _Known()
     for report in reports:
-        known.place(report.reference, report.store, report.digest)
+        known.place(report.record, report.store)
     return known.members
 
 
@@ -90,10 +91,11 @@ class _Known:
         self.members: dict[str, Member] = {}
         self._names: dict[tuple[str, str], dict[str, list[str]]] = {}
 
-    def place(self, reference: str, store: Home, digest: str) -> None:
-        """Add an artifact and what it was made from; `digest` is what those made from it recorded."""
+    def place(self, recorded: InputRecord, store: Home) -> None:
+        """Add an artifact, as those made from it recorded it, and what it was made from."""
+        reference = recorded.reference
         if reference in self.members:
-            self._placed_again(reference, digest)
+            self._placed_again(recorded)
             return
         artifact = self._opened(reference, store)
         if artifact is None:
@@ -102,20 +104,20 @@ class _Known:
         inputs = artifact.manifest.inputs
         order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
         for record in (inputs[role] for role in order):
-            self.place(record.reference, store, record.digest)
+            self.place(record, store)
         self.members[reference] = Member(
             reference,
             artifact,
             tuple(self._names_in(store, artifact.kind).get(artifact.id, ())),
             {role: inputs[role].reference for role in order},
-            "" if artifact.digest == digest else OTHER_BYTES,
+            "" if artifact.matches(recorded) else OTHER_BYTES,
         )
 
-    def _placed_again(self, reference: str, digest: str) -> None:
+    def _placed_again(self, recorded: InputRecord) -> None:
         """Look whether another of those made from a member recorded other bytes."""
-        member = self.members[reference]
-        if member.artifact is not None and member.artifact.digest != digest:
-            self.members[reference] = replace(member, remark=OTHER_BYTES)
+        member = self.members[recorded.reference]
+        if member.artifact is not None and not member.artifact.matches(recorded):
+            self.members[recorded.reference] = replace(member, remark=OTHER_BYTES)
 
     def _opened(self, reference: str, store: Home) -> Artifact | None:
         try:

@@ -10,6 +10,7 @@ import numpy as np
 from stages.errors import ArtifactError
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
+from stages.search.factory_string import refusals
 from stages.search.keys import StoredKeys, widened
 
 WRITE_BYTES = 1 << 20
@@ -27,7 +28,8 @@ def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
     index = empty_index(config, keys.dim, keys.dtype.name)
     if not index.is_trained:
         assert isinstance(config.train_keys, int)
-        index.train(training_sample(keys, config.train_keys, config.seed))
+        with refusals():
+            index.train(training_sample(keys, config.train_keys, config.seed))
     _write_index(index, path)
 
 
@@ -136,5 +138,6 @@ def _insert(part: FilledLists, lists: Any, offsets: np.ndarray) -> np.ndarray:
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     """Add all keys to an index that does not grow in parts, and write it."""
     for _, block in keys.each():
-        trained.add(widened(block))
+        with refusals():
+            trained.add(widened(block))
     _write_index(trained, path)

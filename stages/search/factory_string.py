@@ -1,6 +1,8 @@
 """Factory strings of FAISS: what they ask for, and why they are refused."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import faiss
@@ -9,6 +11,10 @@ from stages.errors import UsageError, did_you_mean
 from stages.search import KINDS
 
 METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
+
+
+LONGEST = 200
+"""Letters of a string; FAISS parses by recursion, and one of 100,000 ends the process."""
 
 
 class FactoryFacts(NamedTuple):
@@ -36,6 +42,8 @@ def _fewest_keys(index: Any) -> int:
 
 def from_factory(factory: str, dim: int, metric: str) -> Any:
     """The empty index that a string asks for. Raises: UsageError if FAISS does not accept it."""
+    if len(factory) > LONGEST:
+        raise UsageError(f"A FAISS factory string has at most {LONGEST} letters, not {len(factory):,}.")
     graph = re.search(r"(HNSW|NSG)(\d+)", factory)
     if graph and int(graph[2]) < 2:
         raise UsageError(f"{factory!r} asks for a graph without links; give {graph[1]}2 or more, such as {graph[1]}32.")
@@ -48,6 +56,18 @@ def from_factory(factory: str, dim: int, metric: str) -> Any:
     if index.metric_type != METRICS[metric]:
         raise UsageError(f"{factory!r} cannot search by {metric}; choose the other metric or another index.")
     return index
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What FAISS refuses only when it is given keys. Raises: UsageError with FAISS's reason."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "faiss" not in str(error):
+            raise
+        reason = str(error).split("Error: ")[-1]
+        raise UsageError(f"FAISS refuses these keys for this index: {reason}; choose another --index.") from error
 
 
 def _refusal(factory: str, dim: int, reason: str) -> str:

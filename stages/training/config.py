@@ -64,7 +64,7 @@ class TrainConfig(StageConfig):
     """Forward batches that make one update."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of the initial weights, dropout and the order of segments."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""

@@ -1,11 +1,12 @@
 """Progress as a line now and then, answers to readers that have gone away."""
 
+import io
 import subprocess
 import sys
 
 import pytest
 
-from memlm_cli.console import Bar, ConsoleReporter, answer, figure_name, say
+from memlm_cli.console import Bar, ConsoleReporter, answer, answer_part, figure_name, say
 from memlm_cli.tables import show_table
 
 
@@ -33,6 +34,33 @@ def test_without_a_terminal_progress_is_a_line_every_30_seconds(
         "train: 60 of 1,000 steps (6%), loss 4.25, tokens/s 6,670, 15:40 left",
         "train: 90 of 1,000 steps (9%), loss 4.25, tokens/s 6,670, 15:10 left",
     ]
+
+
+class Screen(io.StringIO):
+    """A stream that a person watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[31mred\rb\x9b2J\u202eevil\ttab\nline"
+SPELLED = r"a\x1b]0;owned\x07\x1b[31mred\rb\x9b2J\u202eevil" + "\ttab\nline"
+
+
+def test_nothing_from_data_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, write in (("stderr", say), ("stdout", answer), ("stdout", answer_part)):
+        monkeypatch.setattr(f"sys.{stream}", screen := Screen())
+        write(HOSTILE)
+        assert screen.getvalue().removesuffix("\n") == SPELLED
+        monkeypatch.setattr(f"sys.{stream}", pipe := io.StringIO())
+        write(HOSTILE)
+        assert pipe.getvalue().removesuffix("\n") == HOSTILE
+
+
+def test_styles_of_memlm_itself_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    say("\x1b[1mbold\x1b[0m \x1b[2J", styled=True)
+    assert screen.getvalue() == "\x1b[1mbold\x1b[0m \\x1b[2J\n"
 
 
 def test_time_left_counts_only_what_this_run_did(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,22 @@ def test_empty_standard_input_means_that_the_stage_before_failed(memlm: Memlm, c
     assert ended.out == ""
 
 
+def test_standard_input_that_is_no_text(memlm: Memlm) -> None:
+    ended = memlm("train", stdin=io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n"), encoding="utf-8"))
+    assert (ended.code, "is no UTF-8" in ended.err) == (4, True)
+
+
+def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    ended = memlm("train", "--config", tmp_path / "deep.toml")
+    assert (ended.code, "nested too deeply" in ended.err) == (2, True)
+
+
+def test_a_store_where_no_folder_can_be(memlm: Memlm, text: Path) -> None:
+    ended = memlm("tokenize", "--train", text, "--store", "/proc/x")
+    assert (ended.code, "cannot be made" in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize("command", STAGES)
 def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> None:
     ended = memlm(command, stdin=Terminal())
@@ -57,6 +73,11 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--steps", "1", "--epochs", "1"], "give one of them"),
         (["train", "--set", "optimizer.lrr=1"], "did you mean 'lr'"),
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),
+        (["train", "--set", f"seed={2**64}"], "seed: input should be less than"),
+        (["train", "--method", "trime", "--set", "memory.temperature=1e-30"], "memory.temperature: input should be"),
+        (["train", "--set", "steps=" + "[" * 50_000], "is nested too deeply"),
+        (["train", "--store", ""], "name a folder"),
+        (["generate", "--prompt", "a\udcffb"], "--prompt is no UTF-8"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--name", "0123456789ab"], "looks like an id"),
         (["train", "--name", "n" * 300], "at most 100 letters"),

@@ -20,6 +20,7 @@ from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
+from tests.stages.artifacts.toy import restate
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
 
@@ -349,12 +350,9 @@ def test_a_rebuilt_datastore_with_other_bytes_is_refused(tmp_path):
     datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), small_model(store, tokens, seed=5))
     neighbors = found(store, made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), datastore))
     model = gated_model(store, tokens, neighbors)
-    manifest = datastore.path / "manifest.json"
-    told = json.loads(manifest.read_text())
-    changed = next(file for file in told["files"] if "values/c" in file)
-    told["files"][changed]["blake2b"] = "0" * len(told["files"][changed]["blake2b"])
-    manifest.write_text(json.dumps(told))
-    with pytest.raises(ArtifactError, match=r"other bytes|damaged|does not match"):
+    changed = next(file for file in datastore.manifest.files if "values/c" in file)
+    restate(datastore.path, lambda manifest: manifest["files"][changed].update(blake2b="0" * 128))
+    with pytest.raises(ArtifactError, match=r"other bytes|other content"):
         evaluated(Store(tmp_path), model)
 
 

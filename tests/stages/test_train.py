@@ -24,6 +24,7 @@ from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
 from stages.training.config import TrainConfig
+from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 SMALL = {
@@ -455,10 +456,10 @@ def largest_file(artifact):
 
 def made_anew(artifact):
     """Other bytes in the place of an artifact, and a manifest that says so: whole, but not what was read."""
-    file, manifest = largest_file(artifact), artifact.path / "manifest.json"
-    before = file_entry(file)
+    file = largest_file(artifact)
     file.write_bytes(file.read_bytes()[::-1])
-    manifest.write_text(manifest.read_text().replace(before["blake2b"], file_entry(file)["blake2b"]))
+    name = file.relative_to(artifact.path).as_posix()
+    restate(artifact.path, lambda manifest: manifest["files"].update({name: file_entry(file)}))
 
 
 def made(store, stage, config, source):

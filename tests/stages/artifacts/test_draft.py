@@ -3,9 +3,11 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts import draft as drafts
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.progress import ProgressLog
+from stages.artifacts.progress import ProgressLog, Written
+from stages.errors import ArtifactError
 
 
 def opened(folder: Path) -> Draft:
@@ -63,6 +65,43 @@ def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp
     assert files(again) == left
     assert (again.done("0"), again.done("1")) == (True, logged)
     again.close()
+
+
+@pytest.mark.parametrize("field", ["discarded", "files"])
+@pytest.mark.parametrize("name", ["../stranger", "{tmp_path}/stranger", "scratch/../../stranger"])
+def test_no_name_in_the_log_leaves_the_draft(tmp_path: Path, field: str, name: str) -> None:
+    stranger = tmp_path / "stranger"
+    stranger.write_text("all of it")
+    draft = opened(tmp_path / "draft")
+    names = [name.format(tmp_path=tmp_path)]
+    crafted = (
+        Written("0", {}, discarded=names) if field == "discarded" else Written("0", {names[0]: file_entry(stranger)})
+    )
+    draft._log.append(crafted)
+    draft.close()
+    assert not opened(tmp_path / "draft").done("0")
+    assert stranger.exists()
+
+
+@pytest.mark.parametrize("link", ["draft", "draft/scratch", "draft/out.zarr"])
+def test_a_draft_that_is_or_holds_a_link_is_refused(tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.txt").write_text("all of it")
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(elsewhere)
+    with pytest.raises(ArtifactError, match="is a link"):
+        opened(tmp_path / "draft")
+    assert [path.name for path in elsewhere.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"null", b"\xff", b""])
+def test_a_draft_of_odd_work_is_begun_anew(tmp_path: Path, content: bytes) -> None:
+    draft = opened(tmp_path / "draft")
+    write(draft, 0)
+    draft.close()
+    (tmp_path / "draft" / "work.json").write_bytes(content)
+    assert not opened(tmp_path / "draft").resumed
 
 
 def test_a_unit_that_is_done_again_has_its_file_again(tmp_path):

@@ -3,25 +3,31 @@
 import errno
 import json
 import multiprocessing
+import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import zarr
 
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.progress import read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, ResourceError
 from stages.interrupts import Terminated
 from stages.reporting import Silent
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
 
 
 @dataclass
@@ -29,6 +35,9 @@ class Listening(Silent):
     lines: list[str] = field(default_factory=list)
 
     def info(self, message: str) -> None:
+        self.lines.append(message)
+
+    def warning(self, message: str) -> None:
         self.lines.append(message)
 
 
@@ -136,6 +145,43 @@ def test_a_torn_last_line_of_the_log_is_forgotten(store: Store) -> None:
     assert rest.computed == ["003"]
 
 
+def _changed_digit(line: str) -> str:
+    return line.replace('"sum": ', '"sum": 1')
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _changed_digit,
+        lambda line: line.replace('"key"', '"kex"'),
+        lambda line: line[: len(line) // 2],
+        lambda line: "[" * 100_000,
+        lambda line: "17",
+        lambda line: "null",
+        lambda line: "\udcff" + line[1:],
+        lambda line: json.dumps({name: value for name, value in json.loads(line).items() if name != "check"}),
+    ],
+)
+def test_the_log_is_cut_where_it_is_not_as_it_was_written(store: Store, damage: Callable[[str], str]) -> None:
+    log = _interrupt(store) / "progress.jsonl"
+    first, second, third = log.read_text().splitlines()
+    log.write_bytes("\n".join([first, damage(second), third, ""]).encode(errors="surrogateescape"))
+    rest, reporter = Squares(), Listening()
+    artifact = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter)).artifact
+    assert rest.computed == ["001", "002", "003"]
+    assert artifact.metrics == {"sum": 285}
+    assert any("not as it was written in its last 2 lines" in line for line in reporter.lines)
+
+
+def test_a_worker_believes_no_damaged_record(store: Store) -> None:
+    log = _interrupt(store) / "progress.jsonl"
+    assert read_record(log, "000") == {"sum": 5}
+    log.write_text("".join(map(_changed_digit, log.read_text().splitlines(keepends=True))))
+    for key in ("000", "unknown"):
+        with pytest.raises(ArtifactError, match="is damaged"):
+            read_record(log, key)
+
+
 def test_strangers_in_the_folder_are_not_published(store: Store) -> None:
     draft = _interrupt(store)
     (draft / "out.zarr/part/squares/c/99").write_text("left over")
@@ -176,15 +222,81 @@ def test_a_lost_manifest_is_told_before_the_work(store: Store) -> None:
 def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
     cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
-    manifest = json.loads((source.path / "manifest.json").read_text())
     note = source.path / "note.txt"
     note.write_text("DONE\n")
-    manifest["files"]["note.txt"]["blake2b"] = __import__("hashlib").blake2b(b"DONE\n").hexdigest()
-    (source.path / "manifest.json").write_text(json.dumps(manifest))
+    restate(source.path, lambda manifest: manifest["files"].update({"note.txt": file_entry(note)}))
     with pytest.raises(ArtifactError, match=rf"{cubes.reference} was made from .* other bytes"):
         store.get(cubes.reference).input("squares")
     with pytest.raises(ArtifactError, match=r"is there, but was made from .* other bytes"):
         make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+
+
+def test_what_was_made_before_manifests_had_a_digest_stays_an_input(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    sealed = source.path / "manifest.json", (source.path / "manifest.json").read_text()
+    before_digests(source.path)
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    assert store.get(cubes.reference).input("squares").digest == cubes.manifest.inputs["squares"].digest
+    sealed[0].write_text(sealed[1])
+    assert make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).status == "cached"
+    assert store.get(cubes.reference).input("squares").digest != cubes.manifest.inputs["squares"].digest
+
+
+def test_a_manifest_that_loses_its_digest_has_other_bytes(store: Store) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    before_digests(source.path)
+    with pytest.raises(ArtifactError, match="other bytes"):
+        store.get(cubes.reference).input("squares")
+
+
+def test_equal_works_have_equal_digests_whoever_made_them(store: Store, tmp_path: Path) -> None:
+    first = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    other = make(Squares(), SquaresConfig(verbose=True), {}, Store(tmp_path / "other"), Execution()).artifact
+    assert first.digest == other.digest == first.manifest.digest
+    restate(other.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 3.5}, "seconds": 2}]}))
+    restate(first.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 4.5}, "seconds": 1}]}))
+    assert store.get(first.reference).digest == Store(tmp_path / "other").get(other.reference).digest != first.digest
+
+
+def test_a_damaged_manifest_of_a_draft_is_written_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        make(Squares(), SquaresConfig(), {}, store, Execution())
+    monkeypatch.undo()
+    (manifest,) = store.root.glob("tokens/.*-partial/manifest.json")
+    manifest.write_text(manifest.read_text().replace('"sum": 285', '"sum": 286'))
+    assert make(Squares(), SquaresConfig(), {}, store, Execution()).artifact.metrics == {"sum": 285}
+
+
+class Removing(Cubes):
+    """Cubes whose input is removed before a shard is read."""
+
+    def __init__(self, number: int, loud: bool) -> None:
+        self.number, self.loud = number, loud
+
+    def run_shard(self, job, work, shard):  # type: ignore[no-untyped-def]
+        squares = job.inputs["squares"]
+        if shard.key == f"{self.number:03}":
+            squares.store.remove(squares.reference)
+            if not self.loud:
+                output = ShardOutput(job.folder)
+                output.write(work, self.number, np.zeros(3, np.int64))  # as Zarr reads shards that are gone
+                return output
+        return super().run_shard(job, work, shard)
+
+
+@pytest.mark.parametrize("loud", [True, False])
+def test_an_input_that_is_removed_while_it_is_read_is_told_and_nothing_of_it_is_kept(
+    store: Store, tmp_path: Path, loud: bool
+) -> None:
+    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    with pytest.raises(ArtifactError, match=rf"{source.reference} was removed while it was read"):
+        make(Removing(1, loud), SquaresConfig(), {"source": source.reference}, store, Execution())
+    make(Squares(), SquaresConfig(), {}, store, Execution())
+    resumed = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+    assert resumed.status == "resumed"
+    np.testing.assert_array_equal(resumed.artifact.zarr("cubes.zarr")["cubes"][:], np.arange(10) ** 3)
 
 
 def test_two_makers_one_works_the_other_waits(store: Store) -> None:
@@ -222,16 +334,37 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
     "full",
     [
         OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EFBIG, "File too large"),
         OSError("Not enough free space to write 27727872 bytes after offset 870976"),
+        OSError("27727872 requested and 870976 written"),
+        Exception("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_keeps_what_is_done(store: Store, full: OSError) -> None:
+def test_a_full_disk_keeps_what_is_done(store: Store, full: Exception) -> None:
     with pytest.raises(ResourceError, match=r"is full: .* B more are needed.* make room and run"):
         make(Squares(1, full), SquaresConfig(), {}, store, Execution())
     rest = Squares()
     make(rest, SquaresConfig(), {}, store, Execution())
     assert rest.computed == ["001", "002", "003"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Your quota on the disk of .* is used up.*make room"),
+        (OSError(errno.EFBIG, "File too large"), "larger than may be .*What is done is kept"),
+        (OSError(errno.EIO, "Input/output error", "keys/c/7"), "The disk or its cable fails at keys/c/7"),
+    ],
+)
+def test_other_failures_of_the_disk_are_told_apart(store: Store, error: OSError, message: str) -> None:
+    with pytest.raises(ResourceError, match=message):
+        make(Squares(1, error), SquaresConfig(), {}, store, Execution())
+
+
+def test_a_disk_without_inodes_is_not_said_to_lack_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SimpleNamespace(f_files=9, f_favail=0, f_blocks=10**9, f_bfree=10**9, f_bavail=10**9, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    with pytest.raises(ResourceError, match="no inodes are free"):
+        make(Squares(1, OSError(errno.ENOSPC, "No space left on device")), SquaresConfig(), {}, store, Execution())
 
 
 def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
@@ -241,7 +374,7 @@ def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("stages.artifacts.make.Draft", refuse)
-    with pytest.raises(ResourceError, match=r"is full \(.*No space left on device\).* make room and run"):
+    with pytest.raises(ResourceError, match=r"is full: .* are free\. .* make room and run"):
         make(Squares(), SquaresConfig(), {}, store, Execution())
 
 

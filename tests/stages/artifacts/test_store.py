@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
 
 
 @pytest.fixture
@@ -145,6 +146,71 @@ def test_manifests_of_other_versions_or_damaged(
         store.get(squares.reference)
 
 
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("metrics", {"sum": 286}),
+        ("config", {"rows": 2}),
+        ("inputs", {"squares": {"kind": "tokens", "id": "0" * 12, "digest": "0"}}),
+        ("files", {"note.txt": {"bytes": 4, "blake2b": "0"}}),
+        ("id", "0" * 12),
+        ("outside_files", [["train", "0"]]),
+    ],
+)
+def test_a_manifest_that_was_changed_in_place_is_damaged(
+    store: Store, squares: Artifact, field: str, change: object
+) -> None:
+    path = squares.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: change}))
+    with pytest.raises(ArtifactError, match=rf"manifest\.json is damaged.*rm --force {squares.reference}"):
+        store.open(squares.reference)
+
+
+def test_verification_computes_the_id_again(store: Store, squares: Artifact, cubes: Artifact) -> None:
+    for artifact in (squares, cubes):
+        store.check_files(artifact, every_byte=True)
+        assert artifact.manifest.recomputed_id == artifact.id
+    restate(squares.path, lambda manifest: manifest["config"].update(rows=2))
+    with pytest.raises(ArtifactError, match="what its manifest describes has the id"):
+        store.check_files(store.open(squares.reference), every_byte=True)
+    before_digests(squares.path)
+    store.check_files(store.open(squares.reference), every_byte=True)
+
+
+def test_a_shard_that_the_manifest_does_not_list_is_missing(store: Store, squares: Artifact) -> None:
+    shard = "out.zarr/part/squares/c/1"
+    for forget in (restate, lambda folder, change: (restate(folder, change), before_digests(folder))):
+        restate(squares.path, lambda manifest: manifest["files"].pop(shard, None))
+        forget(squares.path, lambda manifest: None)
+        with pytest.raises(ArtifactError, match=f"lacks {shard}, which its arrays need"):
+            store.get(squares.reference)
+
+
+@pytest.mark.parametrize("change", [{"shape": [10**15]}, {"shape": "x"}, {"chunk_grid": {}}])
+def test_arrays_of_absurd_shapes_are_refused_at_once(
+    store: Store, squares: Artifact, change: dict[str, object]
+) -> None:
+    path = squares.path / "out.zarr/part/squares/zarr.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    restate(
+        squares.path, lambda manifest: manifest["files"].update({str(path.relative_to(squares.path)): file_entry(path)})
+    )
+    with pytest.raises(ArtifactError, match=r"which its arrays need|describes no array"):
+        store.get(squares.reference)
+
+
+def test_an_array_without_rows_needs_no_shards(store: Store) -> None:
+    nothing = make(Squares(), SquaresConfig(length=0), {}, store, Execution()).artifact
+    assert store.get(nothing.reference).zarr("out.zarr")["part/squares"].shape == (0,)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"config": ' + "9" * 5000 + "}", "[]", '"x"', "\udc80"])
+def test_manifests_of_odd_json_are_damaged(store: Store, squares: Artifact, content: str) -> None:
+    (squares.path / "manifest.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ArtifactError, match="is damaged"):
+        store.get(squares.reference)
+
+
 def test_an_artifact_without_its_manifest_says_what_mends_it(store: Store, squares: Artifact) -> None:
     (squares.path / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match=rf"no manifest.json.*rm --force {squares.reference}"):
@@ -185,6 +251,38 @@ def test_a_name_that_holds_no_id_leads_nowhere(tmp_path: Path, store: Store, squ
         with pytest.raises(ArtifactError, match="a name holds an id"):
             refused("tokens/mine")
     assert (stranger / "thesis.txt").exists() and squares.path.exists()
+
+
+@pytest.mark.parametrize("name", ["../../../outside.txt", "{outside}", "a/../../../x", "", ".", "a\0b"])
+def test_files_of_a_manifest_lie_in_its_folder(tmp_path: Path, store: Store, squares: Artifact, name: str) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("private")
+    entry = {name.format(outside=outside): file_entry(outside)}
+    restate(squares.path, lambda manifest: manifest["files"].update(entry))
+    with pytest.raises(ArtifactError, match="leads out of"):
+        store.get(squares.reference)
+
+
+def test_a_folder_of_an_artifact_that_is_a_link_is_damage(tmp_path: Path, store: Store, squares: Artifact) -> None:
+    (squares.path / "out.zarr").rename(tmp_path / "elsewhere")
+    (squares.path / "out.zarr").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ArtifactError, match="a link on the way to 'out"):
+        store.get(squares.reference)
+
+
+@pytest.mark.parametrize("record", [{"id": "../../x"}, {"kind": "../tokens"}, {"kind": "x"}, {"id": "ab"}])
+def test_inputs_of_a_manifest_are_kinds_and_ids(store: Store, cubes: Artifact, record: dict[str, str]) -> None:
+    restate(cubes.path, lambda manifest: manifest["inputs"]["squares"].update(record))
+    with pytest.raises(ArtifactError, match="is no kind and id"):
+        store.get(cubes.reference)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "{", "\udcff"])
+def test_odd_content_behind_the_right_hash_is_damage(store: Store, squares: Artifact, content: str) -> None:
+    for name, read in (("note.txt", squares.json), ("out.zarr/zarr.json", lambda _: squares.zarr("out.zarr"))):
+        (squares.path / name).write_bytes(content.encode(errors="surrogateescape"))
+        with pytest.raises(ArtifactError, match="holds nothing that memlm wrote"):
+            read(name)
 
 
 def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, squares: Artifact) -> None:

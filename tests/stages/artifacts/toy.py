@@ -1,8 +1,9 @@
 """Stages small enough to be seen through: squares of numbers, one shard after the other, and sums in chains."""
 
+import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,10 +11,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.checksums import manifest_digest
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+
+
+def restate(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the manifest of a folder says, and its digest with it: whole, but of something else."""
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content | {"digest": manifest_digest(content)}))
+
+
+def before_digests(folder: Path) -> None:
+    """Leave out of a manifest what manifests once did not have."""
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    for name in ("digest", "not_identity", "outside_files"):
+        del content[name]
+    path.write_text(json.dumps(content))
 
 
 class SquaresConfig(StageConfig):

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from safetensors import safe_open
 
-from stages.errors import ResourceError, UsageError
+from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.devices import autocast, resolve_device, resolve_precision, tune_allocator
 from stages.models.language_model import LanguageModel, load_model, save_weights
@@ -87,6 +87,34 @@ def test_weights_survive_the_disk(settings, tmp_path):
     hidden = net.encode(tokens()).hidden
     assert torch.equal(loaded.encode(tokens()).hidden, hidden)
     assert torch.equal(loaded.log_probs(hidden[0]), net.log_probs(hidden[0]))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", b"[" * 100_000),
+        ("config.json", b"[]"),
+        ("config.json", b'{"model": 3}'),
+        ("config.json", b"\xff"),
+        ("model.safetensors", b"\xff" * 100),
+        ("model.safetensors", b""),
+        ("model.safetensors", b"\x02\0\0\0\0\0\0\0{}"),
+    ],
+)
+def test_files_of_a_model_that_hold_none_are_damage(tmp_path, file, content):
+    net = model()
+    save_weights(net, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ArtifactError, match=file):
+        load_model(tmp_path, "cpu")
+
+
+def test_weights_of_another_model_are_damage(tmp_path):
+    save_weights(model(width=8), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
+    with pytest.raises(ArtifactError, match="weights of another model"):
+        load_model(tmp_path, "cpu")
 
 
 def test_a_transformer_carries_nothing():

@@ -17,6 +17,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports
 from stages.pages.page import Page, build_page
+from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
 
 EVIL = '<script>alert("x")</script>'
@@ -135,10 +136,7 @@ def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
 
 def make_again(artifact: Artifact) -> None:
     """As if it had been made again, with other bytes."""
-    file = artifact.path / "manifest.json"
-    manifest = json.loads(file.read_text("utf-8"))
-    manifest["files"]["config.json"]["blake2b"] = "0" * 128
-    file.write_text(json.dumps(manifest), "utf-8")
+    restate(artifact.path, lambda manifest: manifest["files"]["config.json"].update(blake2b="0" * 128))
 
 
 def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.search import build
 from stages.search.config import IndexConfig, Keys, resolve
 from stages.search.factory import empty_index
@@ -129,3 +129,17 @@ def test_a_full_disk_is_no_truncated_index(rows: int) -> None:
     keys = stored(rows=rows)
     with pytest.raises(OSError, match="No space left"):
         build.build_whole(empty_index(resolved(keys, index="flat"), keys.dim, "float16"), keys, Path("/dev/full"))
+
+
+def test_what_faiss_refuses_only_when_it_has_keys_is_bad_usage(tmp_path: Path) -> None:
+    keys = stored()
+    with pytest.raises(UsageError, match="PCA matrix cannot output 9 dimensions from 8"):
+        build.train(resolved(keys, index="PCA9,Flat"), keys, tmp_path / "trained")
+    build.train(resolved(keys, index="NSG16"), keys, tmp_path / "trained")
+    with pytest.raises(UsageError, match="cannot build a graph smaller than 100"):
+        build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
+
+
+def test_a_factory_string_without_end_is_refused_before_faiss_parses_it() -> None:
+    with pytest.raises(UsageError, match="at most 200 letters, not 100,000"):
+        resolved(stored(), index="PCA4," * 20_000)
