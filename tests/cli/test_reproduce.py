@@ -87,6 +87,10 @@ def test_settings_become_options_or_else_set() -> None:
     line = spelled("report/1", inputs, frequency="split", passage="8:16", reset="document", split="test")
     assert line == "memlm evaluate model/lm --frequency split --passage 8:16 --reset document"
     assert spelled("report/1", inputs, memory=[]) == "memlm evaluate model/lm --memory none"
+    baseline = {**inputs, "baseline": "report/2"}
+    assert spelled("report/1", baseline, exclude="self") == (
+        "memlm evaluate model/lm --baseline report/2 --exclude self"
+    )
     line = spelled("index/2", {"datastore": "datastore/1"}, index="IVF8,Flat", probe=4, seed=0)
     assert line == "memlm build-index datastore/1 --index IVF8,Flat --set probe=4"
 
