@@ -112,8 +112,8 @@ def _external_memory(
 ) -> ExternalMemory:
     """The datastore that readings look into."""
     k = max(reading.neighbors for reading in readings)
-    retrieval, lossless = _retrieval(read, k, reader.device, exclude)
-    datastore = open_datastore(read["datastore"], read["index"].config["metric"], lossless, reader.device)
+    retrieval = _retrieval(read, k, reader.device, exclude)
+    datastore = open_datastore(read["datastore"], read["index"].config["metric"], is_lossless(read), reader.device)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     return ExternalMemory(datastore, retrieval, encoder)
 
@@ -125,14 +125,12 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
     return Datastore(StoredKeys(group["keys"]), torch.from_numpy(values).to(device), metric, lossless)
 
 
-def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> tuple[Retrieval, bool]:
-    """Where neighbours come from, and whether their distances are those of the stored keys."""
-    index = read["index"]
+def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> Retrieval:
+    """Where neighbours come from."""
     if "neighbors" in read:
-        stored = read["neighbors"]
-        lossless = stored.config["exact"] or index.metrics["lossless"]
-        return StoredNeighbors(stored.zarr("neighbors.zarr"), k), lossless
+        return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k)
+    index = read["index"]
     searcher = open_searcher(index.file("index.faiss"), index.config, device.type)
     tokens: Any = read["tokens"].zarr("tokens.zarr")
     own = {split: tokens[f"{split}/doc_offsets"] for split in own_splits(read["datastore"], read["tokens"])}
-    return IndexSearch(searcher, k, own, exclude), searcher.lossless
+    return IndexSearch(searcher, k, own, exclude)
