@@ -67,8 +67,8 @@ class EvaluateConfig(WindowedConfig):
     """Readings, in order; `none`: the plain model. None: those of the model's method, then kNN-LM where there
     is a datastore, all tuned."""
     gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
-    """Numbers of neighbours: the first is what the gate of a model reads, of each its perplexity is told; None: as
-    many as in training."""
+    """Neighbours that the gate of a model reads: the first number makes the scores, perplexity is told of each; None:
+    as many as in training."""
     passage: str | None = None
     """START:STOP, tokens of the split of which gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
@@ -145,7 +145,9 @@ class Work:
 
 
 class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
-    """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder."""
+    """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder;
+    of a model with a gate: gate_neighbors.
+    """
 
     kind = "report"
     Config = EvaluateConfig
@@ -262,7 +264,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             output.record |= work.tuning.sample(work.evaluator)
         else:
             result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
-            work.tuning.tune(work.evaluator, shard.key, result.scored_range, output)
+            work.tuning.keep_sums(work.evaluator, shard.key, result.scored_range, output)
         return output
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:

@@ -81,7 +81,7 @@ def _complete_lines(log: Path) -> list[str]:
 
 
 class ProgressLog:
-    """Writtens of work that are complete and on disk; the only proof of completeness that resuming trusts."""
+    """Log of the units of work that are complete and on disk; the only proof of completeness that resuming trusts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -46,9 +46,9 @@ class StateStore:
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
     def before(self, shard: str, start: int) -> CarriedState | None:
-        """The carried of token `start`, behind a shard: in memory, or without its positions if its states are on disk.
+        """What is carried to token `start` from the shard before it, if it was the latest of this run.
 
-        None: neither, so tokens before it are to be read again.
+        Else without positions, if its states are on disk; None: neither, so tokens before it are to be read again.
         """
         latest = self.after(shard)
         return self._stored(shard, start) if latest is None else latest

@@ -100,11 +100,13 @@ class Evaluator:
         watch = Stopwatch(self.reader.device)
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
-            reader = None if memory is None else memory.begin(background, split, start, stop)
-            watching = {name: p.watch(reader, start, counted) for name, p in self.probes.items() if probed}
+            hidden_reader = None if memory is None else memory.begin(background, split, start, stop)
+            watching = {name: p.watch(hidden_reader, start, counted) for name, p in self.probes.items() if probed}
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
-            scored = self._score_alone(split, start, stop, carried, counted, reader, tuple(watching.values()))
+            scored = self._score_without_readings(
+                split, start, stop, carried, counted, hidden_reader, tuple(watching.values())
+            )
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
             found = early.result() if early else self._find(split, start, stop, queries)
@@ -118,7 +120,7 @@ class Evaluator:
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
         """What is carried past tokens [start, stop) that were read before; no probe watches, and no memory enters."""
-        scored = self._score_alone(split, start, stop, carried)
+        scored = self._score_without_readings(split, start, stop, carried)
         encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         return carried.after(scored, self.reach, self.needs.keys, encoder_state)
 
@@ -137,24 +139,24 @@ class Evaluator:
             return None
         return torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
 
-    def _score_alone(
+    def _score_without_readings(
         self,
         split: str,
         start: int,
         stop: int,
         carried: CarriedState,
         counted: Tensor | None = None,
-        reader: HiddenReader | None = None,
+        hidden_reader: HiddenReader | None = None,
         probes: Sequence[RangeProbe] = (),
     ) -> LMScores:
-        """What the model alone says, with the keys that readings need, which are as before any memory enters."""
+        """What the model says, its gate included, and the keys that readings need, which are as before the gate."""
         return score_blocks(
             self.model,
             self.reader.encode(self.model, split, start, stop, carried.state),
             {*self.needs.keys, *self._own_search_key},
             self.needs.window_keys,
             counted,
-            reader,
+            hidden_reader,
             probes,
         )
 
@@ -198,7 +200,7 @@ class Evaluator:
 
     # Tuning
 
-    def tune(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> np.ndarray:
+    def grid_nll(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> np.ndarray:
         """Summed negative log-likelihood of the counted tokens at every point of a row's grid; see `grid_nll`."""
         scored, total = scored_range.lm, np.zeros([n for grid in grids for n in grid.shape])
         for rows, retrieved in row.retrieve(scored_range):

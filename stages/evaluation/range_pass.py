@@ -52,7 +52,7 @@ class RangePass:
         self, part: Part, evaluator: "Evaluator", states: "StateStore", output: ShardOutput
     ) -> "RangeResult":
         """Read a part with the model, going on from the one before it."""
-        carried = self._history(part, evaluator, states)
+        carried = self._carried_into(part, evaluator, states)
         probed = self.phase == SCORE
         result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed)
         idle = self.number(part) - self._parts_back - 1
@@ -63,19 +63,22 @@ class RangePass:
         """Size of the states on disk when there are most: those to go on from, and of two parts under way."""
         return (self._parts_back + 1 + 2) * of_one
 
-    def _history(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
-        """What the part before left in memory; of an earlier run's, what its tokens give when they are read again."""
+    def _carried_into(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
+        """What is carried into a part: from memory if this process computed the part before.
+
+        Else it is made again from the last saved state, by reading the tokens behind it once more.
+        """
         number = self.number(part)
         latest = states.after(self._key(number - 1))
         if latest is not None:
             return latest
-        carried = self._beginning(max(0, number - self._parts_back), evaluator, states)
+        carried = self._nearest_saved(max(0, number - self._parts_back), evaluator, states)
         for start in range(carried.start, part.start, self.step):
             carried = evaluator.past(self.split, start, start + self.step, carried)
         return carried
 
-    def _beginning(self, number: int, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
-        """The carried of a part, or of the latest before it whose states are on disk, where models carry any."""
+    def _nearest_saved(self, number: int, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
+        """What is carried into a part, or into the latest before it whose states are on disk, if a model has any."""
         from stages.encoding.carried_state import CarriedState
 
         if not evaluator.carries_state:

@@ -34,7 +34,7 @@ class Attribution:
         self._contexts, self._entered = Contexts(reader), EnteredContexts(reader)
 
     def of(self, scored_range: ScoredRange, token: int) -> Attributed:
-        """What carried the token at the one position that was scored_range."""
+        """What carried the token at the one position of the range."""
         place = scored_range.lm.start
         (near,) = self._entered.read(PASSAGE, place, [token])
         return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])

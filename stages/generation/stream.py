@@ -52,8 +52,8 @@ class Stream:
         return found
 
     def put(self, token: int) -> None:
-        """Go on with a token in the place that was scored_range."""
-        assert self._after is not None, "the place of the token is scored_range first"
+        """Go on with a token in the place that `read_range` scored last."""
+        assert self._after is not None, "the place of the token is read first"
         self.passage.put_last(token)
         self._history, self._after = _ending_with(self._after, token), None
 
@@ -80,7 +80,7 @@ def dense_log_probs(evaluator: Evaluator, scored_range: ScoredRange, settings: R
 
 
 def _ending_with(carried: CarriedState, token: int) -> CarriedState:
-    """The carried with another last token."""
+    """What is carried, with another last token."""
     if carried.tokens is None:
         return carried
     tokens = carried.tokens.clone()

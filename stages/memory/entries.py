@@ -46,7 +46,7 @@ class Matches(NamedTuple):
 class LogSums:
     """Log of what a memory holds, unnormalised, so that any reader can use it.
 
-    `target` [...]: log of the sum of exp(s/τ - peak) over entries whose value is the target; -inf if
+    `target` [...]: log of the sum of exp(s/τ - max_score) over entries whose value is the target; -inf if
     it is absent.
     `total` [...]: the same over all entries; -inf where the memory is empty.
     `max_score` [...], broadcasts: the best s/τ that the position reads; taken out, or large scores would
@@ -116,7 +116,7 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
 
 
 def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int) -> LogSums:
-    """LogSums of every token: target [n, V]; total and peak, [n, 1], broadcast.
+    """LogSums of every token: target [n, V]; total and max_score, [n, 1], broadcast.
 
     For generation, and where the best token is asked for; scoring needs the targets alone.
     """

@@ -51,8 +51,8 @@ Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterVali
 Count = Annotated[int, Field(gt=0)]
 
 
-class Keys(Settings):
-    """Keys of a reading and their values. Each field is a key; its alias, if it has one, is what users type."""
+class ReadingOptions(Settings):
+    """Options of a reading and their values. Each field is one; its alias, if it has one, is what users type."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -18,17 +18,17 @@ class EvaluationDefaults(NamedTuple):
     """What models of one training method are read with; texts as after `--memory`."""
 
     alone: tuple[str, ...] = ()
-    """Readings without a datastore; below kNN-LM where there is one."""
+    """Readings without a datastore; with one, kNN-LM is read on top of them."""
     own_datastore: tuple[str, ...] | None = None
     """Readings with a datastore of the model's own keys, if it learned to read one."""
     trained_with_memory: bool = False
-    """Whether the loss read entries by the scaled product of keys."""
+    """Whether training read memory, by the scaled product of keys."""
 
 
 class MethodSettings(Settings):
-    """What a method is told (`memory` of a training run), and what it asks of the rest of the run.
+    """Settings of a method (`memory` of a training run), and what it asks of the rest of the run.
 
-    Of a method that is told nothing a run has no settings: its `memory` is None.
+    A run of a method without settings has `memory` None.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("tokens",)

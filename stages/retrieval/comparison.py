@@ -4,14 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stages.memory.hyperparameter import Choice, Hyperparameter, Keys
+from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
 
-class Comparison(Keys):
+class Comparison(ReadingOptions):
     """How a position finds entries alike."""
 
     similarity: Similarity | None = None

@@ -23,7 +23,7 @@ from stages.retrieval.searched_neighbors import SearchedNeighbors
 
 
 class GateReader(HiddenReader):
-    """Lets the `k` best neighbours of each token of a range into its hidden state."""
+    """Applies the gate: mixes the embeddings of the k best neighbours' tokens into each hidden state of a range."""
 
     def __init__(self, read: Callable[[], np.ndarray], start: int, k: int) -> None:
         """Args:

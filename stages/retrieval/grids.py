@@ -1,6 +1,7 @@
 """Hyperparameters of memory readings: the grid, its sums over a split, and the best point.
 
-A point of a reading is (entries read, factor of their scores, weight of the memory). Arrays over the
+A point of a reading is (cut-off, scale, weight): entries read, k, cache size or window; the factor of their scores,
+1/τ or θ; the weight of the memory, λ or α. Arrays over the
 grid of one reading are [S, C, G]: scales, cut-offs, weights; of several readings, one after the
 other.
 """

@@ -14,7 +14,8 @@ def amounts() -> dict[str, Hyperparameter]:
 
 def hyperparameters() -> dict[str, Hyperparameter]:
     """All, by the names that reports use, in the order of tables: how much is read, how sharply, with which weight."""
-    told = {name: number for source in map(SOURCES.settings, SOURCES.names()) for name, number in source.told.items()}
+    sources = map(SOURCES.settings, SOURCES.names())
+    reported = {name: number for source in sources for name, number in source.reported.items()}
     readers = map(READERS.settings, READERS.names())
     weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
-    return amounts() | told | Comparison.hyperparameters() | weights
+    return amounts() | reported | Comparison.hyperparameters() | weights

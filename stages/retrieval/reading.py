@@ -8,7 +8,7 @@ from pydantic import SerializeAsAny, ValidationError, model_validator
 
 from stages.config import Settings
 from stages.errors import UsageError
-from stages.memory.hyperparameter import Hyperparameter, Keys, Tune
+from stages.memory.hyperparameter import Hyperparameter, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.comparison import Comparison, Similarity
@@ -16,7 +16,7 @@ from stages.retrieval.grammar import NONE, Phrase, default_reader, parse_phrase,
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 
-K = TypeVar("K", bound=Keys)
+K = TypeVar("K", bound=ReadingOptions)
 
 
 class Reading(Settings):
@@ -51,10 +51,10 @@ class Reading(Settings):
                     f"a choice is one of {told[0][1]}"
                 )
 
-    # Keys
+    # Options
 
     @property
-    def parts(self) -> tuple[Keys, ...]:
+    def parts(self) -> tuple[ReadingOptions, ...]:
         """All its keys, in the order in which they are spelled."""
         return self.comparison, self.reader_settings, *self.source_settings
 

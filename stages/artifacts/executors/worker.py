@@ -19,7 +19,7 @@ class ShardWorker:
     """
 
     def __init__(self, task: ShardTask, deliver: Callable[[Written], None]) -> None:
-        """`deliver`: takes what a shard wrote, in another thread."""
+        """`deliver`: called in a background thread with what each shard wrote."""
         self._task = task
         self._deliver = deliver
         self._background = Background("write")
@@ -29,7 +29,10 @@ class ShardWorker:
         return self._task.stage.open(self._task.job, self._task.plan)
 
     def run(self, shard: "Shard") -> None:
-        """Compute a shard. Raises what went wrong with it, or with writing the one before."""
+        """Compute a shard and begin to write it; what it wrote goes to `deliver`. Call `flush` behind the last.
+
+        Raises: what went wrong with it, or with writing the one before.
+        """
         output = self._task.stage.run_shard(self._task.job, self._work, shard)
         self._background.run(lambda: self._deliver(output.written(shard.key)))
 

@@ -65,12 +65,12 @@ class Tuning:
         ]
         return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
 
-    def tune(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:
+    def keep_sums(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
         for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True)):
             path = output.add(_file(shard, number, grids))
             if tries_all(grids):
-                np.save(path, evaluator.tune(scored_range, row, grids))
+                np.save(path, evaluator.grid_nll(scored_range, row, grids))
             else:
                 save_part(path, evaluator.log_sums(scored_range, row, grids))
         scored = scored_range.lm.log_p[scored_range.counted_rows]

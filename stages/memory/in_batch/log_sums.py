@@ -1,7 +1,7 @@
 """In-batch memory, read in training: the [queries, keys] scores never exist whole.
 
 How the parts work together: `visible` says what each query reads, `blocks` cuts that into blocks, `block_scores`
-multiplies a block, `target_cells` finds the keys of the target in it. Here a block's cells are added up in the
+multiplies a block, `target_matches` finds the keys of the target in it. Here a block's cells are added up in the
 forward pass, and in the backward pass multiplied once more and turned into gradients.
 
 Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their row's target).

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from stages.memory.hyperparameter import Choice, Keys
+from stages.memory.hyperparameter import Choice, ReadingOptions
 
 
-class ReaderSettings(Keys):
+class ReaderSettings(ReadingOptions):
     """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
 
     needs_scores: ClassVar[bool] = False

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from stages.artifacts.artifact import Artifact
-from stages.memory.hyperparameter import Hyperparameter, Keys
+from stages.memory.hyperparameter import Hyperparameter, ReadingOptions
 
 if TYPE_CHECKING:
     from stages.retrieval.reading import Reading
 
 
-class SourceSettings(Keys):
+class SourceSettings(ReadingOptions):
     """The keys that a source adds to a reading, and what an evaluation must know before it opens it."""
 
     amount: ClassVar[str]
-    """What its cut-offs count: one of its keys, or a name of `told`."""
-    told: ClassVar[Mapping[str, Hyperparameter]] = {}
+    """What its cut-offs count: one of its keys, or a name of `reported`."""
+    reported: ClassVar[Mapping[str, Hyperparameter]] = {}
     """Numbers that reports tell beside those of its keys."""
     reported_as: ClassVar[Mapping[str, str]] = {}
     """Keys that reports tell of under another name."""

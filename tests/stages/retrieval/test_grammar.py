@@ -1,6 +1,6 @@
 import pytest
 
-from stages.memory.hyperparameter import Keys
+from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
 from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, row_name
 from stages.retrieval.reading import parse_readings
@@ -39,4 +39,7 @@ def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources()
 
 @pytest.mark.parametrize("registry", [SOURCES, READERS], ids=["sources", "readers"])
 def test_what_is_registered_exists(registry):
-    assert all(callable(registry.load(name)) and issubclass(registry.settings(name), Keys) for name in registry.names())
+    assert all(
+        callable(registry.load(name)) and issubclass(registry.settings(name), ReadingOptions)
+        for name in registry.names()
+    )

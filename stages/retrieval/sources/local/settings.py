@@ -15,7 +15,7 @@ class LocalSettings(SourceSettings):
     """No keys: the window says how much is read."""
 
     amount: ClassVar[str] = "window"
-    told: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
+    reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
     reads_windows: ClassVar[bool] = True
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
