@@ -71,10 +71,6 @@ class ShardJob(Generic[C]):
     """The draft's."""
     execution: Execution
 
-    @property
-    def reporter(self) -> Reporter:
-        return self.execution.reporter
-
     def record(self, key: str) -> dict[str, Any]:
         """What was noted about a shard of an earlier phase."""
         return read_record(self.folder / PROGRESS, key)
@@ -85,6 +81,10 @@ class Job(ShardJob[C], Generic[C]):
     """One run of a stage, in the process that holds the lock of what is made."""
 
     draft: Draft
+
+    @property
+    def reporter(self) -> Reporter:
+        return self.execution.reporter
 
     def for_shards(self) -> ShardJob[C]:
         """The same for those who compute shards; they commit nothing, and tell nothing."""

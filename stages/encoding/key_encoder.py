@@ -25,7 +25,7 @@ class EncodedKeys(NamedTuple):
 class KeyEncoder:
     """The model of a datastore, reading as it does for that: in its windows, across documents.
 
-    However a stream is cut into ranges, keys are the same, as long as each range goes on from the state before it.
+    However a stream is cut into ranges, keys are the same but for rounding, as long as each range goes on from the state before it.
     """
 
     model: LanguageModel
@@ -54,11 +54,6 @@ class KeyEncoder:
     def carries_state(self) -> bool:
         """Whether a range must go on from the one before it."""
         return self.model.config.carries_state
-
-    @property
-    def state_bytes(self) -> int:
-        """Size of the largest state past a range."""
-        return self.model.state_bytes(self.reader.windows.context)
 
     def encode(self, split: str, start: int, stop: int, state: State) -> EncodedKeys:
         """Keys of tokens [start, stop), going on from the state past token `start` - 1."""

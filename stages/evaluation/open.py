@@ -97,6 +97,8 @@ def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
     """What enters the model's hidden states; the values of the datastore that readings look into are in memory once."""
+    if "gate_neighbors" not in read:
+        return None
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
     return open_hidden_memory(read, options, read.get("datastore"), values)
 

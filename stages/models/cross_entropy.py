@@ -14,7 +14,7 @@ class Beside(NamedTuple):
     """What stands beside the scores of a joint softmax; each float [N], in nats.
 
     `within`: log-probability of the target within the class that is scored (0: it is scored itself).
-    `target`, `total`: log of the sums of exp of a memory's scores, over the cells that hold the
+    `target`, `total`: log of the sums of exp of a memory's scores, over the entries that hold the
     target and over all; -inf where there are none.
     """
 

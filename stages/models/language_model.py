@@ -56,7 +56,7 @@ class LanguageModel(nn.Module):
         Args:
             hidden, targets: as in `loss`.
             memory_target, memory_total: float [N], log of the sums of exp of the memory's scores over the
-                cells that hold the target and over all; -inf where there are none.
+                entries that hold the target and over all; -inf where there are none.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         with self._exact(hidden):

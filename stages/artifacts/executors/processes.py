@@ -12,10 +12,10 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.executors.worker import ShardWorker
@@ -58,14 +58,16 @@ class Worker:
         theirs.close()
         self._chain: deque[Shard] = deque()
 
-    def feed(self, chains: Chains) -> None:
-        """Hand over the next shard of the chain under way, else of a new one; None if there is none left."""
+    def feed(self, chains: Chains) -> bool:
+        """Hand over the next shard of the chain under way, else of a new one. Returns: whether there was one left."""
         if not self._chain and chains:
             self._chain = chains.popleft()
+        shard = self._chain.popleft() if self._chain else None
         try:
-            self.connection.send(self._chain.popleft() if self._chain else None)
+            self.connection.send(shard)
         except BrokenPipeError:
             raise self._death() from None
+        return shard is not None
 
     def receive(self) -> Any:
         """The next message. Raises ResourceError or RuntimeError if the process has died."""
@@ -73,6 +75,14 @@ class Worker:
             return self.connection.recv()
         except (EOFError, ConnectionResetError):
             raise self._death() from None
+
+    def delivered(self) -> Iterator[Written]:
+        """What it wrote of which nobody has heard yet."""
+        with suppress(EOFError, OSError):
+            while self.connection.poll():
+                message = self.connection.recv()
+                if isinstance(message, Written):
+                    yield message
 
     def _death(self) -> Exception:
         self._process.join(SECONDS_TO_END)
@@ -105,19 +115,24 @@ class ProcessExecutor(Executor):
         left: Chains = deque(deque(chain) for chain in chains)
         missing = sum(map(len, chains))
         self._start(min(self.task.job.execution.workers, len(chains)))
-        for worker in self._workers.values():
-            worker.feed(left)
-        while missing:
+        computing = {worker for worker in self._workers.values() if worker.feed(left)}
+        while missing or computing:
             for ready in connection.wait(self._workers):
                 worker = self._workers[ready]  # type: ignore[index]
                 message = worker.receive()
                 if isinstance(message, Failed):
+                    self._commit_delivered()
                     raise message.error()
                 if isinstance(message, Written):
                     self.commit(message)
                     missing -= 1
-                else:
-                    worker.feed(left)
+                elif not worker.feed(left):
+                    computing.remove(worker)
+
+    def _commit_delivered(self) -> None:
+        for worker in self._workers.values():
+            for written in worker.delivered():
+                self.commit(written)
 
     def _start(self, wanted: int) -> None:
         while len(self._workers) < wanted:
@@ -144,16 +159,23 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
     worker = ShardWorker(task, send)
     try:
         while True:
-            shard = parent.recv()
+            shard = _next_shard(parent)
             if shard is None:
                 worker.flush()
             else:
                 worker.run(shard)
                 send(Ready())
-    except EOFError:
-        worker.close()
     except BaseException as error:
+        with suppress(Exception):
+            worker.close()
         send(Failed(list(_portable(error))))
+
+
+def _next_shard(parent: connection.Connection) -> "Shard | None":
+    try:
+        return cast("Shard | None", parent.recv())
+    except EOFError:  # as in `_end_with_parent`: nothing may be written any more
+        os._exit(1)
 
 
 def _end_with_parent() -> None:

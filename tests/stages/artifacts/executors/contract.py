@@ -51,6 +51,13 @@ class ExecutorContract:
         assert outcome.status == "resumed"
         assert len(list(trace.iterdir())) == LENGTH + 1
 
+    def test_any_error_passes_through_and_keeps_the_shards_before_it(self, store: Store, trace: Path) -> None:
+        with pytest.raises(EOFError, match="no data left"):
+            self.made(store, Sums(trace, "add-004", EOFError("no data left"), seconds=0.01))
+        (log,) = store.root.glob("tokens/.*-partial/progress.jsonl")
+        assert all(key in log.read_text() for key in ("add-000", "add-002"))
+        assert self.made(store, Sums(trace)).status == "resumed"
+
     def test_an_interruption_keeps_what_is_committed(self, store: Store, trace: Path) -> None:
         class Interrupting(Silent):
             def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
