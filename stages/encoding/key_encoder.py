@@ -25,7 +25,8 @@ class EncodedKeys(NamedTuple):
 class KeyEncoder:
     """The model of a datastore, reading as it does for that: in its windows, across documents.
 
-    However a stream is cut into ranges, keys are the same but for rounding, as long as each range goes on from the state before it.
+    However a stream is cut into ranges, keys are the same but for rounding, as long as each range goes on from the
+    state before it.
     """
 
     model: LanguageModel
