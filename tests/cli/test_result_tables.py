@@ -1,6 +1,5 @@
 """The tables that end train, evaluate and run."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,7 +212,6 @@ def test_a_gate_is_told_in_a_line_and_by_its_neighbours(capsys: pytest.CaptureFi
 def test_the_folder_of_the_figures_is_named(
     files: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "metrics.json").write_text(json.dumps(CACHE))
     manifest = SimpleNamespace(files=dict.fromkeys(files))
     show_result(
         SimpleNamespace(
@@ -221,7 +219,7 @@ def test_the_folder_of_the_figures_is_named(
             reference="report/0123456789ab",
             path=tmp_path,
             manifest=manifest,
-            file=lambda name: tmp_path / name,
+            json=lambda name: CACHE,
         )
     )
     assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
