@@ -101,9 +101,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run memlm with these arguments (by default the process's own) and return the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    previous = signal.signal(signal.SIGTERM, raise_terminated)
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
+    return guarded(lambda: _invoke_terminably(arguments), name)
+
+
+def _invoke_terminably(arguments: Sequence[str]) -> None:
+    """SIGTERM ends the command as Ctrl-C does: by an exception."""
+    previous = signal.signal(signal.SIGTERM, raise_terminated)
     try:
-        return guarded(lambda: _invoke(arguments), name)
+        _invoke(arguments)
     finally:
         signal.signal(signal.SIGTERM, previous)

@@ -7,6 +7,9 @@ from stages.comparison.bootstrap import Bootstrap
 from stages.errors import UsageError
 
 Reading = Literal["final", "model"]
+LARGEST = 2**31 - 1
+MOST_SAMPLES = 10_000_000
+"""Beyond that a bootstrap takes hours, and its intervals are no better."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class ComparisonSettings:
             raise UsageError(f"The confidence must lie between 0 and 1, not be {self.confidence}.")
         for name, least in {"samples": 1, "block_tokens": 1, "seed": 0, "most": 0, "around": 0}.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+            largest = MOST_SAMPLES if name == "samples" else LARGEST
+            if value is not None and not least <= value <= largest:
+                raise UsageError(f"--{name.replace('_', '-')} must be {least} to {largest:,}, not {value}.")
 
     @property
     def bootstrap(self) -> Bootstrap:

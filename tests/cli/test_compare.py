@@ -151,6 +151,8 @@ def test_what_is_no_report_is_refused(memlm: Memlm, root: Path, made: Reports) -
         *(["--samples", value] for value in ("0", "-3", "few")),
         *([option, "-1"] for option in ("--most", "--around", "--seed")),
         ["--block-tokens", "0"],
+        ["--block-tokens", "99999999999999999999999"],
+        ["--samples", "99999999999999999999999"],
         ["--reading", "memory"],
         ["--unknown"],
     ],

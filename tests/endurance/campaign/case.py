@@ -89,7 +89,7 @@ def judge(ended: Ended, wrong: Callable[[], str] = str) -> Verdict:
         ended: how it ended.
         wrong: says what is wrong with the result of a command that ended with 0.
     """
-    said = _CONTROL.search(ended.out + ended.err)
+    said = _CONTROL.search(ended.err)  # what is written to a pipe is data, as it is
     if ended.code is None:
         return failed("endless")
     if ended.code < 0:
