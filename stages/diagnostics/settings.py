@@ -15,7 +15,7 @@ class ProbeSettings(ABC):
     """A folder of `stages.diagnostics`, before and after the work."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """Names of an evaluation's settings (`stages.evaluate.EvaluateConfig`) that are meant for this probe."""
+    """Names of an evaluation's settings (`stages.evaluation.config.EvaluateConfig`) that are meant for this probe."""
 
     @abstractmethod
     def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluate import Evaluate
+from stages.evaluation.config import EvaluateConfig
 
 WARM_UP = 2
 """Rounds of steps that are not counted."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
@@ -17,7 +16,9 @@ from stages.comparison.baseline import against_baseline
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
+from stages.evaluation.config import EvaluateConfig
 from stages.index import BuildIndex
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -353,7 +354,7 @@ def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model
 
 def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
     whole = evaluated(store, neighbors, save_token_scores=True, stride=4)
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 13)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 13)
     other = Store(store.root.parent / "parts")
     for name in ("tokens", "model", "datastore", "index", "neighbors"):
         (other.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -368,7 +369,7 @@ def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
 
 
 def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     ran, original, budget = [], Evaluate.run_shard, [4]
 
     def run_shard(self, job, work, shard):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.oracles.frequency import RANGES, by_frequency
 from tests.stages.slow_evaluation import evaluated, metrics
@@ -31,7 +31,7 @@ def model(store: Store) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
 def ids(tokens: Artifact, split: str) -> list[int]:

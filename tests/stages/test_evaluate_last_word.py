@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.oracles import last_word as words_oracle
 from tests.oracles import neural_cache as oracle
@@ -65,7 +65,7 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", SHARD)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", SHARD)
     monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
     monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 

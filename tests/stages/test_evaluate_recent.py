@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import VOCABULARY, ModelConfig, array, small_model, small_tokens
 
@@ -37,7 +37,7 @@ def lstm(store: Store) -> Artifact:
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, so that histories are handed on; chunks of a few positions."""
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
     monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
@@ -15,7 +14,9 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.diagnostics import passage as passages
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
+from stages.evaluation.config import EvaluateConfig
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
@@ -89,7 +90,7 @@ def model(models: Mapping[str, Artifact]) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
 def tokens_of(neighbors: Artifact, split: str, k: int) -> np.ndarray:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from stages import evaluate
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
+from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
 from stages.retrieval.neighbors import Found, IndexSearch
 from stages.search.config import IndexConfig
@@ -50,7 +50,7 @@ def index_of(store: Store) -> Callable[..., Artifact]:
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of two windows, chunks of a few positions."""
-    monkeypatch.setattr(evaluate, "MOST_TOKENS_PER_SHARD", 16)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
     monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 

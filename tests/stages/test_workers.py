@@ -14,7 +14,8 @@ from stages.artifacts.runner import chains_of
 from stages.artifacts.stage import Execution, Stage
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluate import Evaluate
+from stages.evaluation.config import EvaluateConfig
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
@@ -32,7 +33,7 @@ def small_shards() -> Iterator[None]:
         patch.setattr("stages.neighbors.FEWEST_QUERIES", 48)
         patch.setattr("stages.neighbors.MOST_QUERIES", 48)
         patch.setattr("stages.pack.SEGMENTS", 8)
-        patch.setattr("stages.evaluate.MOST_TOKENS_PER_SHARD", 16)
+        patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
         yield
 
 

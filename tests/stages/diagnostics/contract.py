@@ -14,7 +14,7 @@ from stages.encoding.encode import EncodedBlock
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, ScoredBlock
 from stages.errors import UsageError
-from stages.evaluate import EvaluateConfig
+from stages.evaluation.config import EvaluateConfig
 from stages.models.language_model import LanguageModel
 
 TOKENS = 24

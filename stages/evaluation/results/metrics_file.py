@@ -1,0 +1,77 @@
+"""The content of a report's `metrics.json`."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages.diagnostics import PROBES
+from stages.evaluation.results import report
+from stages.lineage.evaluation import has_gate
+from stages.metrics import Counts
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Job
+    from stages.encoding.probe import Probe
+    from stages.evaluation.config import EvaluateConfig
+    from stages.evaluation.plan import Plan
+    from stages.evaluation.tuning.tuning import Tuning
+    from stages.retrieval.rows import MemoryRow
+
+
+def metrics_of(
+    job: "Job[EvaluateConfig]",
+    plan: "Plan",
+    memory: "Sequence[MemoryRow]",
+    tuning: "Tuning",
+    records: Sequence[Mapping[str, Any]],
+    probes: "Mapping[str, Probe]",
+    shown: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
+    totals, counts = report.Totals.of(records), _counts(job, plan)
+    first = report.GATED if has_gate(job.inputs["model"]) else report.PLAIN
+    names = [first, *(row.name for row in memory)]
+    vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
+    tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
+    rows = report.table(
+        names,
+        tuning.memories(),
+        totals,
+        counts,
+        tokens,
+        vocabulary,
+    )
+    main = rows[1] if memory else rows[0]
+    last_words = plan.breakdown.last_words
+    trained = job.inputs["model"].metrics
+    unknown = report.unknown_tokens(names, totals)
+    varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
+    return {
+        "split": job.config.split,
+        "score": job.config.score,
+        "tokens": counts.tokens,
+        "words": counts.words,
+        "unknown_rate": unknown and unknown["rate"],
+        "unknown_tokens": unknown,
+        **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
+        **({} if last_words is None else {"unknown_words": last_words.unknown}),
+        **{name: value for name, value in main.items() if name != "row"},
+        "method": job.inputs["model"].config["method"],
+        "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
+        "rows": rows,
+        "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
+        "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
+        "retrieval_accuracy": report.retrieval_accuracy(totals),
+        "curves": [*report.curves(tuning.curves(), totals), *varied],
+        **{name: shown.get(name) for name in PROBES.names()},
+        "grid": tuning.grid(),
+        "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
+    }
+
+
+def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
+    """How long what is scored is: the split, or the last words of its passages."""
+    words = plan.breakdown.last_words
+    if words is None:
+        return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
+    return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
