@@ -173,7 +173,7 @@ class SourceContract:
         source, sample = self.source, SmallSplit.made(0, self.stride)
         spread = source.spread([sample.scored_range(source, 0, T, small_found(10))])
         assert spread > 0 and len(source.default_scales(spread)) > 2
-        told = [SOURCES.settings(name) for name in source.reading.sources]
-        assert any(source.about.amount in (*one.names(), *one.told) for one in told)
+        settings = [SOURCES.settings(name) for name in source.reading.sources]
+        assert any(source.about.amount in (*one.names(), *one.reported) for one in settings)
         assert list(source.cutoffs) == sorted(set(source.cutoffs)) and source.positions_at_once > 0
         assert set(source.grid(spread, alone=True).cutoffs) >= set(source.cutoffs)
