@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stages.errors import UsageError
-from stages.models.config import Size, StateArray
+from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.layers.config import AttentionConfig
 from stages.models.windows import WindowSettings
 
@@ -17,7 +17,7 @@ class TransformerXLConfig(AttentionConfig):
     """
 
     carries_state: ClassVar[bool] = True
-    left_open: ClassVar[tuple[str, ...]] = ("gate", "memory_length")
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "memory_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
