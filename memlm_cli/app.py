@@ -17,6 +17,7 @@ from memlm_cli.commands import (
     compare,
     evaluate,
     generate,
+    import_model,
     inspect,
     pack_batches,
     precompute_neighbors,
@@ -39,6 +40,7 @@ app = typer.Typer(
 
 app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
+app.command("import-model")(with_common_options(import_model.import_model))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
 app.command("build-index")(with_common_options(build_index.build_index))
 app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))

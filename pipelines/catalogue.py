@@ -21,6 +21,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "tokenize": Command("stages.tokenize:Tokenize", ("train", "valid", "test", "tokenizer"), reads_files=True),
     "train": Command("stages.train:Train", ("init_from",), has_presets=True),
+    "import-model": Command("stages.import_model:ImportModel", ("checkpoint",)),
     "build-datastore": Command("stages.datastore:BuildDatastore", ("tokens",)),
     "build-index": Command("stages.index:BuildIndex"),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("tokens",)),

@@ -21,6 +21,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import parse_model
+from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
@@ -140,7 +141,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         tune_allocator()
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, config.windows)
-        group, eos = corpus.zarr("tokens.zarr"), corpus.metrics["eos_id"]
+        group, eos = corpus.zarr("tokens.zarr"), start_id(corpus.metrics)
         reader = SplitReader(group, eos, config.windows, False, device, config.precision)
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))

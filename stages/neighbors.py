@@ -23,7 +23,7 @@ from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
-from stages.text.tokens import open_split
+from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
@@ -167,7 +167,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
         device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
-        reader = SplitReader(group, tokens.metrics["eos_id"], windows, False, device, config.precision)
+        reader = SplitReader(group, start_id(tokens.metrics), windows, False, device, config.precision)
         return Work(
             plan=plan,
             searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),

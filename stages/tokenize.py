@@ -13,6 +13,8 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
+from stages.text.pretrained import PretrainedTokenizer
+from stages.text.tokenizer import TextTokenizer
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.encoded import Work, encode_shard
@@ -63,4 +65,12 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, TextShard]):
             "unk_id": tokenizer.unk_id,
             "tokenizer": tokenizer.kind if job.config.tokenizer == GIVEN else job.config.tokenizer,
             "eos_after": tokenizer.eos_after,
+            **_special(tokenizer),
         }
+
+
+def _special(tokenizer: TextTokenizer) -> dict[str, int | None]:
+    """What a pretrained model is to read beside the text."""
+    if not isinstance(tokenizer, PretrainedTokenizer):
+        return {}
+    return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}

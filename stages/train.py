@@ -103,8 +103,9 @@ class Train(Stage[TrainConfig]):
 
 def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model that is trained: the one to start from or the one described, with what the method adds to it."""
-    model = config.model if "init" not in inputs else _taken_over(config, inputs["init"])
-    model = config.method_settings.fitted(_sized_model(config, model, inputs["tokens"]))
+    size = inputs["tokens"].metrics["vocabulary_size"]
+    model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
+    model = config.method_settings.fitted(model.sized(size, config.segment_length))
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
@@ -123,14 +124,14 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     return model.model_copy(update=asked | own)
 
 
-def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
-    """The model with the sizes that follow from the tokens and the segments."""
+def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
+    """Raises: UsageError for a vocabulary of another size than that of the tokens."""
     size = tokens.metrics["vocabulary_size"]
     if model.vocab_size not in (None, size):
         raise UsageError(
             f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
         )
-    return model.sized(size, config.segment_length)
+    return model
 
 
 def _steps(config: TrainConfig, tokens: Artifact) -> int:

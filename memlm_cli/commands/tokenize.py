@@ -25,9 +25,14 @@ def tokenize(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            metavar="bpe|word|char|byte|FILE.json|TOKENS",
-            help="Learnt from train, read from a file, or that of other tokens (default: bpe).",
+            metavar="bpe|word|char|byte|FILE.json|TOKENS|MODEL",
+            help="Learnt from train, read from a file, that of other tokens, or that of a pretrained model: a folder, "
+            "FILE.gguf or hf:NAME (default: bpe).",
         ),
+    ] = None,
+    eos: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="What ends a document for a pretrained model (default: as it says)."),
     ] = None,
     vocab_size: Annotated[
         str | None,
@@ -78,6 +83,7 @@ def tokenize(
             "tokenizer": "given" if given else tokenizer,
             "vocab_size": vocab_size,
             "min_count": min_count,
+            "eos": eos,
             "lowercase": lowercase,
             "split": split.split(",") if split else None,
             "documents": documents,
@@ -89,4 +95,6 @@ def tokenize(
 
 
 def _is_reference(text: str) -> bool:
-    return "/" in text or text.endswith(".json")
+    from stages.pretrained.location import is_location
+
+    return "/" in text or text.endswith(".json") or is_location(text)

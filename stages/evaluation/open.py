@@ -26,6 +26,7 @@ from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
+from stages.text.tokens import start_id
 
 
 def open_evaluator(
@@ -53,7 +54,7 @@ def open_evaluator(
         last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
-    group, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
+    group, eos = tokens.zarr("tokens.zarr"), start_id(tokens.metrics)
     reader = SplitReader(group, eos, windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
     external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None

@@ -12,6 +12,9 @@ BACKBONES = Registry(
             "stages.models.backbones.transformer_xl", "config:TransformerXLConfig", "network:TransformerXL"
         ),
         "lstm": Part.within("stages.models.backbones.lstm", "config:LSTMConfig", "network:LSTM"),
+        "huggingface": Part.within(
+            "stages.models.backbones.huggingface", "config:HuggingFaceConfig", "network:HuggingFace"
+        ),
     },
 )
 DEFAULT_BACKBONE = "transformer"

@@ -25,6 +25,11 @@ class Encoding:
     auxiliary_loss: Tensor | None = None
     """What training adds to the loss, a scalar (balance of experts, say); None: nothing."""
 
+    def without_first(self) -> "Encoding":
+        """The same less the first row of every window, which a prefix made."""
+        ffn_input = None if self.ffn_input is None else self.ffn_input[:, 1:]
+        return Encoding(self.hidden[:, 1:], ffn_input, self.state, self.auxiliary_loss)
+
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with: `hidden` or `ffn-input`.
 
@@ -41,6 +46,9 @@ class Backbone(nn.Module, ABC):
 
     Cutting a stream into calls anywhere changes no number, in evaluation mode.
     """
+
+    prefix: int | None = None
+    """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
 
     @abstractmethod
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:

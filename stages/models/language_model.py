@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -32,8 +33,11 @@ class LanguageModel(nn.Module):
 
     def encode(self, tokens: Tensor, state: State = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
-        encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state)
-        return encoding
+        prefix = self.backbone.prefix
+        if prefix is None:
+            encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state)
+            return encoding
+        return self.backbone(self.vocabulary.embed(F.pad(tokens, (1, 0), value=prefix)), state).without_first()
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
@@ -102,12 +106,11 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         config = config.reading(windows)
     with torch.device("meta"):
         model = LanguageModel(config)
-    model.to_empty(device=device)
     with content_of(weights, SafetensorError):
         tensors = load_file(weights, device=str(device))
         _require_weights(model, tensors)
-    model.load_state_dict(tensors)
-    return model.eval()
+    model.load_state_dict(tensors, assign=True)
+    return model.to(device=device, dtype=torch.float32).eval()
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -44,6 +44,8 @@ class TokenizeConfig(StageConfig):
     """Types kept, special ones included; None or `auto`: all of train's (word, char), chosen from its size (bpe)."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto] = None
     """Types of `word` that train has less often are `<unk>`; None or `auto`: 1 if the text has `<unk>`, else 2."""
+    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None)] = None
+    """What ends a document for a pretrained tokenizer; None: `<|endoftext|>`, or what it says itself."""
     lowercase: bool = False
     """Whether text is lower-cased before it is tokenized."""
     documents: Documents | None = None
@@ -93,6 +95,8 @@ class TokenizeConfig(StageConfig):
             self._check_vocab_size(self.vocab_size)
         if self.min_count is not None and self.tokenizer != "word":
             raise ValueError(f"min_count goes with the word tokenizer, not with {self.tokenizer}")
+        if self.eos is not None and self.tokenizer != GIVEN:
+            raise ValueError("eos goes with the tokenizer of a pretrained model")
         if self.lowercase and self.tokenizer == GIVEN:
             raise ValueError("lowercase does not go with a given tokenizer, which decides by itself")
         return self

@@ -9,6 +9,7 @@ from stages.text.bpe import HuggingFaceTokenizer, library_errors
 from stages.text.byte import ByteTokenizer
 from stages.text.char import CharTokenizer
 from stages.text.config import LARGEST_VOCABULARY
+from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 from stages.text.tokenizer import EOS, UNK, TextTokenizer
 from stages.text.word import WordTokenizer
 
@@ -21,7 +22,9 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
 
     Raises: DataError if the file holds none, or one that cannot work.
     """
-    given = load_tokenizer(Path(path))
+    given, special = load_tokenizer(Path(path)), Path(path).with_name(PretrainedTokenizer.FILE)
+    if special.is_file():
+        return PretrainedTokenizer(given, SpecialTokens.read(special))
     content = given.to_str()
     matching = (own for own in _own_kinds(given) if own.huggingface().to_str() == content)
     return next(matching, None) or HuggingFaceTokenizer(given)

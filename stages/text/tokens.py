@@ -1,5 +1,6 @@
 """Reading a tokens artifact."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,3 +29,8 @@ def open_split(tokens: "zarr.Group", split: str) -> TokenSplit:
     """One split of a group `tokens.zarr`, which must have it. Raises: KeyError if it has not."""
     group = tokens[split]
     return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))  # type: ignore[index]
+
+
+def start_id(metrics: Mapping[str, Any]) -> int:
+    """The first input of a split, which predicts its first token: `<eos>`, or what a pretrained model begins with."""
+    return int(metrics.get("start_id", metrics["eos_id"]))

@@ -8,7 +8,7 @@ from stages.reporting import Reporter
 from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.config import DEFAULT_SHARES, GIVEN, TokenizeConfig
 from stages.text.records import TextFile
-from stages.tokenization.sources import ONE_CORPUS, given_tokenizer, text_files
+from stages.tokenization.sources import ONE_CORPUS, given_tokenizer, pretrained_tokenizer, text_files
 
 
 def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
     changes: dict[str, Any] = {}
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
         changes["split"] = DEFAULT_SHARES
-    if given_tokenizer(inputs) is not None:
+    if given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None:
         changes["tokenizer"] = GIVEN
         return changes
     files = text_files(inputs, config, "train", ONE_CORPUS)

@@ -7,6 +7,7 @@ from typing import Any
 from stages.artifacts.stage import InputFile, Inputs
 from stages.artifacts.store import Store
 from stages.errors import UsageError
+from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate
 from stages.text.config import GIVEN, UNTRAINED, TokenizeConfig
 from stages.text.files import file_digest, find_files, format_of
 from stages.text.records import TextFile
@@ -16,6 +17,8 @@ ONE_CORPUS = "source"
 """Role of files that are not given by split."""
 TOKENIZER = "tokenizer"
 """Role of a tokenizer that is given."""
+PRETRAINED = "pretrained-tokenizer"
+"""Role of the files of a pretrained model that say how it reads text."""
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -34,9 +37,27 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     files = [_input_file(role, path) for role in roles for path in _paths(references[role])]
     if tokenizer is None:
         return Inputs(files=tuple(files))
+    if is_location(tokenizer):
+        return Inputs(files=(*files, *_pretrained_files(tokenizer)))
     if tokenizer.endswith(".json"):
         return Inputs(files=(*files, InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0]))))
     return Inputs({TOKENIZER: store.get(tokenizer, "tokens")}, tuple(files))
+
+
+def _pretrained_files(tokenizer: str) -> list[InputFile]:
+    """Raises: DataError where there is no tokenizer of a pretrained model."""
+    location = locate(tokenizer)
+    found = location.files(TOKENIZER_FILES)
+    return [InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file)) for file in found]
+
+
+def pretrained_tokenizer(inputs: Inputs) -> Location | None:
+    """Where the tokenizer of a pretrained model lies, if one was given."""
+    paths = [Path(file.path) for file in inputs.files if file.role.split(".")[0] == PRETRAINED]
+    if not paths:
+        return None
+    gguf = paths[0].name if paths[0].suffix == ".gguf" else None
+    return Location(str(paths[0] if gguf else paths[0].parent), paths[0].parent, gguf)
 
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:

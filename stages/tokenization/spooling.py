@@ -4,15 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from stages.artifacts.stage import Job, Shard
+from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
 from stages.text.corpus import read_corpus
 from stages.text.given import open_tokenizer
+from stages.text.pretrained import PretrainedTokenizer
 from stages.text.scripts import lacks_words
 from stages.text.splits import cut_by_shares, whole
 from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
+from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
-from stages.tokenization.sources import ONE_CORPUS, TOKENIZER_FILE, given_tokenizer, text_files
+from stages.tokenization.sources import (
+    ONE_CORPUS,
+    TOKENIZER_FILE,
+    given_tokenizer,
+    pretrained_tokenizer,
+    text_files,
+)
 
 SPOOL = "scratch/text"
 SCANNED = "read"
@@ -69,8 +78,11 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
-    config, given = job.config, given_tokenizer(job.inputs)
-    if given is not None:
+    config, given, pretrained = job.config, given_tokenizer(job.inputs), pretrained_tokenizer(job.inputs)
+    if pretrained is not None:
+        tokenizer: TextTokenizer = read_tokenizer(pretrained, config.eos)
+        job.draft.add(PretrainedTokenizer.FILE)
+    elif given is not None:
         tokenizer = open_tokenizer(given)
     else:
         if config.tokenizer == "word":

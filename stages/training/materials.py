@@ -9,6 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import SideInputs
+from stages.text.tokens import start_id
 from stages.training.config import TrainConfig
 from stages.training.mapped import mapped
 from stages.training.neighbors import DTYPE, map_neighbors
@@ -23,7 +24,7 @@ def read_splits(tokens: Artifact, folder: Path) -> Splits:
     train = mapped(folder / f"ids-{TRAIN}.npy", ids.shape, ids.dtype, lambda start, stop: ids[start:stop])
     valid = np.asarray(arrays[f"{VALID}/ids"][:]) if VALID in splits_read(tokens) else None
     documents = np.asarray(arrays[f"{TRAIN}/doc_offsets"][:])
-    return Splits(train, valid, tokens.metrics["eos_id"], documents)
+    return Splits(train, valid, start_id(tokens.metrics), documents)
 
 
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:

@@ -76,7 +76,7 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     _require_backbone(config, init)
     _require_readable_gate(config, init)
     size = init.config["model"]["vocab_size"]
-    if size != tokens.metrics["vocabulary_size"]:
+    if size < tokens.metrics["vocabulary_size"]:
         raise ArtifactError(
             f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of "
             f"{tokens.metrics['vocabulary_size']}; tokenize with the tokenizer of the model's own tokens."

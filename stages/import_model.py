@@ -1,0 +1,113 @@
+"""Stage import-model: a pretrained model, and tokens made with its tokenizer -> model.
+
+Weights are stored in memlm's own layout, so that every later stage reads them like those of a model trained here.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import ArtifactError, UsageError
+from stages.models.config import BackboneConfig, ModelConfig
+
+CHECKPOINT = "checkpoint"
+"""Role of the files of the pretrained model."""
+USUAL_CONTEXT = 1024
+"""Inputs of a window where the model could read more: memory and time grow with the square."""
+
+
+class ImportConfig(StageConfig):
+    """Settings of import-model."""
+
+    segment_length: Annotated[int, Field(gt=0)] | None = None
+    """Inputs of a window where later stages do not say; None: 1,024, or as many as the model can read."""
+    method: str = "lm"
+    """Training objective, as far as later stages are concerned."""
+    memory: None = None
+    """No memory took part in training."""
+    model: ModelConfig | None = None
+    """What it is made of; found in its files."""
+
+
+class ImportModel(Stage[ImportConfig]):
+    """Takes a causal language model over from transformers; roles: `tokens`, and files `checkpoint`."""
+
+    kind: ClassVar[str] = "model"
+    Config: ClassVar[type[StageConfig]] = ImportConfig
+
+    def inputs(self, config: ImportConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        """`checkpoint`: a folder, FILE.gguf or hf:NAME; `source`: tokens made with its tokenizer."""
+        from stages.pretrained.location import digest, locate
+
+        if not references.get(CHECKPOINT):
+            raise UsageError("Which model? Name a folder, a .gguf file, or hf:NAME of the hub.")
+        tokens = store.get(references["source"], "tokens")
+        location = locate(references[CHECKPOINT])
+        files = location.weights()
+        return Inputs(
+            {"tokens": tokens},
+            tuple(InputFile(f"{CHECKPOINT}.{file.name}", str(file), digest(file)) for file in files),
+        )
+
+    def resolve(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> ImportConfig:
+        from stages.pretrained.model import describe
+
+        if config.model is not None:
+            raise UsageError("model: the settings of an imported model are those of its files; leave them out.")
+        tokens, location = inputs["tokens"], _location(inputs)
+        model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"))
+        _require_own_tokens(model, location, tokens)
+        longest = model.longest_context or USUAL_CONTEXT
+        length = min(longest, USUAL_CONTEXT) if config.segment_length is None else config.segment_length
+        if length > longest:
+            raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
+        return config.model_copy(update={"model": model, "segment_length": length})
+
+    def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
+        from safetensors.torch import save_file
+
+        from stages.models.backbones.huggingface.config import HuggingFaceConfig
+        from stages.pretrained.model import read_weights
+
+        assert isinstance(job.config.model, HuggingFaceConfig)
+        job.reporter.info("reading weights, and comparing scores with those of transformers")
+        weights = read_weights(_location(job.inputs), job.config.model)
+        job.draft.expect(sum(weight.nbytes for weight in weights.values()))
+        save_file(weights, job.draft.add("model.safetensors"))
+        settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}
+        job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+        return {"parameters": sum(weight.numel() for weight in weights.values())}
+
+
+def _location(inputs: Inputs) -> Any:
+    """Where the files of the checkpoint lie; they were found already."""
+    from stages.pretrained.location import Location
+
+    first = Path(inputs.files[0].path)
+    if first.suffix == ".gguf":
+        return Location(str(first), first.parent, first.name)
+    return Location(str(first.parent), first.parent)
+
+
+def _require_own_tokens(model: BackboneConfig, location: Any, tokens: Artifact) -> None:
+    """Raises: ArtifactError unless the tokens are those of the model's own tokenizer."""
+    from stages.pretrained.tokenizer import same_tokenizer
+    from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
+
+    own = tokens.metrics["tokenizer"] == PretrainedTokenizer.kind
+    own = own and tokens.metrics["vocabulary_size"] <= (model.vocab_size or 0)
+    if own:
+        special = SpecialTokens.read(tokens.file(PretrainedTokenizer.FILE))
+        own = same_tokenizer(location, special, tokens.file("tokenizer.json"))
+    if not own:
+        raise ArtifactError(
+            f"{tokens.reference} was not made with the tokenizer of this model, so its ids mean something else: "
+            "memlm tokenize --tokenizer FOLDER|FILE.gguf|hf:NAME, the model's own."
+        )

@@ -1,0 +1,1 @@
+"""Any causal language model of the package transformers, as it was imported."""

@@ -1,0 +1,1 @@
+"""Models and tokenizers from elsewhere: where they lie, and how they become files that memlm wrote."""

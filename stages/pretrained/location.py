@@ -1,0 +1,128 @@
+"""Where a pretrained model or tokenizer lies: a folder, a GGUF file, or a repository of the Hugging Face hub."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.errors import DataError, UsageError
+
+HUB = "hf:"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "config.json",
+)
+"""What says how text becomes ids, `config.json` since it may name the kind of tokenizer."""
+INDEX = "model.safetensors.index.json"
+UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+"""Weights as pickles, which run code when they are read."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Files on this machine."""
+
+    spec: str
+    """As the user names it."""
+    folder: Path
+    gguf: str | None = None
+    """Name of the one file that holds everything; None: files of their own for weights, settings and tokenizer."""
+
+    def files(self, names: tuple[str, ...]) -> list[Path]:
+        """Those of some files that are there; of a GGUF file itself."""
+        if self.gguf is not None:
+            return [self.folder / self.gguf]
+        return [self.folder / name for name in names if (self.folder / name).is_file()]
+
+    def weights(self) -> list[Path]:
+        """The settings and the safetensors of a model.
+
+        Raises: DataError if there is no model, or its weights are pickles alone.
+        """
+        if self.gguf is not None:
+            return [self.folder / self.gguf]
+        if not (self.folder / "config.json").is_file():
+            raise DataError(f"{self.spec} is no model: it has no config.json.")
+        shards = sorted(self.folder.glob("*.safetensors"))
+        if not shards:
+            raise DataError(f"{self.spec} has no weights as safetensors{_pickles(self.folder)}.")
+        return [*self.files(("config.json", INDEX)), *shards]
+
+    def loading(self) -> dict[str, Any]:
+        """How transformers is to read it: from these files alone, and never running what it finds there."""
+        found: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        return found if self.gguf is None else found | {"gguf_file": self.gguf}
+
+
+def locate(spec: str) -> Location:
+    """The files that a user names: `FOLDER`, `FILE.gguf` or `hf:NAME[@REVISION]`.
+
+    Raises: DataError if they are not there, or want code of their own to be run.
+    """
+    if spec.startswith(HUB):
+        from stages.pretrained.hub import fetch
+
+        return _checked(Location(spec, fetch(spec.removeprefix(HUB))))
+    path = Path(spec)
+    if path.suffix == ".gguf" and path.is_file():
+        return Location(spec, path.parent, path.name)
+    if path.is_dir():
+        return _checked(Location(spec, path))
+    raise DataError(f"{spec} does not exist; expected a folder with a model, a .gguf file, or hf:NAME of the hub.")
+
+
+def is_location(spec: str) -> bool:
+    """Whether a name is one of a pretrained tokenizer rather than of a `tokenizer.json` or of an artifact."""
+    path = Path(spec)
+    return spec.startswith(HUB) or path.suffix == ".gguf" or (path.is_dir() and (path / "tokenizer.json").is_file())
+
+
+def digest(file: Path) -> str:
+    """BLAKE2b of a file's bytes.
+
+    Raises: DataError if it cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def require_extra() -> None:
+    """Raises: UsageError, naming the extra, if transformers is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("transformers") is None:
+        raise UsageError("Pretrained models need the package transformers: pip install 'memlm[hf]'.")
+
+
+def _pickles(folder: Path) -> str:
+    unsafe = sorted(file.name for file in folder.iterdir() if file.suffix in UNSAFE)
+    if not unsafe:
+        return ""
+    return (
+        f", but {unsafe[0]}, a pickle, which may run code when it is read: load it with transformers where you trust "
+        "it, and save it again (save_pretrained writes safetensors)"
+    )
+
+
+def _checked(location: Location) -> Location:
+    """Raises: DataError if the settings of a folder name code that would have to be run."""
+    for file in location.files(("config.json", "tokenizer_config.json")):
+        try:
+            settings = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{file} is no JSON: {error}.") from None
+        if not isinstance(settings, dict):
+            raise DataError(f"{file} holds no settings.")
+        if "auto_map" in settings:
+            raise DataError(
+                f"{location.spec} wants code of its own to be run ({file.name}: auto_map), which memlm never does; "
+                "models that transformers itself knows can be read."
+            )
+    return location

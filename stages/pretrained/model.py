@@ -1,0 +1,122 @@
+"""A causal model of transformers, taken apart into the vocabulary and the blocks of a model of memlm."""
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stages.errors import DataError
+from stages.models.backbones.huggingface.config import HuggingFaceConfig
+from stages.models.backbones.huggingface.network import blocks_of, causal_model
+from stages.models.language_model import LanguageModel
+from stages.pretrained.anatomy import (
+    embedding_table,
+    last_feed_forward,
+    longest_window,
+    require_plain_scores,
+    score_scale,
+)
+from stages.pretrained.location import Location
+from stages.pretrained.quiet import reading
+
+TOLERANCE = 1e-3
+"""Nats by which log-probabilities may differ from transformers' own, summed in another order."""
+PROBE = (2, 12)
+"""Windows and inputs that both are compared on."""
+NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
+"""Where the model lay and how it was packed: nothing of what it computes."""
+
+
+def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
+    """The settings of a model, found without reading its weights.
+
+    Args:
+        prefix: the token that its tokenizer puts before a text; None: none.
+    Raises: DataError if it is no causal model that can be read here.
+    """
+    with reading(location, "model"):
+        from transformers import AutoConfig
+
+        settings: Any = AutoConfig.from_pretrained(str(location.folder), **location.loading())
+        architecture = _architecture(settings)
+        with torch.device("meta"):
+            causal = causal_model(architecture)
+        require_plain_scores(causal, location.spec)
+        lookup, head = causal.get_input_embeddings(), causal.get_output_embeddings()
+        plain = type(lookup) is torch.nn.Embedding and score_scale(settings) == 1
+        tied = plain and bool(getattr(settings, "tie_word_embeddings", False))
+        rows, width = head.weight.shape
+        return HuggingFaceConfig(
+            vocab_size=rows,
+            width=width,
+            dropout=0.0,
+            tied=tied,
+            architecture=architecture,
+            last_ffn=last_feed_forward(causal.base_model, settings.num_hidden_layers),
+            max_positions=longest_window(settings),
+            prefix=prefix,
+        )
+
+
+def read_weights(location: Location, config: HuggingFaceConfig) -> dict[str, Tensor]:
+    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
+
+    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
+    """
+    with reading(location, "model"):
+        from transformers import AutoModelForCausalLM
+
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
+        )
+    causal, info = loaded
+    lacking = sorted(info["missing_keys"])
+    if lacking:
+        raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(lacking[:3])}.")
+    causal.eval()
+    probe = torch.randint(config.vocab_size or 1, PROBE, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.nn.Module.float(causal)  # its own refuses where weights were quantized, though they are not any more
+        wanted = causal(probe).logits.log_softmax(-1)
+    weights = _taken_apart(causal, config)
+    _require_numbers(location, weights)
+    _require_same(location, config, weights, probe, wanted)
+    return weights
+
+
+def _architecture(settings: Any) -> dict[str, Any]:
+    """Settings of transformers as JSON, less what says where they came from."""
+    found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
+    return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
+
+
+def _taken_apart(causal: Any, config: HuggingFaceConfig) -> dict[str, Tensor]:
+    weights = {"vocabulary.embedding": embedding_table(causal)}
+    if not config.tied:
+        weights["vocabulary.output"] = causal.get_output_embeddings().weight.detach() * score_scale(causal.config)
+    blocks = blocks_of(causal).state_dict()
+    weights |= {f"backbone.model.{name}": weight for name, weight in blocks.items()}
+    return {name: weight.detach().clone().contiguous() for name, weight in weights.items()}
+
+
+def _require_numbers(location: Location, weights: dict[str, Tensor]) -> None:
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
+
+
+def _require_same(
+    location: Location, config: HuggingFaceConfig, weights: dict[str, Tensor], probe: Tensor, wanted: Tensor
+) -> None:
+    """The softmax is checked, not believed: what is left out here would change every number after."""
+    model = LanguageModel(config.model_copy(update={"prefix": None}))
+    model.load_state_dict(weights, assign=True)
+    model.float().eval()
+    hidden = model.encode(probe).hidden.flatten(0, 1)
+    error = float((model.log_probs(hidden) - wanted.flatten(0, 1)).abs().max())
+    if not error < TOLERANCE:
+        raise DataError(
+            f"{location.spec} computes scores in a way that memlm does not know: log-probabilities differ by "
+            f"{error:.2g} from those of transformers. It cannot be imported."
+        )

@@ -1,0 +1,34 @@
+"""transformers without its own words and bars on the terminal, and its errors as ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+
+from stages.errors import DataError, MemlmError
+from stages.pretrained.location import Location, require_extra
+
+
+@contextmanager
+def reading(location: Location, what: str) -> Iterator[None]:
+    """Reading what somebody else wrote with transformers, which raises whatever it likes.
+
+    Args:
+        what: is read, as a message names it: "model".
+    Raises: UsageError without the extra; DataError, with the library's own first line, for what cannot be read.
+    """
+    require_extra()
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stderr(StringIO()):  # bars that cannot be switched off
+            yield
+    except (MemlmError, MemoryError):
+        raise
+    except ImportError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')") from error
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise DataError(f"The {what} of {location.spec} cannot be read: {reason}") from error

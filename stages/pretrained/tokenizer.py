@@ -1,0 +1,65 @@
+"""The tokenizer of a pretrained model, read by transformers."""
+
+from pathlib import Path
+from typing import Any
+
+from stages.errors import DataError, UsageError
+from stages.pretrained.location import Location
+from stages.pretrained.quiet import reading
+from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
+
+USUAL_END = "<|endoftext|>"
+"""What text ends with for models whose `eos` ends a turn of a dialogue."""
+
+
+def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
+    """The tokenizer of a folder or of a GGUF file.
+
+    Args:
+        eos: the token that ends a document; None: `<|endoftext|>` where there is one, else the tokenizer's own.
+    Raises: DataError if there is none that can be written as JSON; UsageError if it has no such token.
+    """
+    with reading(location, "tokenizer"):
+        found = _load(location)
+        special = _special_tokens(found, location, eos)
+    return PretrainedTokenizer(found.backend_tokenizer, special)
+
+
+def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bool:
+    """Whether a `tokenizer.json` that memlm wrote is the tokenizer of a model; True where that comes without one."""
+    if not location.files(("tokenizer.json",)):
+        return True
+    with reading(location, "tokenizer"):
+        backend = _load(location).backend_tokenizer
+    own: str = PretrainedTokenizer(backend, special).huggingface().to_str(pretty=True)
+    return own == file.read_text("utf-8")
+
+
+def _load(location: Location) -> Any:
+    from transformers import AutoTokenizer
+
+    if not location.files(("tokenizer.json",)):
+        raise DataError(f"{location.spec} has no tokenizer.json; tokenizers in other formats are not read.")
+    found: Any = AutoTokenizer.from_pretrained(str(location.folder), **location.loading())
+    if not found.is_fast:
+        raise DataError(f"The tokenizer of {location.spec} cannot be written as a tokenizer.json.")
+    return found
+
+
+def _special_tokens(found: Any, location: Location, eos: str | None) -> SpecialTokens:
+    """What ends documents, begins a split, and stands before every window."""
+    end = _end(found, location, eos)
+    written = found("a").input_ids
+    begins = found.bos_token_id is not None and written[:1] == [found.bos_token_id]
+    prefix = int(found.bos_token_id) if begins else None
+    return SpecialTokens(end, end if prefix is None else prefix, prefix)
+
+
+def _end(found: Any, location: Location, eos: str | None) -> int:
+    vocabulary: dict[str, int] = found.get_vocab()
+    if eos is not None and eos not in vocabulary:
+        raise UsageError(f"The tokenizer of {location.spec} has no token {eos!r}: name one that it has with --eos.")
+    token = eos or (USUAL_END if USUAL_END in vocabulary else found.eos_token)
+    if token is None:
+        raise UsageError(f"The tokenizer of {location.spec} does not say what ends a document: name it with --eos.")
+    return int(vocabulary[token])
