@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import Size, StateArray
+from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.relative.settings import RelativeSettings
@@ -22,7 +22,7 @@ class TransformerXLConfig(AttentionConfig):
     """
 
     carries_state: ClassVar[bool] = True
-    left_open: ClassVar[tuple[str, ...]] = ("gate", "memory_length")
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "memory_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
