@@ -18,6 +18,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
+from stages.lineage.corpus import tokenizer_of
 from stages.numbers import size as bytes_size
 from stages.text import TOKENIZERS
 from stages.text.config import DEFAULT_SHARES, GIVEN, UNTRAINED, TokenizeConfig
@@ -310,7 +311,9 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: "Spool", shards: Sequence[T
     from stages.text.given import open_tokenizer
 
     config, given = job.config, _given_tokenizer(job.inputs)
-    if given is not None:
+    if TOKENIZER in job.inputs:
+        tokenizer = tokenizer_of(job.inputs[TOKENIZER])
+    elif given is not None:
         tokenizer = open_tokenizer(given)
     else:
         train = [shard for shard in shards if shard.split == "train"]
