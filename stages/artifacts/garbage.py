@@ -1,12 +1,12 @@
 """What in a store serves nobody: drafts that were given up, and artifacts that no name and no report leads to."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import ancestors
 from stages.artifacts.lock import held, is_held
@@ -54,13 +54,15 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
 
 def _remove_leftover(store: Store, path: Path) -> None:
     """Remove a draft, unless its work has just been taken up again."""
-    id = path.name.removeprefix(".").rpartition("-")[0]
+    id = path.name[1:13]
     lock_file = store.lock_file(path.parent.name, id)
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
             path.unlink()  # what it points to is not the store's
+        elif path.name.endswith(REMOVED):
+            delete(path)
         else:
-            shutil.rmtree(path)
+            remove_folder(path)
 
 
 def _drafts(store: Store) -> Iterator[Garbage]:
@@ -69,7 +71,7 @@ def _drafts(store: Store) -> Iterator[Garbage]:
             id = path.name.removeprefix(".").removesuffix("-partial")
             if not is_held(store.lock_file(kind, id)):
                 yield Garbage(path, "interrupted and not finished", _size(path))
-        for path in sorted(store.root.glob(f"{kind}/.*-removed")):
+        for path in sorted(store.root.glob(f"{kind}/.*{REMOVED}")):
             yield Garbage(path, "left over from an interrupted removal", _size(path))
 
 

@@ -1,12 +1,11 @@
 """The store: a folder of artifacts, by kind and id, and of names for them."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.durable import fsync, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, require_inside, split_reference
@@ -205,14 +204,19 @@ class Store:
         """
         folder = self.own_folder(reference)
         kind, id = folder.parent.name, folder.name
-        doomed = folder.with_name(f".{id}-removed")
-        folder.rename(doomed)
-        for name, named in self.names(kind).items():
-            if named == id and self._is_own(self._name_file(kind, name)):
-                self._name_file(kind, name).unlink()
+        self._forget_names(kind, id)
+        remove_folder(folder)
         if self._is_own(self.stamp_file(kind, id)):
             self.stamp_file(kind, id).unlink(missing_ok=True)
-        shutil.rmtree(doomed)
+
+    def _forget_names(self, kind: str, id: str) -> None:
+        """Delete the names of an artifact; after a power loss, too, they are gone before it is."""
+        files = [self._name_file(kind, name) for name, named in self.names(kind).items() if named == id]
+        own = [file for file in files if self._is_own(file)]
+        for file in own:
+            file.unlink(missing_ok=True)
+        if own:
+            fsync(own[0].parent)
 
     def _is_own(self, path: Path) -> bool:
         """Whether a path below the root lies where it seems to, with no link on the way to it."""

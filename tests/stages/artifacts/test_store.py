@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,18 @@ def test_stamps_save_hashing_but_verification_trusts_none(store: Store, squares:
         store.check_files(squares, every_byte=True)
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
+
+
+def test_a_copy_is_on_the_disk_before_it_is_trusted(
+    tmp_path: Path, store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power loss can leave a file with the size, times and inode of its stamp, and no content."""
+    shutil.copytree(store.root, tmp_path / "copy")
+    synced: list[Path] = []
+    monkeypatch.setattr("stages.artifacts.stamps.fsync", synced.append)
+    for _ in range(2):
+        copy = Store(tmp_path / "copy").get(squares.reference)
+        assert synced == [copy.path / file for file in copy.manifest.files]
 
 
 def test_missing_and_shortened_files_are_found(store: Store, squares: Artifact) -> None:
