@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
@@ -11,15 +12,22 @@ from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, require_inside, split_reference
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
+from stages.artifacts.store_settings import read_store_settings
 from stages.errors import ArtifactError, UsageError, did_you_mean
 
 
 class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
-    def __init__(self, root: Path | str) -> None:
-        """Raises: UsageError if a file stands where the folder should be."""
+    def __init__(self, root: Path | str, *, verify_inputs: bool = False) -> None:
+        """Args:
+            root: the folder.
+            verify_inputs: whether `get` hashes every byte of what it finds, once, as where `store.toml` wants it.
+        Raises: UsageError if a file stands where the folder should be.
+        """
         self.root = Path(root)
+        self._verify_inputs = verify_inputs
+        self._verified = set[Path]()
         place = next((path for path in (self.root, *self.root.parents) if path.exists()), self.root)
         if place.exists() and not place.is_dir():
             raise UsageError(f"The store {self.root} cannot be used: {place} is no folder.")
@@ -69,14 +77,21 @@ class Store:
         """
         return self._open(self.locate(reference))
 
+    @cached_property
+    def verifies_inputs(self) -> bool:
+        """Whether what is read is hashed before it is used. Raises: UsageError for settings that make no sense."""
+        return self._verify_inputs or read_store_settings(self.root).verify_inputs
+
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
 
         Args:
             artifact: what to check.
-            every_byte: trust nothing, hash every file and compute the id again.
+            every_byte: trust nothing, hash every file and compute the id again. So it is, too, where inputs are
+                verified, when a process checks an artifact for the first time.
         Raises: ArtifactError naming the first damaged file.
         """
+        every_byte = every_byte or (self.verifies_inputs and artifact.path not in self._verified)
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps)
@@ -86,6 +101,8 @@ class Store:
             raise self._damaged(artifact, f"its manifest lacks {relative}, which its arrays need")
         if every_byte and artifact.manifest.recomputed_id not in (None, artifact.id):
             raise self._damaged(artifact, f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
+        if every_byte:
+            self._verified.add(artifact.path)
 
     def _damaged(self, artifact: Artifact, problem: str) -> ArtifactError:
         return ArtifactError(
@@ -119,7 +136,8 @@ class Store:
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)
         inside = folder.parent.name == manifest.kind and folder.name == manifest.id
-        store = Store(folder.parent.parent) if inside else self
+        own = not inside or folder.parent.parent == self.root
+        store = self if own else Store(folder.parent.parent, verify_inputs=self._verify_inputs)
         return Artifact(store, folder, manifest)
 
     def locate(self, reference: str) -> Path:

@@ -27,6 +27,7 @@ from tests.endurance.power_loss.check import changes, state
 from tests.endurance.power_loss.commands import command
 from tests.endurance.power_loss.replay import Replay, Step
 
+
 @dataclass
 class Row:
     """What a command went through."""
@@ -74,10 +75,12 @@ def _names(folder: Path) -> set[str]:
 
 
 def _without_names(prepared: Path) -> Path:
-    """A copy in which nothing has a name, and a draft lies about."""
+    """A copy in which nothing has a name, and one artifact lacks its own: a draft."""
     folder = prepared.with_name("unnamed")
     shutil.copytree(prepared, folder)
     shutil.rmtree(folder / "store" / "names")
+    batches = next((folder / "store" / "batches").glob("[0-9a-f]*"))
+    batches.rename(batches.with_name(f".{batches.name}-partial"))
     return folder
 
 
