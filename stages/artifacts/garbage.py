@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.attempts import Attempt
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import ancestors
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
+from stages.artifacts.summaries import Summary, summaries
 from stages.errors import BusyError
 from stages.reporting import Silent
 
@@ -23,7 +23,8 @@ class Garbage:
     path: Path
     why: str
     bytes: int
-    artifact: Artifact | None = None
+    artifact: str | None = None
+    """Reference, where it is one."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,11 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
     found += _removals(store)
     if unnamed:
-        reached = _reached(store)
+        artifacts = summaries(store)
+        reached = _reached(store, artifacts)
         found += [
-            Garbage(a.path, "no name and no report leads to it", a.manifest.bytes, a)
-            for a in store.artifacts()
+            Garbage(store.root / a.reference, "no name and no report leads to it", a.bytes, a.reference)
+            for a in artifacts
             if a.reference not in reached
         ]
     return found
@@ -84,10 +86,9 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
 
 def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found."""
+    store.remove(*(item.artifact for item in garbage if item.artifact is not None))
     for item in garbage:
-        if item.artifact is not None:
-            store.remove(f"{item.path.parent.name}/{item.path.name}")
-        else:
+        if item.artifact is None:
             _remove_leftover(store, item.path)
 
 
@@ -109,9 +110,8 @@ def _removals(store: Store) -> Iterator[Garbage]:
             yield Garbage(path, "left over from an interrupted removal", _size(path))
 
 
-def _reached(store: Store) -> set[str]:
+def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
     """What a name or a report leads to."""
-    artifacts = store.artifacts()
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
     return ancestors(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 

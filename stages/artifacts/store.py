@@ -1,6 +1,7 @@
 """The store: a folder of artifacts, by kind and id, and of names for them."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -125,13 +126,12 @@ class Store:
 
     def references(self) -> list[str]:
         """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
-        folders = (folder for kind in KINDS for folder in sorted(self.root.glob(f"{kind}/*")))
-        return [f"{folder.parent.name}/{folder.name}" for folder in folders if is_id(folder.name)]
+        return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(self.root / kind)) if is_id(name)]
 
     def _readable(self) -> Iterator[Artifact]:
         for reference in self.references():
             with suppress(ArtifactError):
-                yield self.open(reference)
+                yield self._open(self.root / reference)
 
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)
@@ -162,16 +162,18 @@ class Store:
         raise ArtifactError(f"{reference!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}")
 
     def _named(self, kind: str, name: str) -> str:
-        names = self.names(kind)
-        if name not in names:
+        file = self._name_file(kind, name)
+        if not file.is_file():
+            names = self.names(kind)
             known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
-        if not is_id(names[name]):
+        id = _named_id(file)
+        if not is_id(id):
             raise ArtifactError(
-                f"{self._name_file(kind, name)} is damaged: a name holds an id, not {names[name][:40]!r}; delete that "
+                f"{file} is damaged: a name holds an id, not {id[:40]!r}; delete that "
                 f"file, and give the name again with memlm {KINDS[kind].command} --name {name}."
             )
-        return names[name]
+        return id
 
     def _absence(self, kind: str, id: str, reference: str) -> str:
         command = KINDS[kind].command
@@ -183,18 +185,15 @@ class Store:
 
     def names(self, kind: str) -> dict[str, str]:
         """The names given to artifacts of a kind, and the ids that they stand for."""
-        files = sorted(self._name_file(kind, "_").parent.glob("[!.]*"))
-        return {file.name: file.read_text(encoding="utf-8", errors="replace").strip() for file in files}
+        folder = self._name_file(kind, "_").parent
+        names = sorted(name for name in _entries(folder) if not name.startswith("."))
+        return {name: _named_id(folder / name) for name in names}
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Let `kind/name` stand for an artifact; a name already in use moves to it."""
         write_atomically(self._name_file(artifact.kind, check_name(name)), artifact.id + "\n")
 
     # Removing
-
-    def dependents(self, artifact: Artifact) -> list[Artifact]:
-        """Artifacts that were made directly from this one."""
-        return [a for a in self.artifacts() if artifact.reference in a.parents]
 
     def own_folder(self, reference: str) -> Path:
         """The folder kind/id of this store that a reference lets be removed, whatever is in it.
@@ -215,27 +214,42 @@ class Store:
             )
         return folder
 
-    def remove(self, reference: str) -> None:
-        """Delete an artifact's folder, its names and its stamps; it disappears in one step.
+    def remove(self, *references: str) -> None:
+        """Delete folders of artifacts, their names and their stamps; each disappears in one step.
 
         Raises: as `own_folder`, having touched nothing.
         """
-        folder = self.own_folder(reference)
-        kind, id = folder.parent.name, folder.name
-        self._forget_names(kind, id)
-        remove_folder(folder)
-        if self._is_own(self.stamp_file(kind, id)):
-            self.stamp_file(kind, id).unlink(missing_ok=True)
+        folders = dict.fromkeys(self.own_folder(reference) for reference in references)
+        self._forget_names({f"{folder.parent.name}/{folder.name}" for folder in folders})
+        for folder in folders:
+            remove_folder(folder)
+            stamps = self.stamp_file(folder.parent.name, folder.name)
+            if self._is_own(stamps):
+                stamps.unlink(missing_ok=True)
 
-    def _forget_names(self, kind: str, id: str) -> None:
-        """Delete the names of an artifact; after a power loss, too, they are gone before it is."""
-        files = [self._name_file(kind, name) for name, named in self.names(kind).items() if named == id]
-        own = [file for file in files if self._is_own(file)]
-        for file in own:
-            file.unlink(missing_ok=True)
-        if own:
-            fsync(own[0].parent)
+    def _forget_names(self, references: Collection[str]) -> None:
+        """Delete the names of artifacts; after a power loss, too, they are gone before these are."""
+        for kind in {reference.partition("/")[0] for reference in references}:
+            files = [
+                self._name_file(kind, name) for name, id in self.names(kind).items() if f"{kind}/{id}" in references
+            ]
+            own = [file for file in files if self._is_own(file)]
+            for file in own:
+                file.unlink(missing_ok=True)
+            if own:
+                fsync(own[0].parent)
 
     def _is_own(self, path: Path) -> bool:
         """Whether a path below the root lies where it seems to, with no link on the way to it."""
         return path.parent.resolve() == self.root.resolve() / path.parent.relative_to(self.root)
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _named_id(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace").strip()
