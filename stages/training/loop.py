@@ -269,6 +269,7 @@ class Trainer:
         if self.fabric.is_global_zero:
             assert self.journal is not None
             self.progress.journal_bytes, self.progress.journal_digest = self.journal.sync()
+            fsync(self.folder)  # the journal and the best weights have their names before the checkpoint counts on them
             save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, ranks, asdict(self.progress))
             self._drop_old_weights()
         self._saved_at = time.monotonic()
