@@ -25,7 +25,7 @@ from stages.models.config import BackboneConfig, parse_model
 from stages.models.windows import WindowSettings
 from stages.numbers import number
 from stages.reporting import first_process
-from stages.training.automatic import validations, worthwhile_passes
+from stages.training.automatic import validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
 
@@ -138,7 +138,7 @@ def _length(config: TrainConfig, epochs: float | None, tokens: Artifact, executi
         return {"steps": _steps(config, tokens, epochs)}
     if config.steps != AUTO:
         return {}
-    found = worthwhile_passes(_train_tokens(tokens), _weights(config))
+    found = worthwhile_passes(_train_tokens(tokens), weights(config.model))
     steps = _steps(config, tokens, found)
     execution.reporter.info(
         f"{steps:,} steps, {number(found)} passes over the {_train_tokens(tokens):,} tokens of the text (--steps auto)"
@@ -154,16 +154,6 @@ def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
 
 def _train_tokens(tokens: Artifact) -> int:
     return int(tokens.metrics["splits"][TRAIN]["tokens"])
-
-
-def _weights(config: TrainConfig) -> int:
-    """How many numbers a model has to learn."""
-    import torch
-
-    from stages.models.language_model import LanguageModel
-
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in LanguageModel(config.model).parameters())
 
 
 def _segments(config: TrainConfig, tokens: Artifact) -> int:
@@ -184,9 +174,9 @@ def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
     from stages.training.materials import mapped_bytes, passing_bytes
 
-    weights = 4 * _weights(job.config)
+    weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = CHECKPOINTED * 2 * weights + 2 * weights
+    saved = (CHECKPOINTED * 2 + 2) * weight_bytes
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 
