@@ -25,6 +25,7 @@ from memlm_cli.commands import (
     run,
     tokenize,
     train,
+    try_text,
 )
 from memlm_cli.console import answer
 from memlm_cli.exit_codes import guarded
@@ -37,6 +38,7 @@ app = typer.Typer(
     name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP
 )
 
+app.command("try")(with_common_options(try_text.try_text))
 app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))

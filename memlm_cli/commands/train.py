@@ -24,7 +24,14 @@ def train(
         ),
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Network under the vocabulary.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates of the weights.")] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Updates of the weights; auto: as many as the text is worth to the model "
+            "(default: those of --model, else auto).",
+        ),
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training split, in place of --steps.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Forward batches that make an update.")] = None,
@@ -70,6 +77,8 @@ def train(
         if model is None and backbone is None:
             backbone = _backbone_of(init_from, common)
     preset = choose_preset(model, backbone, asked.get("method"))
+    if model is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
+        preset.pop("valid_every", None)  # as the steps, it follows from the text
     if mem_length is not None:
         _require_carried(preset.get("model", {}).get("backbone"), init_from)
     artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)

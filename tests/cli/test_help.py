@@ -10,6 +10,7 @@ from pipelines.catalogue import stage_of
 from tests.cli.conftest import Memlm
 
 COMMANDS = [
+    "try",
     "tokenize",
     "train",
     "build-datastore",
@@ -25,7 +26,7 @@ COMMANDS = [
     "artifacts",
     "presets",
 ]
-STAGES = [*COMMANDS[:7], "run"]
+STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
     "--store",
     "--name",
@@ -45,7 +46,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:12]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:13]]
     assert places == sorted(places)
 
 
@@ -60,7 +61,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:
-    *without, last = (name for name in COMMANDS[:7] if "precision" not in stage_of(name).Config.model_fields)
+    *without, last = (name for name in COMMANDS[1:8] if "precision" not in stage_of(name).Config.model_fields)
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 
