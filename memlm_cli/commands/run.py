@@ -20,7 +20,7 @@ FileList = list[str] | None
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe (memlm recipes).")],
     train: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's training text.")] = None,
     valid: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
@@ -52,7 +52,8 @@ def _show_plan(recipe: "Recipe", common: Common) -> None:
     from stages.reporting import Silent
 
     if recipe.description:
-        say(f"run: {recipe.description}")
+        needs = " on ".join(filter(None, (recipe.time, recipe.hardware)))
+        say(f"run: {recipe.description}{f' ({needs})' if needs else ''}")
     steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
@@ -87,7 +88,7 @@ def _run(recipe: "Recipe", common: Common) -> None:
             results.append(result)
             say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
             if result.status != "cached" and len(results) < len(recipe.stages):
-                show_result(result.artifact)
+                show_result(result.artifact, named=True)
     _show_summary(results)
     last = results[-1]
     show_result(last.artifact)
