@@ -141,7 +141,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
-            _value(shown_word_perplexity(row["word_perplexity"])),
+            _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
         ]
         for number, row in enumerate(rows)

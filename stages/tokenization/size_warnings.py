@@ -24,10 +24,9 @@ def warn_of_size(types: int, reporter: Reporter) -> None:
 
 
 def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> None:
-    """Say, and add to the figures of splits, which share of the text each got; warn of small ones."""
+    """Add to the figures of splits which share of the text each got; warn of small ones."""
     total = sum(figures["characters"] for figures in splits.values())
     for split, figures in splits.items():
         figures["share"] = figures["characters"] / total
-        reporter.info(f"{split}: {figures['share']:.1%} of the text, {figures['documents']:,} documents")
         if figures["tokens"] < FEW_TOKENS:
             reporter.warning(f"{split} has only {figures['tokens']:,} tokens")
