@@ -87,6 +87,7 @@ class Train(Stage[TrainConfig]):
         from stages.training.ranks import world_size
 
         done = job.draft.done(DONE)
+        _warn(job)
         if not done:
             job.draft.expect(_bytes_to_write(job))
         if not done or world_size() > 1:  # even then: the other ranks wait for this one
@@ -176,6 +177,15 @@ def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) 
     if config.memory is None:
         return None
     return config.memory.sized(model, max(1, min(config.batch_segments, segments)), world_size())
+
+
+def _warn(job: Job[TrainConfig]) -> None:
+    """What is worth knowing before the first step."""
+    from stages.training.warnings import cost_of_vocabulary, random_segments
+
+    for warning in (random_segments(job.config, job.inputs), cost_of_vocabulary(job.config.model)):
+        if warning is not None:
+            job.reporter.warning(warning)
 
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:

@@ -15,6 +15,7 @@ WORKED = [
     "stages.memory.readers.joint.reader",
     "stages.retrieval.grammar",
     "stages.retrieval.reading",
+    "stages.text.vocabulary_cost",
     "stages.training.automatic",
 ]
 
