@@ -107,12 +107,12 @@ def show_report(title: str, report: Figures) -> None:
 def unknown_line(unknown: Figures) -> str:
     """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
     first, *others = unknown["rows"]
-    told = f"{unknown['rate']:.1%} of the tokens are <unk>: "
+    note = f"{unknown['rate']:.1%} of the tokens are <unk>: "
     if others and others[0]["share_of_gain"] is not None:
-        told += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
+        note += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
     without = [f"{row['row']} {_value(row['perplexity_without'])}" for row in (first, *others[:1])]
     change = _change({}, others[0]["perplexity_without"], first["perplexity_without"]) if others else ""
-    return f"{told}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
+    return f"{note}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
 
 
 def _texts(outside: Figures) -> str:

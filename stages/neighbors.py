@@ -290,12 +290,12 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
-    told = f"{percent(missing)} of the neighbours of {name!r} are missing: "
+    finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if not split.stored or exclude == "none":
-        return f"{told}the datastore has {rows:,} rows, and {k} are looked for."
+        return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]
     documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""
     return (
-        f"{told}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
+        f"{finding}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
         f"{excluding_fewer(exclude)}."
     )

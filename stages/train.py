@@ -120,15 +120,9 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
-    """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
-    model = model_of(init)
-    own = {"gate": model.gate, "gate_values": model.gate_values or "raw"} if model.gate else {}
-    asked = {name: value for name in ("gate", "gate_values") if (value := getattr(config.model, name))}
-    for name, value in asked.items():
-        if own.get(name, value) != value:
-            raise UsageError(f"{init.reference} has model.{name}={own[name]}: leave model.{name} out.")
-    model = model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
-    return model.model_copy(update=asked | own)
+    """The architecture of a model to start from, with the segments and what else is left open as asked for."""
+    model = model_of(init).reading_neighbors(config.model, init.reference)
+    return model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
 
 
 def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> BackboneConfig:

@@ -44,11 +44,11 @@ class Unfinished:
     @property
     def state(self) -> str:
         """Who makes it, or made it last: `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
-        told, tells = "being made" if self.alive else "interrupted", self.attempt
+        state, tells = "being made" if self.alive else "interrupted", self.attempt
         if tells is None:
-            return told
+            return state
         who = f" by process {tells.pid} on {tells.host}" if self.alive else ""
-        return f"{told}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
+        return f"{state}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
 
 
 def unfinished(store: Store) -> list[Unfinished]:

@@ -44,11 +44,11 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
     parts = [Comparison, READERS.settings(memory["reader"]), *map(SOURCES.settings, memory["sources"])]
-    told = {key: key for part in parts for key in part.names()}
+    reported_names = {key: key for part in parts for key in part.names()}
     for source in parts[2:]:
-        told |= source.reported_as
+        reported_names |= source.reported_as
     settings = {"reader": memory["reader"]}
-    settings |= {key: memory[name] for key, name in told.items() if memory.get(name) is not None}
+    settings |= {key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None}
     return parse_reading("+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items()))
 
 

@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Found:
+class Resolved:
     """Artifacts by role, the split, completed readings, and how the model reads.
 
     `numbers`: where those of the readings come from.
@@ -56,7 +56,7 @@ class Found:
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
 
 
-def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Found:
+def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Resolved:
     """The artifacts and settings that a request comes to.
 
     Args:
@@ -83,7 +83,7 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     readings = default_readings(read) if asked is None else asked
     complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     windows = _windows(request, report, model, complete, stride)
-    return Found(
+    return Resolved(
         read,
         split or PASSAGE,
         complete,

@@ -107,6 +107,25 @@ class BackboneConfig(VocabularyConfig):
     def reading(self, windows: WindowSettings) -> Self:
         """The same model as it reads such windows or segments; it carries what it did where they leave that open."""
 
+    @property
+    def reads_neighbors(self) -> bool:
+        """Whether tokens of neighbours enter its hidden states, whatever memory is read beside the model."""
+        return self.gate is not None
+
+    def reading_neighbors(self, asked: "BackboneConfig", whose: str) -> Self:
+        """The same model, trained, with a gate as asked for where it has none.
+
+        Args:
+            whose: the name of the model, for messages.
+        Raises: UsageError if it has another gate.
+        """
+        own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
+        chosen = {name: value for name in ("gate", "gate_values") if (value := getattr(asked, name))}
+        for name, value in chosen.items():
+            if own.get(name, value) != value:
+                raise UsageError(f"{whose} has model.{name}={own[name]}: leave model.{name} out.")
+        return self.model_copy(update=chosen | own)
+
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})

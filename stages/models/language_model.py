@@ -77,10 +77,6 @@ class LanguageModel(nn.Module):
         with torch.no_grad(), self._exact(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
-    def state_bytes(self, context: int) -> int:
-        """The most bytes that a stream of segments of `context` inputs carries as its state; 0: it carries none."""
-        return sum(array.nbytes for array in self.config.state_spec(context))
-
     def _exact(self, hidden: Tensor) -> torch.autocast:
         return torch.autocast(hidden.device.type, enabled=False)
 

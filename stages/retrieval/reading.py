@@ -46,12 +46,12 @@ class Reading(Settings):
     def _require_one_amount(self) -> None:
         """Of joined sources the first that is told how much to read may choose; of the others all is read."""
         pairs = zip(self.sources, self.source_settings, strict=True)
-        told = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
-        for source, name in told[1:]:
+        limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
+        for source, name in limited[1:]:
             if self.value(name) == "tune" or len(self.value(name) or ()) > 1:
                 raise ValueError(
-                    f"{name} must be one number where {told[0][0]} and {source} are joined: "
-                    f"a choice is one of {told[0][1]}"
+                    f"{name} must be one number where {limited[0][0]} and {source} are joined: "
+                    f"a choice is one of {limited[0][1]}"
                 )
 
     # Options
