@@ -138,9 +138,15 @@ def _token(token: Facts, probed: Sequence[str]) -> list[str]:
         f"{exp(token['log_p_a']):.2g}",
         f"{exp(token['log_p_b']):.2g}",
         *(f"{token[name]:.2f}" for name in probed),
-        f"{token['document']}:{token['position']}",
+        _place(token),
         _marked(token["before"], token["text"], token["after"]),
     ]
+
+
+def _place(token: Facts) -> str:
+    """`3:348`, or where the document has a name `3:348 (a.txt)`."""
+    called = f" ({printable(token['name'])})" if token.get("name") else ""
+    return f"{token['document']}:{token['position']}{called}"
 
 
 def _marked(before: str, text: str, after: str) -> str:

@@ -25,6 +25,7 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
+from stages.text.names import DocumentNames
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -52,7 +53,8 @@ class MemoryReader:
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
         """The text of the split that a datastore was made of."""
-        return SplitText.of(datastore.input("corpus").zarr("tokens.zarr"), datastore.config["split"], self.text)
+        corpus, split = datastore.input("corpus"), datastore.config["split"]
+        return SplitText.of(corpus.zarr("tokens.zarr"), split, self.text, DocumentNames.read(corpus.path, split))
 
     def of_passage(self, passage: Passage) -> "MemoryReader":
         """The same, which reads a passage in place of splits, and keeps hidden states."""
