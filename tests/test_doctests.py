@@ -13,7 +13,9 @@ WORKED = [
     "stages.memory.readers.interpolate.reader",
     "stages.memory.readers.joint.reader",
     "stages.retrieval.grammar",
+    "stages.retrieval.memory_words",
     "stages.retrieval.reading",
+    "stages.web.tokens",
 ]
 
 
