@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
 from stages.inspection.entered import EnteredContext
-from stages.inspection.inspect import Inspected, TokenView
+from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
@@ -108,7 +108,7 @@ def test_what_would_move_the_cursor_is_spelled_out():
     source = Excerpt("train", 5, 0, 5, "the \x1b[2J", "\x07", "\n cat")
     token = TokenView(
         **{"position": 0, "id": 7, "label": "\x1b[2J", "text": "\x1b[2J", "model": 0.1, "final": 0.9, "gain": 2.2},
-        **{"memories": [], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
+        **{"memories": [MemoryView(0.5, 0.4)], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
         entered=[EnteredContext(True, source)],
     )
     memory = {"sources": ["external"], "reader": "interpolate", "numbers": "given"}
