@@ -11,7 +11,7 @@ from stages.pages.headline import headline, headline_table, measures_shown, rank
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.source import LongerRemarks, read_sources
+from stages.pages.source import LongerRemarks, read_sources, shared_remarks
 from stages.pages.title import page_title
 
 Script = Callable[[Mapping[str, Member]], str]
@@ -50,6 +50,7 @@ def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks)
         measures=measures_shown(rows),
         shown=shown,
         rankings=rankings(rows),
+        remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,
         lineage=lineage,

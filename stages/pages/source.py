@@ -81,6 +81,15 @@ def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], mor
     ]
 
 
+def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], str]]:
+    """Each remark once, with the labels of the reports that it is of; none where it is of all of them."""
+    labels: dict[str, list[str]] = {}
+    for source in sources:
+        for remark in source.remarks:
+            labels.setdefault(remark, []).append(source.label)
+    return [([] if len(of) == len(sources) else of, remark) for remark, of in labels.items()]
+
+
 def _label(member: Member, metrics: Mapping[str, Any]) -> str:
     """A report's name; `lm, knn-lm` of one without."""
     rows = [row["row"] for row in metrics["rows"]]

@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.headline import headline
 from stages.pages.lineage import find_reports, lineage_of
-from stages.pages.source import read_sources
+from stages.pages.source import read_sources, shared_remarks
 from stages.pages.title import page_title
 from tests.stages.pages import made
 
@@ -65,3 +65,15 @@ def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
     assert told == "4 reports on corpus test: lowest perplexity 9.50, best (plain)"
     elsewhere = another(store, report, "valid", split="valid")
     assert title(store, report.reference, elsewhere.reference) == "2 reports on corpus test, corpus valid"
+
+
+def test_a_remark_of_several_reports_is_made_once(store: Store) -> None:
+    first = made.chain(store)
+    others = [another(store, first, "b"), another(store, first, "c", outside_repeated_paragraphs=None)]
+    reports = find_reports([one.reference for one in (first, *others)], store)
+    more = {first.reference: ["x 0.9"]}
+    sources = read_sources(reports, lineage_of(reports), lambda report: more.get(report.reference, []))
+    labels = {remark: of for of, remark in shared_remarks(sources)}
+    assert labels[f"change: against plain, {first.input('model').reference} without memory"] == []
+    assert labels["25.0% of the tokens stand in paragraphs that are also in train"] == ["first", "b"]
+    assert labels["x 0.9"] == ["first"]
