@@ -51,7 +51,7 @@ def make_artifact(
     check_artifact_name(common)
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
-    store = Store(common.store)
+    store = Store(common.store, verify_inputs=common.verify_inputs)
     with resumable(), ConsoleReporter(command) as reporter:
         outcome = make(stage, config, given, store, execution(common, reporter))
     publish_name(common, outcome.artifact)

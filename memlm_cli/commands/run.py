@@ -53,7 +53,7 @@ def _show_plan(recipe: "Recipe", common: Common) -> None:
 
     if recipe.description:
         say(f"run: {recipe.description}")
-    steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
+    steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
         return
@@ -83,7 +83,7 @@ def _run(recipe: "Recipe", common: Common) -> None:
     with ConsoleReporter("run") as reporter:
         how = execution(common, reporter)
     with resumable():
-        for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter):
+        for result in run_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), how, ConsoleReporter):
             results.append(result)
             say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
             if result.status != "cached" and len(results) < len(recipe.stages):

@@ -36,6 +36,7 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
+    "--verify-inputs",
     "--json",
 ]
 
