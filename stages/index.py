@@ -16,6 +16,7 @@ from stages.search.config import IndexConfig, Keys, automatic_kind, resolve
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
+    from stages.search.searcher import Searcher
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
@@ -112,7 +113,6 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
         from stages.search.open import open_searcher
-        from stages.search.recall import measure
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
@@ -120,8 +120,6 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
-        figures = measure(searcher, keys, config.recall_queries, config.seed)
-        _warn_of_recall(job, figures["recall"])
         return {
             "rows": keys.rows,
             "dim": keys.dim,
@@ -129,7 +127,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "bytes_per_key": round(size / keys.rows, 2),
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
-            **figures,
+            **(_measured(job, searcher, keys) if config.recall_queries else {}),
         }
 
 
@@ -153,6 +151,17 @@ def _parts(keys: "StoredKeys") -> list[Part]:
 
 def _part_file(part: Part) -> Path:
     return Path("scratch", f"{part.key}.lists")
+
+
+def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -> dict[str, Any]:
+    """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
+    from stages.search.recall import measure
+
+    queries = min(job.config.recall_queries, keys.rows)
+    job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
+    figures = measure(searcher, keys, queries, job.config.seed, job.reporter.progress)
+    _warn_of_recall(job, figures["recall"])
+    return figures
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
