@@ -172,14 +172,20 @@ def _become(
 
 
 def _call(arguments: list[str], job: Path, death: Death | None) -> int:
-    from memlm_cli.app import main
+    from memlm_cli import app
 
     tempfile.tempdir = str(job)
     sys.argv = ["memlm", *arguments]
     seen = [0]
     _watch(seen, death)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
-    code = main(arguments)
+    invoke = app._invoke
+
+    def begin(parsed: Sequence[str]) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)  # here memlm knows what to do with them
+        invoke(parsed)
+
+    app._invoke = begin
+    code = app.main(arguments)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
     return code
