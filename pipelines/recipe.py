@@ -26,8 +26,10 @@ from pydantic import Field
 
 from pipelines.catalogue import COMMANDS, check_references, stage_of
 from pipelines.settings import merged, validated
+from stages.artifacts.kinds import KINDS
 from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
+from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -158,8 +160,28 @@ def _check(recipe: Recipe) -> None:
         check_references(stage.command, list(stage.references))
         if not COMMANDS[stage.command].reads_files:
             _check_sources(name, stage, earlier)
-        recipe.config(name)
+        _check_kinds(name, stage, recipe)
         earlier.append(name)
+
+
+def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
+    """Whether the stages and artifacts that are read are of kinds that the command reads; and its settings."""
+    config, command = recipe.config(name), COMMANDS[stage.command]
+    source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
+    for role, value in stage.all_references.items():
+        kinds = source if role == "source" else command.references[role]
+        if isinstance(value, str) and kinds and (kind := _kind_of(value, recipe)) not in (None, *kinds):
+            raise UsageError(
+                f"Stage {name!r} reads {value!r}, which is of kind {kind}; {stage.command} reads {' or '.join(kinds)}."
+            )
+
+
+def _kind_of(reference: str, recipe: Recipe) -> str | None:
+    """The kind of what a stage makes, or of `kind/id`; None: it is a path."""
+    if reference in recipe.stages:
+        return str(stage_of(recipe.stages[reference].command).kind)
+    kind, slash, _ = reference.partition("/")
+    return kind if slash and kind in KINDS else None
 
 
 def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> None:

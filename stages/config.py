@@ -86,14 +86,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises: UsageError if it cannot be read or is no TOML.
     """
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        table: dict[str, Any] = _underscored(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise UsageError(f"{path} is no TOML: {error}.") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply.") from None
-    table: dict[str, Any] = _underscored(content)
     return table
 
 

@@ -1,8 +1,9 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
 Scores a split with the model alone and with memory on top. A shard is a range of tokens: of the
-tuning split, which leaves sums over the grid, then of the split that is reported, read with the
-best setting. The model reads a token once in each; what later tokens need of it is handed on.
+tuning split, which leaves sums over the grid, then, once the best setting is chosen and recorded, of the
+split that is reported, read with it. The model reads a token once in each; what later tokens need of it is
+handed on.
 """
 
 import json
@@ -19,7 +20,7 @@ from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
-from stages.evaluation.range_pass import SAMPLE, SCORE, Part
+from stages.evaluation.range_pass import SAMPLE, SCORE, SELECT, Part
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -110,7 +111,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         scoring = plan.scoring_pass.parts
         if plan.tuning_pass is None:
             return scoring
-        return [Part(SAMPLE, SAMPLE, 0, plan.tuning_pass.tokens), *plan.tuning_pass.parts, *scoring]
+        sample, select = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT))
+        return [sample, *plan.tuning_pass.parts, select, *scoring]
 
     def phase(self, shard: Part) -> str:
         return shard.phase
@@ -148,6 +150,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         output = ShardOutput(job.folder)
         if shard.phase == SAMPLE:
             output.record |= work.tuning.sample(work.evaluator)
+        elif shard.phase == SELECT:
+            output.record |= work.tuning.choose()
         else:
             result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
             work.tuning.keep_sums(work.evaluator, shard.key, result.scored_range, output)

@@ -21,7 +21,7 @@ from stages.lineage.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.metrics import perplexity
-from stages.models.config import BackboneConfig, parse_model
+from stages.models.config import BackboneConfig, model_of
 from stages.models.windows import WindowSettings
 from stages.reporting import first_process
 from stages.training.config import TrainConfig
@@ -56,11 +56,16 @@ class Train(Stage[TrainConfig]):
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
+        from stages.methods.segments import require_segment
         from stages.models.devices import resolve_device, resolve_precision
+        from stages.training.room import require_room
 
         tokens = inputs["tokens"]
         model = _fitted_model(config, inputs)
-        precision = resolve_precision(config.precision, resolve_device(execution.device))
+        device = resolve_device(execution.device)
+        require_segment(int(tokens.metrics["splits"][TRAIN]["tokens"]), config.segment_length)
+        require_room(config, model, _segments(config, tokens), device)
+        precision = resolve_precision(config.precision, device)
         update = {
             "model": model,
             "memory": _resolved_memory(config, model, _segments(config, tokens)),
@@ -113,7 +118,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
-    model = parse_model(init.config["model"])
+    model = model_of(init)
     own = {"gate": model.gate, "gate_values": model.gate_values or "raw"} if model.gate else {}
     asked = {name: value for name in ("gate", "gate_values") if (value := getattr(config.model, name))}
     for name, value in asked.items():
@@ -216,12 +221,12 @@ def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int
 def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     from stages.models.language_model import save_weights
     from stages.training.journal import LINES, LOGS
-    from stages.training.loop import best_weights
+    from stages.training.loop import best_file
 
     draft, progress = job.draft, trainer.progress
     save_weights(trainer.model, draft.add("last.safetensors"))
-    best = "last.safetensors" if progress.valid_step is None else f"scratch/{best_weights(progress.valid_step)}"
-    shutil.copyfile(draft.path / best, draft.add("model.safetensors"))
+    best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
+    shutil.copyfile(best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import fsync, remove_folder, write_atomically
+from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, require_inside, split_reference
@@ -97,19 +98,16 @@ class Store:
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps)
         for relative, problem in damage.items():
-            raise self._damaged(artifact, f"{artifact.path / relative} {problem}")
+            raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):
-            raise self._damaged(artifact, f"its manifest lacks {relative}, which its arrays need")
+            raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
+        wrong = wrong_facts(artifact.manifest)
+        if wrong is not None:
+            raise artifact.damaged(wrong)
         if every_byte and artifact.manifest.recomputed_id not in (None, artifact.id):
-            raise self._damaged(artifact, f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
+            raise artifact.damaged(f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
         if every_byte:
             self._verified.add(artifact.path)
-
-    def _damaged(self, artifact: Artifact, problem: str) -> ArtifactError:
-        return ArtifactError(
-            f"{artifact.reference} is damaged: {problem}. Make it again: "
-            f"memlm artifacts rm --force {artifact.reference}, then memlm {KINDS[artifact.kind].command}."
-        )
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""

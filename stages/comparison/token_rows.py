@@ -21,7 +21,7 @@ def token_rows(
         around: tokens of context before and after; None: as many as fill a line.
     """
     at = rows if places.chosen is None else places.chosen[rows]
-    log_p_a, log_p_b = (np.asarray(scores.log_p.vindex[rows], np.float64) for scores in (a, b))
+    log_p_a, log_p_b = (np.asarray(scores.log_p.take(rows), np.float64) for scores in (a, b))
     columns: dict[str, Any] = {
         "token": at,
         "document": places.documents(at),
@@ -32,7 +32,7 @@ def token_rows(
     }
     for side, scores in (("a", a), ("b", b)):
         for name, values in scores.probed.items():
-            columns[f"{name}_{side}"] = np.asarray(values.vindex[rows], np.float64)
+            columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
     for number, excerpt in enumerate(_excerpts(a, places, at, around)):
         texts = {"before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
         yield {**{name: values[number].item() for name, values in columns.items()}, **texts}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError, UsageError, content_of
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.retrieval.comparison import Comparison
@@ -38,7 +38,8 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
             "name a report of that, or give numbers with --memory."
         )
     found = report.json("metrics.json")
-    return tuple(map(_reading, found["memories"]))
+    with content_of(report.file("metrics.json"), UsageError):
+        return tuple(map(_reading, found["memories"]))
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:

@@ -83,7 +83,7 @@ def load_reader(found: Found, request: Request) -> MemoryReader:
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)
     row = evaluator.rows[0]
-    selected = select(row, _grids(row, evaluator, found.read["tokens"]), [])
+    selected = select(row, _grids(row, evaluator, found.read["tokens"]))
     told = [_told(memory, found.numbers) for memory in describe_row(row, selected, None)]
     settings = replace(selected.settings, by_cutoff=[])
     return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, told, text)

@@ -12,7 +12,7 @@ from stages.inspection.fixed_readings import default_readings, given_readings, r
 from stages.inspection.passages import PASSAGE, with_passage
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading
 from stages.retrieval.resolve import resolve_reading
@@ -121,7 +121,7 @@ def _windows(
     given = {name: getattr(request, name) for name in WindowSettings._fields}
     if report is not None and request.context is None:
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
-    if stride is not None and not parse_model(model.config["model"]).carries_state:
+    if stride is not None and not model_of(model).carries_state:
         given["stride"] = request.stride or stride
     return resolve_windows(model, given, segmented=any(reading.reads_windows for reading in readings))
 

@@ -8,7 +8,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, tokenizer_digest
 from stages.lineage.neighbors import require_queries
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 SOURCES = ("model", "index", "neighbors")
 
@@ -22,7 +22,7 @@ def language_model(source: Artifact) -> Artifact:
 
 def has_gate(model: Artifact) -> bool:
     """Whether a model lets neighbours into its hidden state, and so reads some whatever else is read."""
-    return parse_model(model.config["model"]).gate is not None
+    return model_of(model).gate is not None
 
 
 def memory_source(

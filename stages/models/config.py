@@ -4,16 +4,18 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
+from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.windows import WindowSettings
 
-Size = Annotated[int, Field(gt=0)]
+Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -116,12 +118,27 @@ ModelConfig = Annotated[BackboneConfig, _BACKBONE]
 
 
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
-    """The model that a table describes: `artifact.config["model"]`, or that of a TOML file.
+    """The model that a table describes: that of a TOML file, or of an artifact's settings.
 
     Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
     """
     model: BackboneConfig = _BACKBONE.parse(settings)
     return model
+
+
+class Described(Protocol):
+    """What tells of a model: its artifact."""
+
+    path: Path
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+
+def model_of(artifact: Described) -> BackboneConfig:
+    """The model that an artifact says it is. Raises: ArtifactError if there is no such model."""
+    with content_of(artifact.path / "manifest.json", UsageError):
+        return parse_model(artifact.config["model"])
 
 
 def backbones_with(setting: str) -> list[str]:

@@ -170,6 +170,16 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
         ('from = "tokens"', "", "Stage 'model' has no `from`"),
         ('from = "tokens"', 'from = "datastore"', "Stage 'model' reads 'datastore', which is no stage above it"),
         ('from = "tokens"', 'from = ["tokens", "tokens"]', "Stage 'model': `from` names one artifact, not a list of 2"),
+        (
+            'from = "tokens"',
+            'from = "tokens"\nwith = { init_from = "tokens" }',
+            "Stage 'model' reads 'tokens', which is of kind tokens; train reads model.",
+        ),
+        (
+            'from = "tokens"',
+            'from = "index/0123456789ab"',
+            "Stage 'model' reads 'index/0123456789ab', which is of kind index; train reads tokens.",
+        ),
         ("steps = 2", "setps = 2", "stage 'model': There is no setting 'setps'; did you mean 'steps'?"),
         ("steps = 2", "steps = -2", "stage 'model': steps: input should be greater than 0"),
         ('"tiny"', '"tinny"', "There is no preset 'tinny'; did you mean 'tiny'?"),
