@@ -5,6 +5,7 @@ from math import exp
 from typing import Any
 
 from stages.numbers import number
+from stages.training.convergence import undertrained
 
 Figures = Mapping[str, Any]
 
@@ -22,8 +23,8 @@ def training_line(model: Figures) -> str | None:
 
 def undertrained_line(report: Figures) -> str | None:
     """A warning that a memory's gain is that of a model that was not trained to its end; None where none is due."""
-    training = report.get("training") or {}
-    if not (training.get("still_falling") or training.get("passes", 1) < 1):
+    training = report.get("training")
+    if not training or not undertrained(training):
         return None
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     return (
@@ -52,6 +53,6 @@ def _ending(model: Figures) -> str:
 
 def _more(model: Figures) -> str:
     """What to do about too short a run."""
-    if not (model["still_falling"] or model["passes"] < 1):
+    if not undertrained(model):
         return ""
     return ": train longer, --steps or --epochs (a memory gains more on an undertrained model)"

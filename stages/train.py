@@ -23,8 +23,10 @@ from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, model_of
 from stages.models.windows import WindowSettings
+from stages.numbers import number
 from stages.reporting import first_process
-from stages.training.config import TrainConfig
+from stages.training.automatic import validations, weights, worthwhile_passes
+from stages.training.config import AUTO, TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
@@ -70,10 +72,10 @@ class Train(Stage[TrainConfig]):
             "model": model,
             "memory": _resolved_memory(config, model, _segments(config, tokens)),
             "precision": precision,
-            "steps": _steps(config, tokens),
             "epochs": None,
         }
-        return config.model_copy(update=update)
+        resolved = config.model_copy(update=update)
+        return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -85,6 +87,7 @@ class Train(Stage[TrainConfig]):
         from stages.training.ranks import world_size
 
         done = job.draft.done(DONE)
+        _warn(job)
         if not done:
             job.draft.expect(_bytes_to_write(job))
         if not done or world_size() > 1:  # even then: the other ranks wait for this one
@@ -138,17 +141,33 @@ def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -
     return model.sized(size, config.segment_length)
 
 
-def _steps(config: TrainConfig, tokens: Artifact) -> int:
-    """Updates to make: those asked for, or those of so many epochs of whole batches."""
-    if config.epochs is None:
-        return config.steps
+def _length(config: TrainConfig, epochs: float | None, tokens: Artifact, execution: Execution) -> dict[str, int]:
+    """Updates to make: those asked for, those of so many epochs of whole batches, or as many as are worth making."""
+    if epochs is not None:
+        return {"steps": _steps(config, tokens, epochs)}
+    if config.steps != AUTO:
+        return {}
+    found = worthwhile_passes(_train_tokens(tokens), weights(config.model))
+    steps = _steps(config, tokens, found)
+    execution.reporter.info(
+        f"{steps:,} steps, {number(found)} passes over the {_train_tokens(tokens):,} tokens of the text (--steps auto)"
+    )
+    return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+
+
+def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
+    """Updates that so many epochs of whole batches take."""
     batches = max(1, _segments(config, tokens) // config.batch_segments)
-    return max(1, math.ceil(config.epochs * batches / config.accumulate))
+    return max(1, math.ceil(epochs * batches / config.accumulate))
+
+
+def _train_tokens(tokens: Artifact) -> int:
+    return int(tokens.metrics["splits"][TRAIN]["tokens"])
 
 
 def _segments(config: TrainConfig, tokens: Artifact) -> int:
     """Whole segments of the training split."""
-    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+    return _train_tokens(tokens) // config.segment_length
 
 
 def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) -> MethodSettings | None:
@@ -160,17 +179,22 @@ def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) 
     return config.memory.sized(model, max(1, min(config.batch_segments, segments)), world_size())
 
 
+def _warn(job: Job[TrainConfig]) -> None:
+    """What is worth knowing before the first step."""
+    from stages.training.warnings import cost_of_vocabulary, random_segments
+
+    for warning in (random_segments(job.config, job.inputs), cost_of_vocabulary(job.config.model)):
+        if warning is not None:
+            job.reporter.warning(warning)
+
+
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
-    import torch
-
-    from stages.models.language_model import LanguageModel
     from stages.training.materials import mapped_bytes, passing_bytes
 
-    with torch.device("meta"):
-        weights = 4 * sum(parameter.numel() for parameter in LanguageModel(job.config.model).parameters())
+    weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = CHECKPOINTED * 2 * weights + 2 * weights
+    saved = (CHECKPOINTED * 2 + 2) * weight_bytes
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 

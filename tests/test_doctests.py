@@ -15,6 +15,8 @@ WORKED = [
     "stages.memory.readers.joint.reader",
     "stages.retrieval.grammar",
     "stages.retrieval.reading",
+    "stages.text.vocabulary_cost",
+    "stages.training.automatic",
 ]
 
 

@@ -26,7 +26,7 @@ from stages.training.config import TrainConfig
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer
-from stages.training.progress import Progress, Splits
+from stages.training.progress import Forecast, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
 from stages.training.update import make_update
@@ -107,6 +107,7 @@ class Trainer:
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
             stop = stack.enter_context(deferred_signals())
+            self._forecast = Forecast(self.progress, self.config.steps, self.update_tokens)
             while self.progress.step < self.config.steps:
                 self._update()
                 self._report()
@@ -207,6 +208,8 @@ class Trainer:
             perplexity=_exp(self.progress.mean_loss),
             tokens_per_second=self._tokens_per_second(),
         )
+        if (line := self._forecast.line(self.progress)) is not None:
+            self.reporter.info(line)
 
     def _tokens_per_second(self) -> float:
         return self.progress.steps_per_second * self.update_tokens

@@ -72,8 +72,8 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
     [
         (["trian"], "Did you mean 'train'"),
         (["train", "--stpes", "3"], "--steps"),
-        (["train", "--steps", "many"], "--steps"),
-        (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: -3)"),
+        (["train", "--steps", "many"], "steps: input should be a valid integer"),
+        (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: '-3')"),
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),
         (["train", "--method", "spalms"], "There is no method 'spalms'; did you mean 'spalm'"),
         (["train", "--model", "tinny"], "did you mean 'tiny'"),

@@ -196,6 +196,22 @@ def test_mistakes_are_named(recipe_file: Path, files: Files, old: str, new: str,
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch_tokens = 32", "batch-tokens = 'few'", "stage 'model': batch-tokens: input should be"),
+        ("batch_tokens = 32", "batch-tokens = 31", "batch-tokens 31 is not a multiple of segment_length 16"),
+        ("steps = 2", "log-evry = 2", "There is no setting 'log-evry'"),
+    ],
+)
+def test_mistakes_are_named_as_the_recipe_spells_them(
+    recipe_file: Path, files: Files, old: str, new: str, message: str
+) -> None:
+    recipe_file.write_text(recipe_file.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        load_recipe(recipe_file, files, {})
+
+
 def test_files_that_are_missing_or_not_asked_for_are_named(recipe_file: Path, files: Files) -> None:
     with pytest.raises(UsageError, match="The recipe small needs --train FILE"):
         load_recipe(recipe_file, {}, {})
