@@ -14,19 +14,19 @@ from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import WindowedConfig, resolve_windows, shard_unit, state_bytes
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import State
 
 VALUE_DTYPE = np.dtype(np.int32)
 
@@ -65,6 +65,11 @@ class Plan:
         """Width of keys, d."""
         return self.keys.shape[1]
 
+    def shard(self, number: int) -> TokenRange:
+        """The tokens of one shard."""
+        rows = self.keys.rows(number)
+        return TokenRange(f"{number:06d}", rows.start, rows.stop)
+
 
 @dataclass(frozen=True)
 class Work:
@@ -76,7 +81,7 @@ class Work:
     states: "StateStore"
 
 
-class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
+class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
     kind = "datastore"
@@ -104,7 +109,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
         config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
-        model = parse_model(encoder.config["model"])
+        model = model_of(encoder)
         rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
         per_shard = rows_per_shard(
             model.width * np.dtype(config.dtype).itemsize, shard_unit(encoder, config.stride or 1)
@@ -123,10 +128,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         state = state_bytes(job.inputs["encoder"], job.config.windows)
         return plan.keys.nbytes + plan.values.nbytes + 3 * state
 
-    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[Shard]:
-        return [Shard(_key(number)) for number in range(plan.keys.shards)]
+    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
+        return [plan.shard(number) for number in range(plan.keys.shards)]
 
-    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: Shard) -> str | None:
+    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
@@ -146,16 +151,15 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
-    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: Shard) -> ShardOutput:
+    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: TokenRange) -> ShardOutput:
         from stages.encoding.carried_state import CarriedState
 
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
-        earlier = [_key(other) for other in range(number)]
-        rows = plan.keys.rows(number)
-        encoded = work.encoder.encode(work.split, rows.start, rows.stop, _state_before(work, earlier))
-        after = CarriedState(rows.stop, encoded.state)
-        work.states.keep(output, shard.key, after, idle=earlier[-1] if earlier else None)
+        state = work.encoder.state_behind(work.split, map(plan.shard, reversed(range(number))), work.states)
+        encoded = work.encoder.encode(work.split, shard.start, shard.stop, state)
+        idle = plan.shard(number - 1).key if number else None
+        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
         keys = encoded.keys.numpy()
         _check_finite(keys, job)
         output.write(plan.keys, number, keys)
@@ -173,23 +177,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
             "bytes": plan.keys.nbytes + plan.values.nbytes,
             "tokens_per_second": round(plan.rows / seconds, 1),
         }
-
-
-def _key(number: int) -> str:
-    """Name of a shard."""
-    return f"{number:06d}"
-
-
-def _state_before(work: Work, earlier: Sequence[str]) -> "State":
-    """What is carried past these shards: as they left it, or, where that is lost, by reading their tokens again."""
-    if not work.plan.carries_state:
-        return None
-    step = work.plan.keys.rows_per_shard
-    left = work.states.latest(earlier, step)
-    state = left.state
-    for start in range(left.start, len(earlier) * step, step):  # cut as then: other pieces round otherwise
-        state = work.encoder.state_past(work.split, start + step, state, start)
-    return state
 
 
 def _check_finite(keys: np.ndarray, job: ShardJob[DatastoreConfig]) -> None:

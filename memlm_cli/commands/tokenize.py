@@ -71,11 +71,10 @@ def tokenize(
     common: Common,
 ) -> None:
     """Text -> tokens: a vocabulary, and every split as token ids."""
-    from memlm_cli.result_tables import show_result
     from stages.text import TOKENIZERS
 
     given = tokenizer is not None and tokenizer not in TOKENIZERS and _is_reference(tokenizer)
-    tokens = make_artifact(
+    make_artifact(
         "tokenize",
         common,
         files or [],
@@ -91,7 +90,6 @@ def tokenize(
         },
         {"train": train, "valid": valid, "test": test, "tokenizer": tokenizer if given else None},
     )
-    show_result(tokens)
 
 
 def _is_reference(text: str) -> bool:

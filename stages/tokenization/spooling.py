@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from stages.artifacts.stage import Job, Shard
+from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
@@ -17,6 +18,7 @@ from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.sources import (
     ONE_CORPUS,
+    TOKENIZER,
     TOKENIZER_FILE,
     given_tokenizer,
     pretrained_tokenizer,
@@ -82,6 +84,8 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[Text
     if pretrained is not None:
         tokenizer: TextTokenizer = read_tokenizer(pretrained, config.eos)
         job.draft.add(PretrainedTokenizer.FILE)
+    elif TOKENIZER in job.inputs:
+        tokenizer = tokenizer_of(job.inputs[TOKENIZER])
     elif given is not None:
         tokenizer = open_tokenizer(given)
     else:
