@@ -53,7 +53,7 @@ def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
             dropout=0.0,
             tied=tied,
             architecture=architecture,
-            last_ffn=last_feed_forward(causal.base_model, settings.num_hidden_layers),
+            last_ffn=_last_ffn(causal, width),
             max_positions=longest_window(settings),
             prefix=prefix,
         )
@@ -75,14 +75,22 @@ def read_weights(location: Location, config: HuggingFaceConfig) -> dict[str, Ten
     if lacking:
         raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(lacking[:3])}.")
     causal.eval()
+    dtype = causal.dtype
     probe = torch.randint(config.vocab_size or 1, PROBE, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.nn.Module.float(causal)  # its own refuses where weights were quantized, though they are not any more
         wanted = causal(probe).logits.log_softmax(-1)
-    weights = _taken_apart(causal, config)
+    weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
+    weights |= _tables(causal, config, dtype)
     _require_numbers(location, weights)
     _require_same(location, config, weights, probe, wanted)
     return weights
+
+
+def _last_ffn(causal: Any, width: int) -> str | None:
+    """The module whose input is g; None where that is of another width than f (OPT-350m)."""
+    inside = causal.config.hidden_size
+    return last_feed_forward(causal.base_model, causal.config.num_hidden_layers) if inside == width else None
 
 
 def _architecture(settings: Any) -> dict[str, Any]:
@@ -91,13 +99,21 @@ def _architecture(settings: Any) -> dict[str, Any]:
     return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
 
 
-def _taken_apart(causal: Any, config: HuggingFaceConfig) -> dict[str, Tensor]:
-    weights = {"vocabulary.embedding": embedding_table(causal)}
-    if not config.tied:
-        weights["vocabulary.output"] = causal.get_output_embeddings().weight.detach() * score_scale(causal.config)
-    blocks = blocks_of(causal).state_dict()
-    weights |= {f"backbone.model.{name}": weight for name, weight in blocks.items()}
-    return {name: weight.detach().clone().contiguous() for name, weight in weights.items()}
+def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Both sides of the vocabulary; as they come where they are one table, else scaled, and so in float32."""
+    table = embedding_table(causal).detach()
+    if config.tied:
+        return {"vocabulary.embedding": table.to(dtype).clone()}
+    output = causal.get_output_embeddings().weight.detach() * score_scale(causal.config)
+    return {"vocabulary.embedding": table.clone(), "vocabulary.output": output.clone()}
+
+
+def _blocks(causal: Any) -> dict[str, Tensor]:
+    table = causal.get_input_embeddings()
+    blocks = blocks_of(causal)
+    found = {f"backbone.model.{name}": weight.detach().clone() for name, weight in blocks.state_dict().items()}
+    causal.base_model.set_input_embeddings(table)
+    return found
 
 
 def _require_numbers(location: Location, weights: dict[str, Tensor]) -> None:

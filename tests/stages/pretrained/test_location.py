@@ -1,0 +1,44 @@
+"""What is read of a folder, and what never is."""
+
+import json
+
+import pytest
+
+from stages.errors import DataError
+from stages.pretrained.location import is_location, locate
+from tests.stages.pretrained.tiny import saved
+
+
+def test_a_folder_without_a_model_is_told(tmp_path):
+    with pytest.raises(DataError, match=r"no config\.json"):
+        locate(str(tmp_path)).weights()
+    with pytest.raises(DataError, match=r"does not exist; expected a folder with a model, a \.gguf file, or hf:NAME"):
+        locate(str(tmp_path / "other"))
+
+
+def test_pickles_are_named_and_not_read(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytest_model.bin").write_bytes(b"no pickle is opened")
+    with pytest.raises(DataError, match=r"no weights as safetensors, but pytest_model.bin, a pickle"):
+        locate(str(tmp_path)).weights()
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_code_of_its_own_is_never_run(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps({"auto_map": {"AutoConfig": "evil.Config"}}))
+    with pytest.raises(DataError, match="wants code of its own to be run"):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "[" * 100_000])
+def test_settings_that_are_none_are_told(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(DataError, match=r"config\.json"):
+        locate(str(tmp_path))
+
+
+def test_the_files_of_a_model_are_its_settings_and_all_of_its_weights(tmp_path):
+    pytest.importorskip("transformers")
+    saved(tmp_path, "gpt2")
+    assert [file.name for file in locate(str(tmp_path)).weights()] == ["config.json", "model.safetensors"]
+    assert is_location(str(tmp_path)) and is_location("hf:gpt2") and not is_location("tokens/abc")

@@ -1,0 +1,121 @@
+"""Models of transformers, taken apart and put together again, beside themselves."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from stages.errors import DataError
+from stages.models.backbones.huggingface.network import HuggingFace
+from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.pretrained.location import locate
+from stages.pretrained.model import describe, read_weights
+from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, tiny_model
+
+pytest.importorskip("transformers")
+
+
+def imported(folder, prefix=None):
+    location = locate(str(folder))
+    config = describe(location, prefix)
+    model = LanguageModel(config)
+    model.load_state_dict(read_weights(location, config), assign=True)
+    return model.float().eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_transformers(tmp_path, family):
+    theirs = saved(tmp_path, family)
+    tokens = torch.randint(V, (3, 30), generator=torch.Generator().manual_seed(1))
+    ours = imported(tmp_path)
+    with torch.no_grad():
+        wanted = theirs(tokens).logits.log_softmax(-1)
+        encoding = ours.encode(tokens)
+    torch.testing.assert_close(ours.log_probs(encoding.hidden), wanted, rtol=1e-4, atol=2e-5)
+    assert (encoding.ffn_input is None) == (family in ("mamba", "opt"))
+    if encoding.ffn_input is not None:
+        assert encoding.ffn_input.shape == (3, 30, D)
+
+
+def test_g_is_what_enters_the_last_feed_forward_block(tmp_path):
+    theirs = saved(tmp_path, "llama")
+    tokens = torch.randint(V, (2, 9), generator=torch.Generator().manual_seed(1))
+    seen = []
+    theirs.model.layers[-1].post_attention_layernorm.register_forward_hook(lambda *found: seen.append(found[2]))
+    with torch.no_grad():
+        theirs(tokens)
+        torch.testing.assert_close(imported(tmp_path).encode(tokens).ffn_input, seen[0])
+
+
+def test_a_prefix_stands_before_every_window_and_leaves_no_row(tmp_path):
+    theirs = saved(tmp_path, "llama", bos=True)
+    tokens = torch.randint(V, (2, 9), generator=torch.Generator().manual_seed(1))
+    ours = imported(tmp_path, prefix=1)
+    with torch.no_grad():
+        wanted = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[:, 1:]
+        encoding = ours.encode(tokens)
+    assert encoding.hidden.shape == encoding.ffn_input.shape == (2, 9, D)
+    torch.testing.assert_close(ours.log_probs(encoding.hidden), wanted, rtol=1e-4, atol=1e-5)
+    assert ours.config.longest_context == 39
+
+
+def test_weights_that_were_saved_are_loaded_with_rotations_as_they_were(tmp_path):
+    saved(tmp_path / "theirs", "llama")
+    ours = imported(tmp_path / "theirs")
+    (tmp_path / "ours").mkdir()
+    save_weights(ours, tmp_path / "ours/model.safetensors")
+    settings = {"model": ours.config.model_dump(mode="json")}
+    (tmp_path / "ours/config.json").write_text(json.dumps(settings))
+    again = load_model(tmp_path / "ours", "cpu")
+    assert isinstance(again.backbone, HuggingFace)
+    tokens = torch.arange(20)[None]
+    with torch.no_grad():
+        assert torch.equal(again.encode(tokens).hidden, ours.encode(tokens).hidden)
+
+
+def test_half_precision_is_kept_on_disk_and_computed_in_full(tmp_path):
+    theirs = tiny_model("llama").bfloat16()
+    theirs.save_pretrained(tmp_path)
+    location = locate(str(tmp_path))
+    weights = read_weights(location, describe(location, None))
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("gemma2", {**FAMILIES["gemma"], "final_logit_softcapping": 30.0}, "caps its scores"),
+        ("phi", {**FAMILIES["gpt_neox"], "num_key_value_heads": 2, "partial_rotary_factor": 0.5}, "adds a bias"),
+    ],
+)
+def test_scores_that_the_softmax_does_not_make_are_refused(tmp_path, family, settings, message):
+    tiny_model(family, **settings).save_pretrained(tmp_path)
+    with pytest.raises(DataError, match=message):
+        describe(locate(str(tmp_path)), None)
+
+
+def test_a_model_whose_scores_differ_is_refused(tmp_path):
+    """A scale that the settings do not tell, as of a model that computes in a way that is not known."""
+    saved(tmp_path, "granite")
+    config = json.loads((tmp_path / "config.json").read_text())
+    location = locate(str(tmp_path))
+    described = describe(location, None)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"embedding_multiplier": 3.0}))
+    with pytest.raises(DataError, match="log-probabilities differ"):
+        read_weights(location, described)
+
+
+def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
+    saved(tmp_path, "llama")
+    location, file = locate(str(tmp_path)), tmp_path / "model.safetensors"
+    weights = load_file(file)
+    save_file({name: w for name, w in weights.items() if "layers.1.mlp.up" not in name}, file, {"format": "pt"})
+    with pytest.raises(DataError, match=r"lacks weights .*layers\.1\.mlp\.up_proj"):
+        read_weights(location, describe(location, None))
+    save_file({n: w * float("nan") if "norm" in n else w for n, w in weights.items()}, file, {"format": "pt"})
+    with pytest.raises(DataError, match="no numbers"):
+        read_weights(location, describe(location, None))
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_weights(location, describe(location, None))

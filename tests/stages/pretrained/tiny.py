@@ -1,0 +1,74 @@
+"""Tiny models of transformers with random weights, saved as people save theirs."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+V, D, LAYERS = 320, 16, 2
+TEXT = ["The cat sat on the mat.\n\nThe dog sat.\n", "  def f(x):\n\treturn x\n\n\n", "Grüße aus Köln, 你好\n"]
+_LLAMA = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": D, "n_layer": LAYERS, "n_head": 2, "n_positions": 40},
+    "llama": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "tie_word_embeddings": True},
+    "mistral": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "sliding_window": 8},
+    "qwen2": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40},
+    "qwen3": {**_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 40},
+    "gpt_neox": {**_LLAMA, "max_position_embeddings": 40},
+    "opt": {
+        **{"hidden_size": D, "word_embed_proj_dim": 8, "ffn_dim": 24, "num_hidden_layers": LAYERS},
+        **{"num_attention_heads": 2, "max_position_embeddings": 40, "do_layer_norm_before": True},
+    },
+    "bloom": {"hidden_size": D, "n_layer": LAYERS, "n_head": 2},
+    "gemma": {**_LLAMA, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 40},
+    "granite": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logits_scaling": 4.0},
+    "cohere": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logit_scale": 0.25},
+    "olmo2": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40},
+    "mamba": {"hidden_size": D, "num_hidden_layers": LAYERS, "state_size": 4},
+}
+"""Settings of one tiny model of each kind."""
+
+
+def tiny_model(family: str, **settings: Any) -> Any:
+    """A causal model whose scores are far enough apart to tell one formula from another."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{"vocab_size": V, **FAMILIES.get(family, {}), **settings})
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+def tiny_tokenizer(bos: bool = False) -> Tokenizer:
+    """Byte-level BPE with one token for two newlines; with `bos` it begins each text with one."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=V - 10,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXT * 3, trainer)
+    if bos:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return tokenizer
+
+
+def saved(folder: Path, family: str, bos: bool = False, **settings: Any) -> Any:
+    """A folder with a model and its tokenizer; returns the model."""
+    from transformers import PreTrainedTokenizerFast
+
+    model = tiny_model(family, **settings)
+    model.save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tiny_tokenizer(bos), bos_token="<s>", eos_token="<|endoftext|>"
+    )
+    tokenizer.save_pretrained(folder)
+    return model
