@@ -41,9 +41,15 @@ def _token(token: Facts, headers: list[str]) -> list[str]:
     figures = token_figures(token)
     return [
         *(figures.get(header, "") for header in headers),
-        f"{token['document']}:{token['position']}",
+        _place(token),
         _marked(token["before"], token["text"], token["after"]),
     ]
+
+
+def _place(token: Facts) -> str:
+    """`3:348`, or where the document has a name `3:348 (a.txt)`."""
+    called = f" ({printable(token['name'])})" if token.get("name") else ""
+    return f"{token['document']}:{token['position']}{called}"
 
 
 def _marked(before: str, text: str, after: str) -> str:

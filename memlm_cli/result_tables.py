@@ -8,9 +8,10 @@ from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
-from stages.evaluation.results.remarks import on_change, on_text
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
+from stages.pages.remarks import on_change, on_text
+from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS
 
@@ -22,7 +23,7 @@ Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
 SPLIT_COLUMNS = {
-    **{name: name for name in ("documents", "tokens")},
+    **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
     **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
     "share": "share of text",
@@ -32,14 +33,16 @@ DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
 
-def show_result(artifact: "Artifact") -> None:
-    """The tables of an artifact's kind."""
+def show_result(artifact: "Artifact", named: bool = False) -> None:
+    """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
+    if not first_process():
+        return
     if artifact.kind == "tokens":
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
         _show_made_report(artifact)
     else:
-        show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+        show_table("" if named else artifact.reference, ("", ""), list(_plain(artifact.metrics)))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
 
@@ -54,7 +57,7 @@ def _show_made_report(artifact: "Artifact") -> None:
 
     report = artifact.json("metrics.json")
     show_report(artifact.reference, report)
-    for line in baseline_remarks(artifact):
+    for line in baseline_remarks(artifact) if report.get("baseline") else ():
         say(line)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
         say(f"figures: {artifact.path / 'figures'}")
@@ -89,7 +92,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
-            _value(shown_word_perplexity(row["word_perplexity"])),
+            _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
         ]
         for number, row in enumerate(rows)

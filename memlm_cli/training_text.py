@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
-from stages.evaluation.results.remarks import passes
 from stages.numbers import number
+from stages.pages.remarks import passes
 
 Figures = Mapping[str, Any]
 

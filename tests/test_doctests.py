@@ -16,6 +16,8 @@ WORKED = [
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
     "stages.retrieval.reading",
+    "stages.text.vocabulary_cost",
+    "stages.training.automatic",
     "stages.web.tokens",
 ]
 

@@ -7,9 +7,10 @@ from stages.diagnostics.shown import probe_summaries
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.numbers import number
+from stages.training.convergence import undertrained
 
 Figures = Mapping[str, Any]
-UNKNOWN_TOLD = 0.01
+NOTABLE_UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity means another thing than it seems to."""
 
 
@@ -30,7 +31,7 @@ def on_text(report: Figures) -> Iterator[str]:
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
-    if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
+    if (report.get("unknown_rate") or 0) > NOTABLE_UNKNOWN:
         yield unknown_line(report["unknown_tokens"])
     if report.get("exclude"):
         yield (
@@ -58,8 +59,8 @@ def against_lines(report: Figures) -> Iterator[str]:
 
 def undertrained_lines(report: Figures) -> Iterator[str]:
     """A warning that a memory's gain is that of a model that was not trained to its end, where one is due."""
-    training = report.get("training") or {}
-    if not (training.get("still_falling") or training.get("passes", 1) < 1):
+    training = report.get("training")
+    if not training or not undertrained(training):
         return
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
@@ -76,12 +77,12 @@ def passes(count: float) -> str:
 def unknown_line(unknown: Figures) -> str:
     """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
     first, *others = unknown["rows"]
-    told = f"{unknown['rate']:.1%} of the tokens are <unk>: "
+    note = f"{unknown['rate']:.1%} of the tokens are <unk>: "
     if others and others[0]["share_of_gain"] is not None:
-        told += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
+        note += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
     without = [f"{row['row']} {_perplexity(row)}" for row in (first, *others[:1])]
     change = _change(others[0], first) if others else ""
-    return f"{told}perplexity without them: {', '.join(without)}{change}"
+    return f"{note}perplexity without them: {', '.join(without)}{change}"
 
 
 def _perplexity(row: Figures) -> str:
