@@ -8,9 +8,9 @@ from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
+from stages.evaluation.results.remarks import on_change, on_text
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
-from stages.pages.remarks import on_change, on_text
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
+from stages.evaluation.results.remarks import passes
+from stages.metrics import undertrained
 from stages.numbers import number
-from stages.pages.remarks import passes
 
 Figures = Mapping[str, Any]
 
@@ -22,12 +23,12 @@ def training_line(model: Figures) -> str | None:
 
 
 def _ending(model: Figures) -> str:
-    told = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
-    if not told:
+    validations = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
+    if not validations:
         return "there is no validation split to tell when it is enough"
-    if len(told) == 1:
-        return f"validated once only, at step {told[0][0]}: --set valid_every=N tells whether it still falls"
-    (before, first), (last, second) = told
+    if len(validations) == 1:
+        return f"validated once only, at step {validations[0][0]}: --set valid_every=N tells whether it still falls"
+    (before, first), (last, second) = validations
     if model["still_falling"]:
         return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
     if model["valid_step"] < model["steps"]:
@@ -37,6 +38,6 @@ def _ending(model: Figures) -> str:
 
 def _more(model: Figures) -> str:
     """What to do about too short a run."""
-    if not (model["still_falling"] or model["passes"] < 1):
+    if not undertrained(model):
         return ""
     return ": train longer, --steps or --epochs (a memory gains more on an undertrained model)"

@@ -13,7 +13,7 @@ from stages.pages.headline import headline, headline_table, measures_shown, rank
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.source import METRICS, LongerRemarks, read_sources, shared_remarks
+from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.title import page_title
 
 Script = Callable[[Mapping[str, Member]], str]
@@ -41,11 +41,10 @@ def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks)
     """
     members = lineage_of(reports)
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
-        return _page(reports, members, script, more)
+        return _page(read_sources(reports, members, more), members, script)
 
 
-def _page(reports: Sequence[Artifact], members: Mapping[str, Member], script: Script, more: LongerRemarks) -> Page:
-    sources = read_sources(reports, members, more)
+def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script) -> Page:
     rows, artifacts = headline(sources), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
     lineage = draw(lineage_chart(list(members.values())))

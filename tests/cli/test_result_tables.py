@@ -14,7 +14,7 @@ from memlm_cli.result_tables import (
     splits_table,
 )
 from memlm_cli.tables import table
-from stages.pages.remarks import on_change
+from stages.evaluation.results.remarks import on_change
 
 
 def row(name: str, perplexity: float) -> dict:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.pages.remarks import against_lines, remarks, undertrained_lines
+from stages.evaluation.results.remarks import against_lines, remarks, undertrained_lines
 
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
 REPORT = {"method": "lm", "read": {"model": "model/3"}, "rows": ROWS}

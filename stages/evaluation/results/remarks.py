@@ -6,11 +6,11 @@ from typing import Any
 from stages.diagnostics.shown import probe_summaries
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
+from stages.metrics import undertrained
 from stages.numbers import number
-from stages.training.convergence import undertrained
 
 Figures = Mapping[str, Any]
-NOTABLE_UNKNOWN = 0.01
+UNKNOWN_TOLD = 0.01
 """Share of unknown tokens above which a perplexity means another thing than it seems to."""
 
 
@@ -31,7 +31,7 @@ def on_text(report: Figures) -> Iterator[str]:
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
-    if (report.get("unknown_rate") or 0) > NOTABLE_UNKNOWN:
+    if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
         yield unknown_line(report["unknown_tokens"])
     if report.get("exclude"):
         yield (
