@@ -16,11 +16,13 @@ class Command(NamedTuple):
     """Whether it reads files of the user rather than artifacts."""
     has_presets: bool = False
     """Whether `memlm presets` lists settings for it."""
+    seeded: bool = False
+    """Whether `memlm run --seeds` repeats it with other seeds."""
 
 
 COMMANDS = {
     "tokenize": Command("stages.tokenize:Tokenize", ("train", "valid", "test", "tokenizer"), reads_files=True),
-    "train": Command("stages.train:Train", ("init_from",), has_presets=True),
+    "train": Command("stages.train:Train", ("init_from",), has_presets=True, seeded=True),
     "build-datastore": Command("stages.datastore:BuildDatastore", ("tokens",)),
     "build-index": Command("stages.index:BuildIndex"),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("tokens",)),
