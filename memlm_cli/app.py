@@ -21,6 +21,7 @@ from memlm_cli.commands import (
     pack_batches,
     precompute_neighbors,
     presets,
+    recipes,
     report,
     run,
     tokenize,
@@ -51,6 +52,7 @@ app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
 app.command("run")(with_common_options(run.run))
+app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("presets")(presets.presets)
 

@@ -64,8 +64,8 @@ def _nats(facts: Facts) -> str:
 def _ratio(facts: Facts) -> str:
     """`x 0.8981 [0.8584, 0.9447]`."""
     edges = [value for value in facts["perplexity_ratio_interval"] or () if value is not None]
-    told = f"x {_factor(facts['perplexity_ratio'])}"
-    return f"{told} [{', '.join(map(_factor, edges))}]" if len(edges) == 2 else told
+    factor = f"x {_factor(facts['perplexity_ratio'])}"
+    return f"{factor} [{', '.join(map(_factor, edges))}]" if len(edges) == 2 else factor
 
 
 def _factor(value: float | None) -> str:
@@ -138,9 +138,15 @@ def _token(token: Facts, probed: Sequence[str]) -> list[str]:
         f"{exp(token['log_p_a']):.2g}",
         f"{exp(token['log_p_b']):.2g}",
         *(f"{token[name]:.2f}" for name in probed),
-        f"{token['document']}:{token['position']}",
+        _place(token),
         _marked(token["before"], token["text"], token["after"]),
     ]
+
+
+def _place(token: Facts) -> str:
+    """`3:348`, or where the document has a name `3:348 (a.txt)`."""
+    called = f" ({printable(token['name'])})" if token.get("name") else ""
+    return f"{token['document']}:{token['position']}{called}"
 
 
 def _marked(before: str, text: str, after: str) -> str:

@@ -37,8 +37,8 @@ def source_line(context: "Context") -> str:
 
 
 def place_of(source: "Excerpt") -> str:
-    """Where in a corpus a token stands."""
-    return f"{source.split}, document {source.document}, token {source.offset}"
+    """Where in a corpus a token stands, in one line."""
+    return printable(source.place)
 
 
 def text_around(source: "Excerpt") -> str:

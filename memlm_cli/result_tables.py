@@ -13,6 +13,7 @@ from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
+from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS
 
@@ -24,7 +25,7 @@ Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
 SPLIT_COLUMNS = {
-    **{name: name for name in ("documents", "tokens")},
+    **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
     **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
     "share": "share of text",
@@ -36,14 +37,16 @@ DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
 
-def show_result(artifact: "Artifact") -> None:
-    """The tables of an artifact's kind."""
+def show_result(artifact: "Artifact", named: bool = False) -> None:
+    """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
+    if not first_process():
+        return
     if artifact.kind == "tokens":
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
         _show_made_report(artifact)
     else:
-        show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+        show_table("" if named else artifact.reference, ("", ""), list(_plain(artifact.metrics)))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
 
@@ -104,12 +107,12 @@ def show_report(title: str, report: Figures) -> None:
 def unknown_line(unknown: Figures) -> str:
     """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
     first, *others = unknown["rows"]
-    told = f"{unknown['rate']:.1%} of the tokens are <unk>: "
+    note = f"{unknown['rate']:.1%} of the tokens are <unk>: "
     if others and others[0]["share_of_gain"] is not None:
-        told += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
+        note += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
     without = [f"{row['row']} {_value(row['perplexity_without'])}" for row in (first, *others[:1])]
     change = _change({}, others[0]["perplexity_without"], first["perplexity_without"]) if others else ""
-    return f"{told}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
+    return f"{note}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
 
 
 def _texts(outside: Figures) -> str:
@@ -138,7 +141,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
-            _value(shown_word_perplexity(row["word_perplexity"])),
+            _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
         ]
         for number, row in enumerate(rows)

@@ -28,8 +28,9 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
     from stages.reporting import Silent
 
     if recipe.description:
-        say(f"run: {recipe.description}")
-    steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
+        needs = " on ".join(filter(None, (recipe.time, recipe.hardware)))
+        say(f"run: {recipe.description}{f' ({needs})' if needs else ''}")
+    steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
         return
@@ -67,13 +68,13 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
 
     results: list[Result] = []
     with ConsoleReporter("run") as reporter:
-        how = execution(common, reporter)
+        how, store = execution(common, reporter), Store(common.store, verify_inputs=common.verify_inputs)
     with resumable():
-        for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter, begins):
+        for result in run_recipe(recipe, store, how, ConsoleReporter, begins):
             results.append(result)
             say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
             if result.status != "cached" and len(results) < len(recipe.stages):
-                show_result(result.artifact)
+                show_result(result.artifact, named=True)
     _show_summary(results)
     return results
 

@@ -38,12 +38,12 @@ def _times(passes: float) -> str:
 
 
 def _ending(model: Figures) -> str:
-    told = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
-    if not told:
+    validations = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
+    if not validations:
         return "there is no validation split to tell when it is enough"
-    if len(told) == 1:
-        return f"validated once only, at step {told[0][0]}: --set valid_every=N tells whether it still falls"
-    (before, first), (last, second) = told
+    if len(validations) == 1:
+        return f"validated once only, at step {validations[0][0]}: --set valid_every=N tells whether it still falls"
+    (before, first), (last, second) = validations
     if model["still_falling"]:
         return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
     if model["valid_step"] < model["steps"]:

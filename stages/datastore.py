@@ -21,7 +21,7 @@ from stages.encoding.window_settings import WindowedConfig, resolve_windows, sha
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
@@ -108,7 +108,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
         config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
-        model = parse_model(encoder.config["model"])
+        model = model_of(encoder)
         rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
         per_shard = rows_per_shard(
             model.width * np.dtype(config.dtype).itemsize, shard_unit(encoder, config.stride or 1)

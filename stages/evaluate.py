@@ -179,6 +179,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
         from stages.evaluation.results import report
+        from stages.evaluation.results.edges import edge_warnings
         from stages.evaluation.results.metrics_file import metrics_of
         from stages.evaluation.tuning.tuning import Tuning
 
@@ -186,15 +187,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass)
         if plan.scores is not None:
             plan.scores.finish(job.draft, [plan.scoring_pass.number(shard) for shard in shards])
-        for name, value in tuning.at_edge():
-            job.reporter.warning(
-                f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
-            )
         records = [job.draft.record(shard.key) for shard in shards]
         probes = probes_of(job)
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
+        for warning in edge_warnings(made, tuning.at_edge(), _largest_amounts(job)):
+            job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
@@ -211,6 +210,14 @@ def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> t
     if lacking is not None:
         execution.reporter.warning(lacking)
     return parse_readings(default_memory(inputs.artifacts))
+
+
+def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
+    """The most neighbours and positions that could be read: those stored beforehand, all rows, the whole split."""
+    stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
+    rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
+    length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
+    return {"k": rows if stored is None else stored, "size": length}
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 LARGEST_WORD_PERPLEXITY = 1e6
 """More than the words that a person could choose from: "words" that are whole sentences."""
+LONG_WORD = 25
+"""Characters to a word that no language's prose has on average: German has 6, Finnish 8."""
 
 
 class Counts(NamedTuple):
@@ -36,9 +38,17 @@ def figures(nll: float, counts: Counts) -> dict[str, float | None]:
     }
 
 
-def shown_word_perplexity(value: float | None) -> float | None:
-    """A word perplexity that means something; None for one that no vocabulary has, as of text without spaces."""
-    return value if value is not None and value <= LARGEST_WORD_PERPLEXITY else None
+def shown_word_perplexity(value: float | None, bits_per_character: float | None = None) -> float | None:
+    """A word perplexity that means something; None for one that no vocabulary has, as of text without spaces.
+
+    Args:
+        value: exp(nats a word).
+        bits_per_character: of the same text; with it the length of its words is known too.
+    """
+    if value is None or value > LARGEST_WORD_PERPLEXITY:
+        return None
+    characters = math.log(value) / (bits_per_character * math.log(2)) if bits_per_character else 0
+    return value if characters <= LONG_WORD else None
 
 
 def perplexity(nll: float, units: int) -> float | None:

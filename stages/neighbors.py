@@ -20,7 +20,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.token_range import TokenRange
 from stages.lineage.corpus import corpus_of, own_splits, require_split
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer, forbidden_rows
@@ -152,7 +152,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
         config, datastore = job.config, job.inputs["index"].input("datastore")
-        model = parse_model(datastore.input("encoder").config["model"])
+        model = model_of(datastore.input("encoder"))
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
         splits = {split: _plan_split(job, split, datastore, rows) for split in config.queries or ()}
         return Plan(splits, at_once, model.carries_state)
@@ -186,7 +186,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         reader = SplitReader(group, tokens.metrics["eos_id"], windows, False, device, config.precision)
         return Work(
             plan=plan,
-            searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
+            searcher=open_searcher(index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device),
             keys=keys,
             values=open_split(corpus.zarr("tokens.zarr"), datastore.config["split"]).ids,
             encoder=cache(partial(KeyEncoder.of, datastore, reader)),
@@ -290,12 +290,12 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
-    told = f"{percent(missing)} of the neighbours of {name!r} are missing: "
+    finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if not split.stored or exclude == "none":
-        return f"{told}the datastore has {rows:,} rows, and {k} are looked for."
+        return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]
     documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""
     return (
-        f"{told}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
+        f"{finding}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
         f"{excluding_fewer(exclude)}."
     )

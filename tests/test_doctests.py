@@ -16,6 +16,7 @@ WORKED = [
     "stages.memory.readers.joint.reader",
     "stages.retrieval.grammar",
     "stages.retrieval.reading",
+    "stages.text.vocabulary_cost",
     "stages.training.automatic",
 ]
 

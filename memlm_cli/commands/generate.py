@@ -87,22 +87,22 @@ def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: s
     from stages.text.decoding import TextStream
 
     text = TextStream(reader.text)
-    told: list[GeneratedToken] = []
+    generated: list[GeneratedToken] = []
     if as_json:
-        told = list(tokens)
-        pieces = [text.add(token.id) for token in told]
-        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), told)))
-    elif _stream_tokens(text, tokens, told):
-        for token in told:
+        generated = list(tokens)
+        pieces = [text.add(token.id) for token in generated]
+        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), generated)))
+    elif _stream_tokens(text, tokens, generated):
+        for token in generated:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
 
 
-def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told: list["GeneratedToken"]) -> bool:
+def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
     """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
     try:
         for token in tokens:
-            told.append(token)
+            generated.append(token)
             if not answer_part(text.add(token.id)):
                 return False
     except KeyboardInterrupt:
@@ -111,11 +111,11 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told:
     return answer_part(text.end() + "\n")
 
 
-def _object(reader: "MemoryReader", prompt: str, text: str, told: list["GeneratedToken"]) -> dict[str, Any]:
+def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
     from stages.inspection.entered import named
 
     memory = reader.evaluator.hidden_memory
-    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
+    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]
     for token in tokens:
         if token["attributed"] is not None:
             token["attributed"] = named(token["attributed"], None if memory is None else memory.name)

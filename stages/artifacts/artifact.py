@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stages.artifacts.checksums import table_digest
+from stages.artifacts.contents import CheckedGroup
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
-
-if TYPE_CHECKING:
-    import zarr
 
 
 class Home(Protocol):
@@ -122,18 +120,25 @@ class Artifact:
                 continue
         raise LookupError(f"Nothing that {self.reference} was made from has the role {role!r}.")
 
+    def damaged(self, problem: str) -> ArtifactError:
+        """What is said where something of it is not as it must be, and how to mend it."""
+        return ArtifactError(
+            f"{self.reference} is damaged: {problem}. Make it again: "
+            f"memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
+        )
+
     def file(self, relative: str | Path) -> Path:
         """Path of a file of this artifact. Raises ArtifactError if its manifest does not list it."""
         if str(relative) not in self.manifest.files:
             raise ArtifactError(f"{self.reference} has no file {relative}.")
         return self.path / relative
 
-    def zarr(self, name: str) -> zarr.Group:
-        """A Zarr group of this artifact (`tokens.zarr`), for reading."""
+    def zarr(self, name: str) -> CheckedGroup:
+        """A Zarr group of this artifact (`tokens.zarr`), for reading; what is in it is as its kind has it."""
         import zarr
 
         with content_of(self.file(f"{name}/zarr.json")):
-            return zarr.open_group(self.path / name, mode="r")
+            return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))
 
     def json(self, name: str) -> Any:
         """What a JSON file of this artifact holds. Raises: ArtifactError if it is none."""

@@ -132,7 +132,8 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclu
     if "neighbors" in read:
         return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k)
     index = read["index"]
-    searcher = open_searcher(index.file("index.faiss"), index.config, device.type)
+    keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+    searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)
     tokens: Any = read["tokens"].zarr("tokens.zarr")
     own = {split: tokens[f"{split}/doc_offsets"] for split in own_splits(read["datastore"], read["tokens"])}
     return IndexSearch(searcher, k, own, exclude)

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.drawing.draw import draw
 from stages.charts.drawing.figure import Figure
+from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
 from stages.pages.headline import headline, headline_table, measures_shown, rankings
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.source import Source, read_sources
+from stages.pages.source import METRICS, Source, read_sources
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""
@@ -36,6 +38,11 @@ def build_page(reports: Sequence[Artifact], script: Script) -> Page:
     Raises: ArtifactError for a report whose numbers cannot be read.
     """
     members = lineage_of(reports)
+    with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
+        return _page(reports, members, script)
+
+
+def _page(reports: Sequence[Artifact], members: Mapping[str, Member], script: Script) -> Page:
     sources = read_sources(reports, members)
     rows, artifacts = headline(sources), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.text.decoding import TokenText
+from stages.text.names import DocumentNames
 
 BLOCK = 1 << 16
 """Ids read at a time."""
@@ -32,6 +33,14 @@ class Excerpt:
     before: str
     token: str
     after: str
+    name: str | None = None
+    """What its document is called; None where that is not known."""
+
+    @property
+    def place(self) -> str:
+        """Where the token stands: `train, document 3 (a.txt), token 7`."""
+        called = f" ({self.name})" if self.name else ""
+        return f"{self.split}, document {self.document}{called}, token {self.offset}"
 
 
 class _Span(NamedTuple):
@@ -47,14 +56,17 @@ class _Span(NamedTuple):
 class SplitText:
     """The text of one split, read where it is asked for."""
 
-    def __init__(self, split: str, ids: Any, doc_offsets: Any, text: TokenText) -> None:
+    def __init__(
+        self, split: str, ids: Any, doc_offsets: Any, text: TokenText, names: DocumentNames | None = None
+    ) -> None:
         """Args:
         split: what it is called.
         ids: integers [T], a NumPy or Zarr array.
         doc_offsets: int64 [D + 1], where documents start, and the end.
         text: the tokenizer.
+        names: of the documents.
         """
-        self.split, self._text = split, text
+        self.split, self._text, self._names = split, text, names or DocumentNames(())
         self._offsets = np.asarray(doc_offsets[:])
 
         @lru_cache(BLOCKS_KEPT)
@@ -64,9 +76,9 @@ class SplitText:
         self._block = block
 
     @classmethod
-    def of(cls, group: Any, split: str, text: TokenText) -> "SplitText":
+    def of(cls, group: Any, split: str, text: TokenText, names: DocumentNames | None = None) -> "SplitText":
         """A split of a group `tokens.zarr`, or of a passage."""
-        return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text)
+        return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text, names)
 
     def at(self, row: int, before: int = 12, after: int = 4) -> Excerpt:
         """Token `row`, with so many tokens of its document around it."""
@@ -103,6 +115,7 @@ class SplitText:
             before="".join(pieces[:place]),
             token=pieces[place] if pieces[place].strip() else self._text.label(ids[place]),
             after="".join(pieces[place + 1 :]),
+            name=self._names.of(span.document),
         )
 
     def _ids(self, start: int, stop: int) -> list[int]:

@@ -48,7 +48,11 @@ class Progress:
     valid_loss: float | None = None
     """The lowest of all validations, and its step."""
     valid_step: int | None = None
+    valid_digest: str | None = None
+    """BLAKE2b of the file of the weights that did best; None: saved before there were such."""
     journal_bytes: int = 0
+    journal_digest: str | None = None
+    """BLAKE2b of so many bytes of the journal."""
 
     def add(self, loss: float, seconds: float) -> None:
         """Count an update."""

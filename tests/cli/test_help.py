@@ -1,5 +1,6 @@
 """Help is complete, and loads nothing that computes."""
 
+import re
 import subprocess
 import sys
 
@@ -7,6 +8,9 @@ import pytest
 
 from memlm_cli.options import ON_CPU
 from pipelines.catalogue import stage_of
+from stages.methods import METHODS
+from stages.models import BACKBONES
+from stages.training.presets import preset_names
 from tests.cli.conftest import Memlm
 
 COMMANDS = [
@@ -25,6 +29,7 @@ COMMANDS = [
     "run",
     "artifacts",
     "presets",
+    "recipes",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
@@ -37,6 +42,7 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
+    "--verify-inputs",
     "--json",
 ]
 
@@ -57,6 +63,11 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert memlm(command, "-h") == ended
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
+
+
+def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None:
+    words = set(re.findall(r"[\w-]+", memlm("train", "--help").out))
+    assert words >= {*METHODS.names(), *BACKBONES.names(), *preset_names()}
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:

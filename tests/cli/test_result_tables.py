@@ -225,6 +225,13 @@ def test_the_folder_of_the_figures_is_named(
     assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_reference_that_stands_on_the_screen_is_not_repeated(capsys, named: bool) -> None:
+    show_result(SimpleNamespace(kind="model", reference="model/0123456789ab", metrics={"steps": 7}), named=named)
+    told = capsys.readouterr().err
+    assert "steps" in told and ("model/0123456789ab" in told) != named
+
+
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:
     long = "x" * 300
     lines = table("", ("name", "n"), [("a", "1"), (long, "1,000")]).splitlines()
@@ -249,17 +256,20 @@ def test_a_cell_may_have_a_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> None:
-    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "unknown_rate": 0.0423}
+    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "types": 70}
+    split["unknown_rate"] = 0.0423
     columns, cells = splits_table({"test": split, "train": {**split, "share": 0.9}})
-    assert columns == ["split", "documents", "tokens", "unknown", "characters", "bytes", "paragraphs", "share of text"]
-    assert cells[0] == ["train", "1", "5,000", "4.23%", "9", "9", "2", "90.00%"]
+    first = ["split", "documents", "tokens", "types", "unknown"]
+    assert columns == [*first, "characters", "bytes", "paragraphs", "share of text"]
+    assert cells[0] == ["train", "1", "5,000", "70", "4.23%", "9", "9", "2", "90.00%"]
     assert cells[1][0] == "test" and cells[1][-1] == ""
 
 
 def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
+    rows += [{**row("plain", 80.0), "word_perplexity": 321.5, "bits_per_character": 0.3}]  # words of 28 characters
     _, cells = report_table({"rows": rows})
-    assert [line[4] for line in cells] == ["321.5", "", ""]
+    assert [line[4] for line in cells] == ["321.5", "", "", ""]
 
 
 def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:

@@ -111,8 +111,8 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
 
 def at_edge(row: MemoryRow, selected: Selected) -> list[tuple[str, float]]:
     """The tuned numbers, by name, whose best value lies at the edge of their grid."""
-    told = describe_row(row, selected, None)
-    return [(name, reading[name]) for reading in told for name, inside in reading["interior"].items() if not inside]
+    readings = describe_row(row, selected, None)
+    return [(name, reading[name]) for reading in readings for name, inside in reading["interior"].items() if not inside]
 
 
 def _describe_reading(
