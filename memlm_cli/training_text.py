@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
+from stages.evaluation.results.remarks import passes
+from stages.metrics import undertrained
 from stages.numbers import number
-from stages.training.convergence import undertrained
 
 Figures = Mapping[str, Any]
 
@@ -18,23 +19,7 @@ def training_line(model: Figures) -> str | None:
     """
     if "passes" not in model:
         return None
-    return f"{_times(model['passes'])} over the text; {_ending(model)}{_more(model)}"
-
-
-def undertrained_line(report: Figures) -> str | None:
-    """A warning that a memory's gain is that of a model that was not trained to its end; None where none is due."""
-    training = report.get("training")
-    if not training or not undertrained(training):
-        return None
-    falling = ", and validation was still falling at the end" if training["still_falling"] else ""
-    return (
-        f"{report['read']['model']} was trained for {_times(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model, so train longer (--steps, --epochs) before a gain is told"
-    )
-
-
-def _times(passes: float) -> str:
-    return f"{number(passes)} pass{'' if passes == 1 else 'es'}"
+    return f"{passes(model['passes'])} over the text; {_ending(model)}{_more(model)}"
 
 
 def _ending(model: Figures) -> str:

@@ -1,14 +1,15 @@
 """`memlm compare`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.output_files import check_output_file
+from memlm_cli.output_files import check_output_file, write_output_file
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -54,12 +58,14 @@ def compare(
     from stages.comparison.token_table import write_token_table
 
     if len(reports) > 2:
-        _compare_groups(reports, confidence, csv, store, json_)
+        _require_none("three and more reports", {"--csv": csv, "--html": html})
+        _compare_groups(reports, confidence, store, json_)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
     settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
-    if csv is not None:
-        check_output_file("--csv", csv)
+    for option, path in (("--csv", csv), ("--html", html)):
+        if path is not None:
+            check_output_file(option, path)
     opened = Store(store)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
     for report in (report_a, report_b):
@@ -67,21 +73,36 @@ def compare(
     found = compare_reports(report_a, report_b, settings)
     if csv is not None:
         say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
+    if html is not None:
+        _write_page(html, found)
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
 
 
-def _compare_groups(reports: list[str], confidence: float, csv: Path | None, store: Path, as_json: bool) -> None:
+def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
+    """Raises: UsageError for files that only a comparison of two has."""
+    for option, path in given.items():
+        if path is not None:
+            raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
+
+
+def _compare_groups(reports: list[str], confidence: float, store: Path, as_json: bool) -> None:
     from memlm_cli.groups_text import groups_text
     from stages.artifacts.store import Store
     from stages.evaluation.results.seed_groups import compare_groups
 
-    if csv is not None:
-        raise UsageError("--csv has the tokens of two reports; give two.")
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
     opened = Store(store)
     found = compare_groups([opened.get(reference, "report") for reference in reports], confidence)
     answer(json.dumps(found, allow_nan=False) if as_json else groups_text(found), styled=True)
+
+
+def _write_page(path: Path, found: Mapping[str, Any]) -> None:
+    """Raises: UsageError if the file cannot be written."""
+    from stages.comparison.page import page
+
+    write_output_file("--html", path, page(found))
+    say(f"compare: wrote {path}")
 
 
 def _require_scores(report: "Artifact") -> None:

@@ -13,6 +13,7 @@ from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMe
 from memlm_cli.run_stage import read_reference, require_text
 from stages.errors import UsageError
 from stages.numbers import number
+from stages.retrieval.memory_words import memory_words
 
 if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
@@ -133,7 +134,8 @@ def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)
     parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
-    parts += [f"memory {place} {number(value)}" for place, value in enumerate(given, start=1)]
+    words = memory_words(memory["sources"] for memory in reader.memories)
+    parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
     head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
     contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
     memory = reader.evaluator.hidden_memory

@@ -75,6 +75,7 @@ def try_text(
 
 
 def _write_page(references: list[str], output: Path, common: Common) -> None:
+    from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.recipe_commands import store_words
     from memlm_cli.reproduce import script
     from stages.artifacts.store import Store
@@ -82,7 +83,7 @@ def _write_page(references: list[str], output: Path, common: Common) -> None:
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
 
-    write_page(build_page(find_reports(references, Store(common.store)), script), output)
+    write_page(build_page(find_reports(references, Store(common.store)), script, baseline_remarks), output)
     words = ["memlm", "report", *references, "--output", str(output), *chain(*store_words(common))]
     say(f"\n$ {shlex.join(words)}")
 

@@ -57,7 +57,10 @@ def remove_folder(folder: Path) -> None:
     """
     doomed = folder.with_name(f".{folder.name.removeprefix('.')}-{os.getpid()}{REMOVED}")
     delete(doomed)
-    folder.rename(doomed)
+    try:
+        folder.rename(doomed)
+    except FileNotFoundError:
+        return  # another process was faster
     fsync(folder.parent)
     delete(doomed)
 

@@ -9,11 +9,13 @@ from stages.charts.drawing.draw import draw
 from stages.charts.drawing.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import headline, headline_table, measures_shown, rankings
+from stages.pages.headline import headline, headline_table, measures_shown, rankings, shown
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.source import METRICS, Source, read_sources
+from stages.pages.seeds import seed_tables
+from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
+from stages.pages.title import page_title
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""
@@ -29,31 +31,34 @@ class Page:
     """Name -> CSV."""
 
 
-def build_page(reports: Sequence[Artifact], script: Script) -> Page:
+def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks) -> Page:
     """The page of some reports; the same store gives the same page.
 
     Args:
         reports: what to show, in this order; their files checked.
         script: spells the commands that made them.
+        more: what is to be said of a report beside what its own numbers say.
     Raises: ArtifactError for a report whose numbers cannot be read.
     """
     members = lineage_of(reports)
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
-        return _page(reports, members, script)
+        return _page(read_sources(reports, members, more), members, script)
 
 
-def _page(reports: Sequence[Artifact], members: Mapping[str, Member], script: Script) -> Page:
-    sources = read_sources(reports, members)
+def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script) -> Page:
     rows, artifacts = headline(sources), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
     lineage = draw(lineage_chart(list(members.values())))
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
     html = render(
-        title=_title(sources),
+        title=page_title(sources, rows),
         sources=sources,
         rows=rows,
         measures=measures_shown(rows),
+        shown=shown,
         rankings=rankings(rows),
+        seeds=seed_tables([source.member.artifact for source in sources if source.member.artifact]),
+        remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,
         lineage=lineage,
@@ -62,9 +67,3 @@ def _page(reports: Sequence[Artifact], members: Mapping[str, Member], script: Sc
         missing=[member for member in members.values() if member.remark],
     )
     return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
-
-
-def _title(sources: Sequence[Source]) -> str:
-    texts = dict.fromkeys(source.scored for source in sources)
-    what = f"Report {sources[0].label}" if len(sources) == 1 else f"{len(sources)} reports"
-    return f"{what}: {', '.join(texts)}"

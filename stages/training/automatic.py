@@ -3,15 +3,11 @@
 The same command must name the same work on any machine, however busy; how long it takes is told while it runs.
 """
 
+from stages.metrics import MOST_PASSES
 from stages.models.config import BackboneConfig
 
 TOKENS_A_WEIGHT = 20
 """Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
-MOST_PASSES = 8
-"""Reading a small text more often gives little, or harms: the first four passes are worth as much as new text, the next
-ever less (Muennighoff et al. 2023, arXiv:2305.16264). The preset `tiny` on a novel of 131,000 tokens has a validation
-perplexity of 54.7 after 4 passes, 51.2 after 8 and 52.5 after 16; on
-42,000 tokens of that novel 30.2 after 8 and 32.0 after 16; on tinyshakespeare (353,000) 49.5 after 4, 42.1 after 8."""
 VALIDATIONS = 20
 """In a run: the weights of the best are kept, so they must come often enough to find it."""
 

@@ -1,16 +1,12 @@
 """Whether a training run went on long enough: how often it read its text, and whether validation still fell."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stages.training.automatic import MOST_PASSES
-
 NOTABLE = 0.01
 """Nats a token, one percent of perplexity: less is no change."""
-NEARLY = 0.9
-"""A pass reads whole batches, and of a short text leaves some out."""
 LATE = 0.8
 """The end of a run is what comes after this share of its steps."""
 
@@ -42,13 +38,3 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
         "last_validations": [one._asdict() for one in compared],
         "still_falling": compared[0].loss - compared[1].loss > NOTABLE if len(compared) == 2 else None,
     }
-
-
-def undertrained(figures: Mapping[str, Any]) -> bool:
-    """Whether a longer run would have made a better model, by what `convergence` tells.
-
-    The learning rate falls at the end of a run, and the loss with it. After as many passes as a text is worth that is
-    no sign of more to come.
-    """
-    passes = figures["passes"]
-    return bool(passes < 1 or (figures["still_falling"] and passes < NEARLY * MOST_PASSES))

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from memlm_cli.result_tables import (
-    against_lines,
     buckets_table,
     curves_table,
     report_table,
@@ -15,6 +14,7 @@ from memlm_cli.result_tables import (
     splits_table,
 )
 from memlm_cli.tables import table
+from stages.evaluation.results.remarks import on_change
 
 
 def row(name: str, perplexity: float) -> dict:
@@ -308,21 +308,6 @@ def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -
         assert said == shown
 
 
-@pytest.mark.parametrize(
-    ("method", "first", "told"),
-    [
-        ("lm", "plain", ["change: against plain, model/3 without memory"]),
-        ("trime", "plain", ["change: against plain, model/3 without memory", "it learned to be read with memory, so"]),
-        ("spalm", "spalm", ["change: against spalm, model/3 with what its gate reads"]),
-    ],
-)
-def test_what_changes_are_against_is_said(method: str, first: str, told: list[str]) -> None:
-    report = {**REPORT, "method": method, "read": {"model": "model/3"}, "rows": [row(first, 80.0), row("knn-lm", 72.0)]}
-    lines = list(against_lines(report))
-    assert [line[: len(start)] for line, start in zip(lines, told, strict=True)] == told
-    assert list(against_lines({**report, "rows": report["rows"][:1]})) == []
-
-
 @pytest.mark.parametrize(("text", "new"), [("tokens/1", "110"), ("tokens/2", "")])
 def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> None:
     outside = {**REPORT["outside_repeated_paragraphs"], "texts": [{"corpus": "tokens/1", "split": "train"}]}
@@ -338,4 +323,4 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     ]
     assert [line[6] for line in cells] == [new, "100", "95"]
     assert cells[2][7] == ("-13.6%" if new else "")
-    assert list(against_lines(report)) == ["change: against plain, model/7 (report/7) without memory"]
+    assert list(on_change(report)) == ["change: against plain, model/7 (report/7) without memory"]

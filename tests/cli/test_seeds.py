@@ -26,7 +26,7 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Path, text: Path) -> None:
+def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Path, text: Path, tmp_path: Path) -> None:
     ended = memlm("run", recipe, "--train", text, "--seeds", 3)
     assert ended.code == 0, ended.err
     table = ended.err[ended.err.index("report: 6 runs") :]
@@ -38,6 +38,9 @@ def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Pat
     reports = [line for line in memlm("artifacts", "list", "report").out.split() if line.startswith("report/")]
     compared = memlm("compare", *sorted(set(reports)), "--json")
     assert compared.code == 0, compared.err
+    page = tmp_path / "page.html"
+    assert memlm("report", *sorted(set(reports)), "--output", page).code == 0
+    assert "means over the seeds of training" in page.read_text("utf-8")
     found = json.loads(compared.out)
     assert sorted(group["seeds"] for group in found["groups"]) == [[0, 1, 2, 3], [0, 1, 2, 3]]
     first, second = found["groups"]

@@ -61,7 +61,7 @@ def _above(artifact: Artifact, record: InputRecord) -> Artifact | None:
 
 
 def _require_same_text(reports: Sequence[Artifact]) -> None:
-    texts = {report.reference: _text(report) for report in reports}
+    texts = {report.reference: text_of(report) for report in reports}
     first, *others = texts
     for other in others:
         if texts[other] != texts[first]:
@@ -71,7 +71,8 @@ def _require_same_text(reports: Sequence[Artifact]) -> None:
             )
 
 
-def _text(report: Artifact) -> tuple[str, str, str]:
+def text_of(report: Artifact) -> tuple[str, str, str]:
+    """The tokens, the split and the part of it that a report scored."""
     metrics = report.metrics
     return report.input("tokens").reference, metrics["split"], metrics.get("score", "all")
 

@@ -49,6 +49,8 @@ def crafted(case: Case) -> Verdict:
 
 def _craft(case: Case, path: Path) -> str:
     data = path.read_bytes()
+    if path.name == "zarr.json" and case.random.random() < 0.3:
+        return _declare(case, path)
     if path.name == MANIFEST or (path.suffix == ".json" and case.random.random() < 0.8):
         text, how = damaged_json_text(case.random, path.read_text())
         path.write_text(text)
@@ -69,6 +71,21 @@ def _craft(case: Case, path: Path) -> str:
         content, how = damaged_bytes(case.random, data)
         path.write_bytes(content)
     return how
+
+
+def _declare(case: Case, path: Path) -> str:
+    """Other rows, in one piece or many, than the files of an array hold."""
+    content = json.loads(path.read_text())
+    if content["node_type"] == "group":
+        path.write_text(path.read_text().replace("group", "array"))
+        return "a group that says it is an array"
+    rows = case.random.choice([0, 1, content["shape"][0] + 1, content["shape"][0] * 2, 10**9, 10**12, 2**63])
+    shard = case.random.choice([1, content["shape"][0], rows])
+    content["shape"][0] = rows
+    content["chunk_grid"]["configuration"]["chunk_shape"][0] = shard
+    content["codecs"][0]["configuration"]["chunk_shape"][0] = case.random.choice([1, shard])
+    path.write_text(json.dumps(content))
+    return f"{rows} rows in shards of {shard}"
 
 
 def _sign(store: Path, artifact: Path, path: Path) -> None:

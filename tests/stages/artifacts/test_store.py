@@ -394,3 +394,13 @@ def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: A
     remove_garbage(store, found)
     assert {a.reference for a in store.artifacts()} == {squares.reference, cubes.reference}
     assert not find_garbage(store, unnamed=True)
+
+
+def test_of_two_that_remove_the_same_the_later_does_nothing(
+    store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Store(store.root)
+    forget = Store._forget_names
+    monkeypatch.setattr(Store, "_forget_names", lambda self, going: (monkeypatch.undo(), other.remove(*going)))
+    store.remove(squares.reference)
+    assert forget is Store._forget_names and store.references() == [] and find_garbage(store) == []

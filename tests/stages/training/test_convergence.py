@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.training.convergence import Validation, convergence, read_validations, undertrained
+from stages.metrics import undertrained
+from stages.training.convergence import Validation, convergence, read_validations
 
 
 @pytest.mark.parametrize(
