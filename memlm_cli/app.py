@@ -24,6 +24,7 @@ from memlm_cli.commands import (
     run,
     tokenize,
     train,
+    update_datastore,
 )
 from memlm_cli.console import answer
 from memlm_cli.exit_codes import guarded
@@ -36,6 +37,7 @@ app = typer.Typer(name="memlm", add_completion=False, no_args_is_help=True, rich
 app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
+app.command("update-datastore")(with_common_options(update_datastore.update_datastore))
 app.command("build-index")(with_common_options(build_index.build_index))
 app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
 app.command("pack-batches")(with_common_options(pack_batches.pack_batches))

@@ -37,8 +37,9 @@ def source_line(context: "Context") -> str:
 
 
 def place_of(source: "Excerpt") -> str:
-    """Where in a corpus a token stands."""
-    return f"{source.split}, document {source.document}, token {source.offset}"
+    """Where in a corpus a token stands: `train, document 3 (a.txt), token 12`."""
+    name = "" if source.name is None else f" ({printable(source.name)})"
+    return f"{source.split}, document {source.document}{name}, token {source.offset}"
 
 
 def text_around(source: "Excerpt") -> str:

@@ -24,8 +24,16 @@ def build_index(
         Literal["l2", "ip"] | None,
         typer.Option(help="Squared Euclidean distance or inner product (default: l2)."),
     ] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX|none",
+            help="Of a datastore that was updated: the index of the one before, which is changed in place of building "
+            "anew where its kind allows (default: the latest of the same settings).",
+        ),
+    ] = None,
     *,
     common: Common,
 ) -> None:
     """Datastore -> index: finds the nearest keys."""
-    make_artifact("build-index", common, datastore, {"index": index, "metric": metric})
+    make_artifact("build-index", common, datastore, {"index": index, "metric": metric}, {"update": update})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.checksums import table_digest
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
 
@@ -94,6 +94,11 @@ class Artifact:
         """References of what it was made from directly."""
         return {record.reference for record in self.manifest.inputs.values()}
 
+    @property
+    def needed(self) -> dict[str, InputRecord]:
+        """By role, what this artifact cannot be read without; the other parents may go."""
+        return {role: record for role, record in self.manifest.inputs.items() if role not in USED_UP}
+
     def input(self, role: str) -> Artifact:
         """The artifact that this one was made from in the given role.
 
@@ -107,7 +112,7 @@ class Artifact:
         if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
-                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
+                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
             )
         return found
 
@@ -115,7 +120,7 @@ class Artifact:
         """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from."""
         if role in self.manifest.inputs:
             return self.input(role)
-        for direct in self.manifest.inputs:
+        for direct in self.needed:
             try:
                 return self.input(direct).find(role)
             except LookupError:

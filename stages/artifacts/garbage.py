@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import ancestors
+from stages.artifacts.lineage import needed_for
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
 from stages.errors import BusyError
@@ -74,10 +74,10 @@ def _drafts(store: Store) -> Iterator[Garbage]:
 
 
 def _reached(store: Store) -> set[str]:
-    """What a name or a report leads to."""
+    """What a name or a report leads to, and needs."""
     artifacts = store.artifacts()
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-    return ancestors(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
+    return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
 def _size(folder: Path) -> int:

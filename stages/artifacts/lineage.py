@@ -1,6 +1,6 @@
 """What artifacts were made from, and what was made from them, by reference."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from stages.artifacts.artifact import Artifact
 
@@ -8,13 +8,24 @@ from stages.artifacts.artifact import Artifact
 def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
     """Some references, and all that they were made from, as far as these artifacts tell."""
     known = {artifact.reference: artifact for artifact in artifacts}
+    return _closure(references, lambda one: known[one].parents if one in known else set())
+
+
+def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
+    """Some references, and all that they cannot be read without, as far as these artifacts tell."""
+    known = {artifact.reference: artifact for artifact in artifacts}
+    return _closure(
+        references, lambda one: {r.reference for r in known[one].needed.values()} if one in known else set()
+    )
+
+
+def _closure(references: Iterable[str], next_of: Callable[[str], set[str]]) -> set[str]:
     found: set[str] = set()
     waiting = set(references)
     while waiting:
         reference = waiting.pop()
         found.add(reference)
-        if reference in known:
-            waiting |= known[reference].parents - found
+        waiting |= next_of(reference) - found
     return found
 
 

@@ -91,7 +91,7 @@ class Store:
     def _damaged(self, artifact: Artifact, problem: str) -> ArtifactError:
         return ArtifactError(
             f"{artifact.reference} is damaged: {problem}. Make it again: "
-            f"memlm artifacts rm --force {artifact.reference}, then memlm {KINDS[artifact.kind].command}."
+            f"memlm artifacts rm --force {artifact.reference}, then memlm {artifact.manifest.command}."
         )
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
@@ -176,8 +176,8 @@ class Store:
     # Removing
 
     def dependents(self, artifact: Artifact) -> list[Artifact]:
-        """Artifacts that were made directly from this one."""
-        return [a for a in self.artifacts() if artifact.reference in a.parents]
+        """Artifacts that were made directly from this one, and cannot be read without it."""
+        return [a for a in self.artifacts() if artifact.reference in {r.reference for r in a.needed.values()}]
 
     def own_folder(self, reference: str) -> Path:
         """The folder kind/id of this store that a reference lets be removed, whatever is in it.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.text.decoding import TokenText
+from stages.text.names import DocumentNames
 
 BLOCK = 1 << 16
 """Ids read at a time."""
@@ -21,7 +22,8 @@ AROUND_OTHERS = 10
 class Excerpt:
     """A token of a split, where it stands, and the text around it, of its own document.
 
-    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start.
+    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start;
+    `name`: what the document is called, None if nobody knows.
     `before`, `token` and `after` join to the text, but where the token is white space, and spelled out.
     """
 
@@ -32,6 +34,7 @@ class Excerpt:
     before: str
     token: str
     after: str
+    name: str | None = None
 
 
 class _Span(NamedTuple):
@@ -47,14 +50,17 @@ class _Span(NamedTuple):
 class SplitText:
     """The text of one split, read where it is asked for."""
 
-    def __init__(self, split: str, ids: Any, doc_offsets: Any, text: TokenText) -> None:
+    def __init__(
+        self, split: str, ids: Any, doc_offsets: Any, text: TokenText, names: DocumentNames | None = None
+    ) -> None:
         """Args:
         split: what it is called.
         ids: integers [T], a NumPy or Zarr array.
         doc_offsets: int64 [D + 1], where documents start, and the end.
         text: the tokenizer.
+        names: of its documents, where they are wanted.
         """
-        self.split, self._text = split, text
+        self.split, self._text, self._names = split, text, names
         self._offsets = np.asarray(doc_offsets[:])
 
         @lru_cache(BLOCKS_KEPT)
@@ -103,6 +109,7 @@ class SplitText:
             before="".join(pieces[:place]),
             token=pieces[place] if pieces[place].strip() else self._text.label(ids[place]),
             after="".join(pieces[place + 1 :]),
+            name=None if self._names is None else self._names.of(span.document),
         )
 
     def _ids(self, start: int, stop: int) -> list[int]:

@@ -52,9 +52,8 @@ def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):
     )
     assert [float(row[-2]) for row in rows] == pytest.approx([token["final"] for token in told["tokens"]], rel=1e-3)
     context = told["tokens"][2]["contexts"][0]
-    where = (
-        f"{context['source']['split']}, document {context['source']['document']}, token {context['source']['offset']}"
-    )
+    source = context["source"]
+    where = f"{source['split']}, document {source['document']} (train.txt), token {source['offset']}"
     assert (where if context["back"] is None else f"{context['back']} back") in ended.out
     assert f"[{context['source']['token'].strip()}]" in ended.out
 
