@@ -3,8 +3,9 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -32,7 +33,10 @@ from memlm_cli.options import with_common_options
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated
 
-app = typer.Typer(name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP
+)
 
 app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
@@ -104,13 +108,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
-    return guarded(lambda: _invoke_terminably(arguments), name)
+    return guarded(lambda: _invoke_stoppably(arguments), name)
 
 
-def _invoke_terminably(arguments: Sequence[str]) -> None:
-    """SIGTERM ends the command as Ctrl-C does: by an exception."""
-    previous = signal.signal(signal.SIGTERM, raise_terminated)
+def _invoke_stoppably(arguments: Sequence[str]) -> None:
+    """SIGINT and SIGTERM end the command by an exception.
+
+    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    """
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {signal.SIGTERM: raise_terminated}
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        handlers[signal.SIGINT] = signal.default_int_handler
+    previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         _invoke(arguments)
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

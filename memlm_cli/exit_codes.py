@@ -57,7 +57,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    return _shortage(error) or _refusal(error) or _removal(error) or Failure(BUG, _bug_message(error))
+    known = _shortage(error) or _refusal(error) or _removal(error) or _missing_package(error)
+    return known or Failure(BUG, _bug_message(error))
 
 
 @contextmanager
@@ -122,6 +123,17 @@ def _removal(error: BaseException) -> Failure | None:
             if folder.parent.name in KINDS and is_id(folder.name):
                 reference = f"{folder.parent.name}/{folder.name}"
                 return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
+    return None
+
+
+def _missing_package(error: BaseException) -> Failure | None:
+    """A package that memlm works with and that is not there."""
+    from memlm_cli.packages import OWN, installation
+
+    for link in _chain(error):
+        package = (link.name or "").partition(".")[0] if isinstance(link, ModuleNotFoundError) else ""
+        if package and package not in OWN:
+            return Failure(USAGE, f"This needs the package {package}, which is not installed: {installation(package)}")
     return None
 
 

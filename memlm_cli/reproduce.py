@@ -191,7 +191,7 @@ def _options(command: str, member: "Member") -> Iterator[list[str]]:
     assert member.artifact is not None
     config = dict(member.artifact.config)
     if command == "train":
-        yield from _training_options(config, "init" in member.inputs)
+        yield from _training_options(_with_gate_values(config), "init" in member.inputs)
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]
@@ -244,20 +244,34 @@ def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
     Args:
         preset: its name; None: the one that the backbone has by itself.
     """
-    from stages.training.config import TrainConfig
     from stages.training.presets import choose_preset
 
     backbone = config["model"]["backbone"]
     try:
         raw = choose_preset(preset, backbone)
         method = {} if raw.get("method") == config["method"] else {"method": config["method"]}
-        base = TrainConfig.model_validate(merged(raw, method)).model_dump(mode="json")
+        base = _as_trained(merged(raw, method))
         own = {} if preset or backbone == _usual_backbone(config["method"]) else {"model.backbone": backbone}
         said = {**own, **method, **dict(differences(config, base))}
-        made = TrainConfig.model_validate(merged(raw, nested(said))).model_dump(mode="json")
+        made = _as_trained(merged(raw, nested(said)))
     except ValueError:
         return None
     return said if not dict(differences(config, made)) and not _left_over(raw, config) else None
+
+
+def _as_trained(settings: Settings) -> Settings:
+    """What a model trained with such settings has, as far as that does not follow from what it is trained on."""
+    from stages.training.config import TrainConfig
+
+    config = TrainConfig.model_validate(settings)
+    model = config.method_settings.fitted(config.model)
+    return _with_gate_values(config.model_copy(update={"model": model}).model_dump(mode="json"))
+
+
+def _with_gate_values(config: Settings) -> Settings:
+    """The same, with the setting that stored models leave out where it is as it was before there was a choice."""
+    model = config["model"]
+    return {**config, "model": {"gate_values": "raw", **model}} if model.get("gate") else config
 
 
 def _usual_backbone(method: str) -> str:

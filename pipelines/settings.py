@@ -97,13 +97,14 @@ def _wrong_value(path: str, message: str, value: Any) -> str:
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str]]:
     """The dotted name of a location, without the tags of unions, and the names that are legal beside it."""
-    models, path, known, any_name = [model], [], list[str](), False
+    models, path, known, any_name, named = [model], [], list[str](), False, False
     for number, part in enumerate(location):
         fields = {name: field for m in models for name, field in _fields(m).items()}
         unknown = bool(models) and number == len(location) - 1
-        if part not in fields and (meant := _tagged(models, part)):
-            models = meant
+        if (named or part not in fields) and (meant := _tagged(models, part)):
+            models, named = meant, False
             continue
+        named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
         if part in fields:
             known = sorted(map(str, fields))
             models = [m for found in (fields[part].annotation, *fields[part].metadata) for m in _models_in(found)]

@@ -7,7 +7,7 @@ Of a datastore that was made from another one, the index of that one is changed 
 trained, and only new keys are added. A flat index has nothing to learn, and is a copy of the keys in any case.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe,
 if TYPE_CHECKING:
     from stages.lineage.runs import KeptRows
     from stages.search.keys import StoredKeys
+    from stages.search.searcher import Searcher
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
@@ -32,8 +33,6 @@ TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
 """Stored keys that go into one part."""
-MOST_LOST_RECALL, MOST_GROWTH, MOST_UNEVEN = 0.02, 4, 2
-"""Beyond these a changed index is said to need other lists: recall lost, times the keys, times the imbalance."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,6 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
         from stages.search.open import open_searcher
-        from stages.search.recall import measure
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         searcher = open_searcher(path, config.model_dump())
@@ -159,8 +157,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
-        figures = measure(searcher, keys, config.recall_queries, config.seed)
-        _warn_of_recall(job, figures["recall"])
+        figures = _measured(job, searcher, keys) if config.recall_queries else {}
         return {
             "rows": keys.rows,
             "dim": keys.dim,
@@ -169,7 +166,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
             **figures,
-            **_changed(job, figures["recall"]),
+            **_changed(job, figures.get("recall", {})),
         }
 
 
@@ -200,6 +197,17 @@ def _parts(keys: "StoredKeys", begin: int = 0) -> list[Part]:
 
 def _part_file(part: Part) -> Path:
     return Path("scratch", f"{part.key}.lists")
+
+
+def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -> dict[str, Any]:
+    """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
+    from stages.search.recall import measure
+
+    queries = min(job.config.recall_queries, keys.rows)
+    job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
+    figures = measure(searcher, keys, queries, job.config.seed, job.reporter.progress)
+    _warn_of_recall(job, figures["recall"])
+    return figures
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
@@ -252,33 +260,17 @@ def _change(
 
 def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
+    from stages.search.fit import Learned, no_longer_fits
+
     if PREVIOUS not in job.inputs:
         return {}
     before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
-    learned = before.get("learned") or {
-        "rows": before["rows"],
-        "recall": before["recall"],
-        "imbalance": lists["imbalance_before"],
-    }
-    rows = _described(job.inputs).rows
-    for reason in _no_longer_fits(learned, rows, recall, lists["imbalance"]):
+    first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
+    learned = Learned(**before["learned"]) if "learned" in before else first
+    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, lists["imbalance"])
+    if reason is not None:
         job.reporter.warning(
-            f"The lists of this index were learned of {learned['rows']:,} keys, and no longer fit: {reason}. "
+            f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
             f"Learn new ones: memlm build-index {job.inputs['datastore'].reference} --update none"
         )
-        break
-    return {"learned": learned, "imbalance": lists["imbalance"]}
-
-
-def _no_longer_fits(
-    learned: Mapping[str, Any], rows: int, recall: Mapping[str, float], imbalance: float
-) -> Iterator[str]:
-    """What tells that lists were learned of other keys than they hold, the weightiest first."""
-    lost = {k: (learned["recall"][k], found) for k, found in recall.items() if k in learned["recall"]}
-    k, (then, now) = max(lost.items(), key=lambda one: one[1][0] - one[1][1], default=("1", (0.0, 0.0)))
-    if then - now > MOST_LOST_RECALL:
-        yield f"{now:.1%} of the {k} nearest keys are found, {then:.1%} at first"
-    if rows > MOST_GROWTH * learned["rows"]:
-        yield f"they hold {rows:,}, so that a query reads {rows / learned['rows']:.1f} times as many"
-    if imbalance > MOST_UNEVEN * learned["imbalance"]:
-        yield f"some are so long that a query reads {imbalance / learned['imbalance']:.1f} times as many"
+    return {"learned": learned._asdict(), "imbalance": lists["imbalance"]}

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.artifacts.arrays import rows_per_shard
 from stages.artifacts.artifact import Artifact
@@ -25,12 +25,13 @@ from stages.lineage.corpus import require_split
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from stages.text.bm25.index import Bm25Index
     from stages.text.packing import Chain
 
 SPLIT = "train"
-SEGMENTS = 4096
-"""Segments of one shard."""
+SEGMENTS = {"fast": 4096, "rank-bm25": 128}
+"""Segments of one shard, by engine."""
+MANY = 20_000
+"""Segments from which on rank-bm25 takes hours."""
 
 Count = Annotated[int, Field(gt=0)]
 
@@ -44,8 +45,16 @@ class PackConfig(StageConfig):
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
+    engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
+    """What finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi alone)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of the first segment, and of those that follow where no match is free."""
+
+    @model_validator(mode="after")
+    def _engine_has_the_formula(self) -> Self:
+        if self.engine == "rank-bm25" and self.bm25 != "okapi":
+            raise ValueError(f"engine rank-bm25 computes bm25 okapi, not {self.bm25}: add --bm25 okapi")
+        return self
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,18 @@ class Plan:
     k: int
 
 
+class Matcher(Protocol):
+    """Finds the segments that are most like others of the same split."""
+
+    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best other segments for segments start .. stop - 1: ids int64, -1 for none, and scores, [n, k] each."""
+
+
 @dataclass(frozen=True)
 class Work:
     """What computing shards needs."""
 
-    index: "Bm25Index"
+    index: Matcher
     k: int
 
 
@@ -91,19 +107,22 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
     def plan(self, job: Job[PackConfig]) -> Plan:
         segments = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"] // job.config.segment_length
+        if job.config.engine == "rank-bm25" and segments > MANY:
+            job.reporter.warning(
+                f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
+                "days. Leave --engine out: the fast engine finds the same matches."
+            )
         return Plan(segments, min(job.config.k, segments - 1))
 
     def shards(self, job: ShardJob[PackConfig], plan: Plan) -> Sequence[SegmentRange]:
+        size = SEGMENTS[job.config.engine]
         return [
-            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, plan.segments))
-            for start in range(0, plan.segments, SEGMENTS)
+            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, plan.segments))
+            for start in range(0, plan.segments, size)
         ]
 
     def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
-        from stages.text.bm25.index import Bm25Index
-        from stages.text.bm25.scoring import SCORINGS
-
-        return Work(Bm25Index(_counts(job), SCORINGS[job.config.bm25]), plan.k)
+        return Work(_matcher(job, plan.segments), plan.k)
 
     def run_shard(self, job: ShardJob[PackConfig], work: Work, shard: SegmentRange) -> ShardOutput:
         started = time.perf_counter()
@@ -143,13 +162,29 @@ def _require_segments(tokens: Artifact, length: int) -> None:
         )
 
 
+def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
+    if job.config.engine == "rank-bm25":
+        from stages.text.bm25.reference import RankBm25
+
+        length = job.config.segment_length
+        return RankBm25(np.asarray(_ids(job)[: segments * length]).reshape(segments, length))
+    from stages.text.bm25.index import Bm25Index
+    from stages.text.bm25.scoring import SCORINGS
+
+    return Bm25Index(_counts(job), SCORINGS[job.config.bm25])
+
+
+def _ids(job: ShardJob[PackConfig]) -> Any:
+    """Token ids of the split, [T]."""
+    return job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/ids"]
+
+
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """How often each term is in each segment, [S, V]."""
     from stages.text.bm25.counts import term_counts
 
-    tokens = job.inputs["tokens"]
-    ids: Any = tokens.zarr("tokens.zarr")[f"{SPLIT}/ids"]
-    return term_counts(ids, job.config.segment_length, tokens.metrics["vocabulary_size"])
+    size = job.inputs["tokens"].metrics["vocabulary_size"]
+    return term_counts(_ids(job), job.config.segment_length, size)
 
 
 def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:

@@ -105,7 +105,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model that is trained: the one to start from or the one described, with what the method adds to it."""
     model = config.model if "init" not in inputs else _taken_over(config, inputs["init"])
     model = config.method_settings.fitted(_sized_model(config, model, inputs["tokens"]))
-    if model.gate and not config.method_settings.neighbors_read:
+    if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
@@ -113,11 +113,14 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
-    model, gate = parse_model(init.config["model"]), config.model.gate
-    if gate and model.gate not in (None, gate):
-        raise UsageError(f"{init.reference} has a {model.gate} gate: leave model.gate out.")
+    model = parse_model(init.config["model"])
+    own = {"gate": model.gate, "gate_values": model.gate_values or "raw"} if model.gate else {}
+    asked = {name: value for name in ("gate", "gate_values") if (value := getattr(config.model, name))}
+    for name, value in asked.items():
+        if own.get(name, value) != value:
+            raise UsageError(f"{init.reference} has model.{name}={own[name]}: leave model.{name} out.")
     model = model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
-    return model.model_copy(update={"gate": gate or model.gate})
+    return model.model_copy(update=asked | own)
 
 
 def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> BackboneConfig:

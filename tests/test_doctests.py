@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 
 WORKED = [
+    "memlm_cli.packages",
     "stages.encoding.windows",
     "stages.evaluation.tuning.coordinate_descent",
     "stages.memory.entries",

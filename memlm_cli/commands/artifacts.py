@@ -27,7 +27,8 @@ def list_(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Finished artifacts, in the order of the pipeline."""
+    """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
+    from stages.artifacts.garbage import unfinished
     from stages.artifacts.kinds import KINDS
     from stages.errors import UsageError, did_you_mean
 
@@ -37,11 +38,15 @@ def list_(
     found = [a for a in opened.artifacts() if kind in (None, a.kind)]
     if json_:
         answer(json.dumps(_summaries(found, opened)))
-    elif found:
+        return
+    if found:
         columns, names = ("artifact", "name", "size", "made", "from"), _names(opened)
         answer(table("", columns, [_row(a, names) for a in found]))
     else:
         say(f"nothing in {opened.root} yet")
+    for draft in unfinished(opened):
+        if kind in (None, draft.path.parent.name):
+            say(f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}")
 
 
 @app.command()

@@ -24,6 +24,14 @@ def build_index(
         Literal["l2", "ip"] | None,
         typer.Option(help="Squared Euclidean distance or inner product (default: l2)."),
     ] = None,
+    recall: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|SAMPLE",
+            help="Keys whose neighbours are compared with exact search, which takes long for many keys "
+            "(default: 1,000; none: recall is not measured).",
+        ),
+    ] = None,
     update: Annotated[
         str | None,
         typer.Option(
@@ -36,4 +44,6 @@ def build_index(
     common: Common,
 ) -> None:
     """Datastore -> index: finds the nearest keys."""
-    make_artifact("build-index", common, datastore, {"index": index, "metric": metric}, {"update": update})
+    sample = "0" if recall == "none" else recall
+    settings = {"index": index, "metric": metric, "recall_queries": sample}
+    make_artifact("build-index", common, datastore, settings, {"update": update})

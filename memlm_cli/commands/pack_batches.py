@@ -22,6 +22,10 @@ def pack_batches(
         Literal["lucene", "okapi"] | None,
         typer.Option(help="Lucene's BM25, or rank-bm25's BM25Okapi (default: lucene)."),
     ] = None,
+    engine: Annotated[
+        Literal["fast", "rank-bm25"] | None,
+        typer.Option(help="rank-bm25: the package of that name, okapi alone, for small texts (default: fast)."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the first segment, and where no match is free.")] = None,
     *,
     common: Common,
@@ -29,5 +33,5 @@ def pack_batches(
     """Tokens -> batches: segments that share many words follow each other, for trime-ext."""
     from memlm_cli.result_tables import show_result
 
-    options = {"segment_length": segment_length, "k": k, "bm25": bm25, "seed": seed}
+    options = {"segment_length": segment_length, "k": k, "bm25": bm25, "engine": engine, "seed": seed}
     show_result(make_artifact("pack-batches", common, tokens, options))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.attempts import Attempt
 from stages.artifacts.background import Background
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.disk_failures import full_disk
@@ -52,6 +53,7 @@ class Draft:
         if not self.resumed:
             shutil.rmtree(path, ignore_errors=True)
             write_atomically(path / WORK, json.dumps(work, indent=2, sort_keys=True))
+        Attempt.of_this_process().write(path)
         self.scratch.mkdir(exist_ok=True)
         self._log = ProgressLog(path / PROGRESS)
         self._log.load(path)
@@ -157,8 +159,10 @@ class Draft:
     # The end
 
     def close(self) -> None:
-        """Finish the commit under way and stop; the draft stays as it is, to be resumed."""
+        """Finish the commit under way and stop; the draft stays as it is, to be resumed, unless no work is in it."""
         self._background.close()
+        if not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def finish_files(self) -> dict[str, FileEntry]:
         """Commit what is left and give the table of all files that the artifact will have."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.attempts import Attempt
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import needed_for
 from stages.artifacts.lock import held, is_held
@@ -25,6 +26,43 @@ class Garbage:
     artifact: Artifact | None = None
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A draft in a store."""
+
+    path: Path
+    alive: bool
+    """Whether a process works on it."""
+    attempt: Attempt | None
+    """The last one; None where nobody noted it."""
+
+    @property
+    def bytes(self) -> int:
+        return _size(self.path)
+
+    @property
+    def state(self) -> str:
+        """Who makes it, or made it last: `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
+        told, tells = "being made" if self.alive else "interrupted", self.attempt
+        if tells is None:
+            return told
+        who = f" by process {tells.pid} on {tells.host}" if self.alive else ""
+        return f"{told}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
+
+
+def unfinished(store: Store) -> list[Unfinished]:
+    """All drafts in a store, those that are being made and those that were given up."""
+    return [
+        Unfinished(path, is_held(store.lock_file(kind, _draft_id(path))), Attempt.read(path))
+        for kind in KINDS
+        for path in sorted(store.root.glob(f"{kind}/.*-partial"))
+    ]
+
+
+def _draft_id(path: Path) -> str:
+    return path.name.removeprefix(".").rpartition("-")[0]
+
+
 def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     """What garbage collection would remove.
 
@@ -32,7 +70,8 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
         store: where to look.
         unnamed: also artifacts that neither a name nor a report leads to, directly or through what was made from them.
     """
-    found = list(_drafts(store))
+    found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
+    found += _removals(store)
     if unnamed:
         reached = _reached(store)
         found += [
@@ -54,8 +93,7 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
 
 def _remove_leftover(store: Store, path: Path) -> None:
     """Remove a draft, unless its work has just been taken up again."""
-    id = path.name.removeprefix(".").rpartition("-")[0]
-    lock_file = store.lock_file(path.parent.name, id)
+    lock_file = store.lock_file(path.parent.name, _draft_id(path))
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
             path.unlink()  # what it points to is not the store's
@@ -63,12 +101,8 @@ def _remove_leftover(store: Store, path: Path) -> None:
             shutil.rmtree(path)
 
 
-def _drafts(store: Store) -> Iterator[Garbage]:
+def _removals(store: Store) -> Iterator[Garbage]:
     for kind in KINDS:
-        for path in sorted(store.root.glob(f"{kind}/.*-partial")):
-            id = path.name.removeprefix(".").removesuffix("-partial")
-            if not is_held(store.lock_file(kind, id)):
-                yield Garbage(path, "interrupted and not finished", _size(path))
         for path in sorted(store.root.glob(f"{kind}/.*-removed")):
             yield Garbage(path, "left over from an interrupted removal", _size(path))
 

@@ -24,6 +24,8 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     done = len(shards) - len(waiting)
     if draft.resumed:
         reporter.info(f"resumed: {done} of {len(shards)} {stage.unit}")
+    if waiting:
+        reporter.progress(done, len(shards), stage.unit)
 
     def commit(written: Written) -> None:
         nonlocal done

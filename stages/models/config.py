@@ -39,6 +39,11 @@ class VocabularyConfig(Settings):
     """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
     gate: Literal["vector", "scalar"] | None = None
     """What lets neighbours' tokens into the hidden state: a gate a dimension, or one a position; None: nothing."""
+    gate_values: Annotated[Literal["scaled", "raw"] | None, Field(exclude_if=lambda value: value in (None, "raw"))] = (
+        None
+    )
+    """What enters of a neighbour's token: sqrt(d) times its embedding, as the first layer reads it, or the embedding.
+    None: what the method chooses; of a model that is stored, `raw`, which is therefore left out of what is stored."""
 
     @model_validator(mode="after")
     def _clusters_fit(self) -> Self:
@@ -69,7 +74,7 @@ class BackboneConfig(VocabularyConfig):
     """Representations that memory can be searched with; the first is the default of datastores."""
     carries_state: ClassVar[bool] = False
     """Whether reading a segment goes on from the one before it in the same stream."""
-    left_open: ClassVar[tuple[str, ...]] = ("gate",)
+    left_open: ClassVar[tuple[str, ...]] = ("gate", "gate_values")
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored

@@ -21,23 +21,25 @@ class Gated(NamedTuple):
 
 
 class Gate(nn.Module):
-    """m = Σ_k softmax_k(y_k·h) y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k are embeddings of the neighbours' tokens.
+    """m = Σ_k softmax_k(y_k·h) s y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k embed the neighbours' tokens.
 
-    Where a position has no neighbour, m = 0, g = 1 and z = h. V starts at zero: half of each.
+    s is sqrt(d), which makes a value what the first layer reads of that token, and of the size of h; 1 where
+    values are `raw`. Where a position has no neighbour, m = 0, g = 1 and z = h. V starts at zero: half of each.
     Embeddings are made once for each token type among the neighbours; no dropout falls on them.
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
 
-    def __init__(self, width: int, kind: Literal["vector", "scalar"]) -> None:
+    def __init__(self, width: int, kind: Literal["vector", "scalar"], values: Literal["scaled", "raw"]) -> None:
         super().__init__()
+        self.scale = width**0.5 if values == "scaled" else 1.0
         self.weight = nn.Parameter(torch.zeros(width if kind == "vector" else 1, width))
 
     def forward(self, hidden: Tensor, neighbors: Tensor, vocabulary: Vocabulary) -> Gated:
         """Hidden states h [N, d] and tokens of neighbours int64 [N, k], -1 where one is missing."""
         present = neighbors >= 0
         types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
-        memory = attend(hidden, vocabulary.embed(types), rows, present)
+        memory = self.scale * attend(hidden, vocabulary.embed(types), rows, present)
         gate = torch.where(present.any(1, keepdim=True), (hidden @ self.weight.T).sigmoid(), 1.0)
         return Gated(torch.lerp(memory, hidden, gate), gate)
 

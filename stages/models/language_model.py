@@ -28,7 +28,7 @@ class LanguageModel(nn.Module):
         self.config = config
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
-        self.gate = None if config.gate is None else Gate(config.width, config.gate)
+        self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
 
     def encode(self, tokens: Tensor, state: State = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""

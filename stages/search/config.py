@@ -59,8 +59,8 @@ class IndexConfig(StageConfig):
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the sample and of k-means."""
-    recall_queries: Count = 1000
-    """Rows whose neighbours are compared with exact search."""
+    recall_queries: Annotated[int, Field(ge=0)] = 1000
+    """Rows whose neighbours are compared with exact search; 0: recall is not measured."""
 
     @field_validator("index")
     @classmethod

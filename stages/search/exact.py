@@ -1,5 +1,7 @@
 """Exact search: every query against every stored key, shard after shard."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stages.search.distances import exact_distances
@@ -11,11 +13,17 @@ ORIGIN_ROWS = 256
 
 
 class ExactSearcher(ScanningSearcher):
-    """Searches stored keys without an index; holds one shard and the one being read."""
+    """Searches stored keys without an index; holds one shard and the one being read.
 
-    def __init__(self, keys: StoredKeys, metric: str, device: str = "cpu") -> None:
+    Args:
+        compared: hears how many keys each scan has seen so far.
+    """
+
+    def __init__(
+        self, keys: StoredKeys, metric: str, device: str = "cpu", compared: Callable[[int], None] = lambda keys: None
+    ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
-        self.keys, self.device = keys, device
+        self.keys, self.device, self.compared = keys, device, compared
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def reaches_all(self, effort: int) -> bool:
@@ -30,6 +38,7 @@ class ExactSearcher(ScanningSearcher):
             hidden = None if masked is None else masked - first
             rows = np.arange(first, first + len(block))
             found.scan(everyone, extended_keys(block, self.origin, self.metric), rows, hidden)
+            self.compared(first + len(block))
         return found.result()
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,23 +1,13 @@
 """Cutting one corpus into train, valid and test at the boundaries of documents."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from stages.errors import DataError
 from stages.text.documents import OPENS_DOCUMENT
-from stages.text.spool import Spool, SpoolShard
-
-
-@dataclass(frozen=True)
-class TextRange:
-    """The pieces [start, stop) of one spool shard."""
-
-    number: int
-    start: int
-    stop: int
+from stages.text.spool import Spool, SpoolShard, TextRange
 
 
 def cut_by_shares(spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[float]) -> list[list[TextRange]]:

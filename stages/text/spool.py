@@ -45,19 +45,28 @@ class SpoolShard:
     """Documents that begin here."""
 
 
+@dataclass(frozen=True)
+class TextRange:
+    """The pieces [start, stop) of one spool shard."""
+
+    number: int
+    start: int
+    stop: int
+
+
 class Spool:
     """A folder with the shards of a spool."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def pieces(self, number: int, start: int = 0, stop: int | None = None) -> Pieces:
-        """The pieces [start, stop) of a shard."""
-        table = self._table(number)
-        text = self._text_file(number).read_bytes().decode()
+    def pieces(self, inside: TextRange) -> Pieces:
+        """The pieces of a range."""
+        table = self._table(inside.number)
+        text = self._text_file(inside.number).read_bytes().decode()
         ends = np.cumsum(table["characters"], dtype=np.int64).tolist()
         texts = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        return Pieces(texts[start:stop], table["marks"][start:stop])
+        return Pieces(texts[inside.start : inside.stop], table["marks"][inside.start : inside.stop])
 
     def layout(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """(characters int64 [P], marks uint8 [P]) of a shard's pieces, without their text."""

@@ -1,13 +1,18 @@
 """What is in the store, seen and cleared from the command line."""
 
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memlm_cli.lineage_tree import parents_first
+from stages.artifacts.draft import Draft
+from stages.artifacts.lock import held
 from stages.artifacts.store import Store
+from stages.reporting import Silent
 from tests.cli.conftest import Memlm
 
 SMALL = [
@@ -116,6 +121,23 @@ def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineag
     assert "2.5 kB was freed" in memlm("artifacts", "gc").out
     assert not left.exists()
     assert len(store.artifacts()) == 3
+
+
+def test_a_draft_says_whose_it_is(memlm: Memlm, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = store.draft_folder("model", "0123456789ab")
+    monkeypatch.setattr("sys.argv", ["memlm", "train", "tokens/my text", "--steps", "9"])
+    draft = Draft(left, {})
+    draft.commit("weights")
+    with held(store.lock_file("model", "0123456789ab"), "model/0123456789ab", wait=False, reporter=Silent()):
+        alive = memlm("artifacts", "list", "model").err
+        assert memlm("artifacts", "gc", "--json").out.strip() == "[]"
+    draft.close()
+    assert f"being made by process {os.getpid()} on {socket.gethostname()} (memlm train 'tokens/my text'" in alive
+    dead = memlm("artifacts", "list").err
+    assert "unfinished: model/.0123456789ab-partial" in dead
+    assert "interrupted (memlm train 'tokens/my text' --steps 9, begun 20" in dead
+    assert memlm("artifacts", "list", "tokens").err.startswith("nothing in")
+    assert "interrupted (memlm train 'tokens/my text' --steps 9, begun 20" in memlm("artifacts", "gc").out
 
 
 def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(memlm: Memlm, store: Store, made: Lineage) -> None:

@@ -53,6 +53,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     ended = memlm(command, "--help")
     assert ended.code == 0
     assert command in ended.out
+    assert memlm(command, "-h") == ended
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 
@@ -78,6 +79,12 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_verb_imports_no_torch_before_it_runs(module: str) -> None:
     program = f"import sys, stages.{module}; sys.exit('torch' in sys.modules or 'faiss' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["list", "show", "verify", "graph", "rm", "gc"])
+def test_so_do_those_of_the_store(memlm: Memlm, command: str) -> None:
+    ended = memlm("artifacts", command, "-h")
+    assert (ended.code, f"memlm artifacts {command}" in ended.out) == (0, True)
 
 
 def test_version(memlm: Memlm) -> None:

@@ -135,6 +135,11 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     assert "model.gate=" in line
     assert "model.memory_length=7" in line
     assert "segment_length" not in line
+    config["model"]["gate_values"] = "scaled"
+    assert "gate_values" not in spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
+    del config["model"]["gate_values"]
+    line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
+    assert '--set model.gate_values="raw"' in line.replace("'", "")
     config = trained("tiny")
     config["model"]["width"] = 64
     assert "--set model.width=64" in spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)

@@ -89,6 +89,8 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["build-datastore", "--dtype", "float8"], "'float16', 'float32'"),
         (["build-datastore", "--set", "contxt=3"], "did you mean 'context'"),
         (["build-index", "--index", "ivfpq"], "did you mean 'ivf-pq'"),
+        (["build-index", "--recall", "all"], "recall_queries: input should be a valid integer"),
+        (["build-index", "--recall", "-1"], "recall_queries: input should be greater than or equal to 0"),
         (["precompute-neighbors", "--exclude", f"window:{10**20}"], "exclude: "),
         (["precompute-neighbors", "--queries", ""], "queries.0: "),
         (["precompute-neighbors", "--queries", "train,,valid"], "queries.1: "),

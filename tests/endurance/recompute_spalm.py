@@ -71,13 +71,13 @@ class Gated(NamedTuple):
     gate: float
 
 
-def gated(hidden: np.ndarray, near: list[np.ndarray], weight: np.ndarray) -> Gated:
-    """m = Σ softmax(y·h) y, g = σ(V h), z = (1 - g) m + g h; z = h where nothing is near."""
+def gated(hidden: np.ndarray, near: list[np.ndarray], weight: np.ndarray, scale: float) -> Gated:
+    """m = Σ softmax(y·h) scale y, g = σ(V h), z = (1 - g) m + g h; z = h where nothing is near."""
     if not near:
         return Gated(hidden, 1.0)
     scores = np.array([y @ hidden for y in near])
     log_sums = np.exp(scores - log_sum_exp(scores))
-    memory = sum(mass * y for mass, y in zip(log_sums, near, strict=True))
+    memory = scale * sum(mass * y for mass, y in zip(log_sums, near, strict=True))
     gate = 1 / (1 + np.exp(-(weight @ hidden)))
     return Gated((1 - gate) * memory + gate * hidden, float(gate.mean()))
 
@@ -129,12 +129,14 @@ def main() -> None:
     check_right(metrics, columns["target"], ids, values)
     keys = zarr.open_group(hidden_store / "datastore.zarr", mode="r")["keys"]
     weights = load_file(model / "model.safetensors")
-    softmax = Softmax(weights, json.loads((model / "config.json").read_text())["model"])
+    settings = json.loads((model / "config.json").read_text())["model"]
+    softmax, scaled = Softmax(weights, settings), settings.get("gate_values") == "scaled"
     weight, k = weights["gate.weight"].astype(np.float64), metrics["gate"]["neighbors"]
+    scale = weight.shape[1] ** 0.5 if scaled else 1.0
     total, worst, worst_gate = len(ids), 0.0, 0.0
     for token in np.random.default_rng(0).choice(total, min(options.sample, total), replace=False).tolist():
         near = [softmax.embedding(int(values[row])) for row in ids[token, :k] if row >= 0]
-        made = gated(keys[token].astype(np.float64), near, weight)
+        made = gated(keys[token].astype(np.float64), near, weight, scale)
         log_p = softmax.log_prob(made.state, int(columns["target"][token]))
         worst = max(worst, abs(log_p - float(columns["logp_lm"][token])))
         worst_gate = max(worst_gate, abs(made.gate - float(columns["gate"][token])))

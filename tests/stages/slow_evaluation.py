@@ -147,7 +147,7 @@ class Slow:
         read = states.numpy(), self.neighbors[w.start : w.stop]
         weight = model.gate.weight.numpy()
         self.gate[w.scored_from : w.stop] = spalm.gates(*read, weight).mean(1)[w.scored_from - w.start :]
-        return torch.from_numpy(spalm.gated(*read, embeddings, weight))
+        return torch.from_numpy(spalm.gated(*read, embeddings, weight, model.gate.scale))
 
     @property
     def log_z(self) -> np.ndarray:

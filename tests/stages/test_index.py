@@ -83,6 +83,19 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
     assert set(metrics["queries_per_second"]) == {"4", "64"}
 
 
+def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, datastore: Artifact) -> None:
+    notes = Notes()
+    build_index(store, datastore, notes, index="ivf-flat", recall_queries=20)
+    assert notes.infos[-1] == f"measuring recall with 20 queries, each compared with {TRAIN} keys"
+    assert notes.steps[0][0] == 0
+    compared = [done for done, total in notes.steps if total == TRAIN]
+    assert (len(compared), compared[-1]) == (10, TRAIN)
+    notes = Notes()
+    metrics = build_index(store, datastore, notes, index="ivf-flat", recall_queries=0).metrics
+    assert not {"recall", "recall_by_probe", "queries", "queries_per_second"} & metrics.keys()
+    assert not any("recall" in told for told in notes.infos)
+
+
 def test_codes_lose_some_neighbours_and_say_so(store: Store, datastore: Artifact) -> None:
     metrics = build_index(store, datastore, index="ivf-pq", code_bits=4, code_bytes=1, probe=1).metrics
     assert not metrics["lossless"]

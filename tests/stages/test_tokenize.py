@@ -62,7 +62,7 @@ def write(path: Path, text: str) -> str:
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many shards of few lines, rows of a few tokens."""
     monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 25)
-    monkeypatch.setattr("stages.tokenize.ROW_BYTES", 56)
+    monkeypatch.setattr("stages.tokenization.assembly.ROW_BYTES", 56)
 
 
 def arrays(artifact: Artifact, split: str) -> dict[str, np.ndarray]:
@@ -208,7 +208,7 @@ def test_words_without_spaces_and_large_vocabularies_are_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoken = Spoken()
-    monkeypatch.setattr("stages.tokenize.MANY_TYPES", 3)
+    monkeypatch.setattr("stages.tokenization.size_warnings.MANY_TYPES", 3)
     run(tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken)
     script, size = spoken.warnings
     assert "--tokenizer bpe or char" in script
@@ -311,8 +311,8 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
     spoken = Spoken()
     with monkeypatch.context() as patch:
         encoded = crash_after(patch, "run_shard", -1)
-        patch.setattr("stages.tokenize._scan", lambda job: pytest.fail("read the text again"))
-        patch.setattr("stages.tokenize._make_tokenizer", lambda *a: pytest.fail("trained again"))
+        patch.setattr("stages.tokenization.spooling._scan", lambda job: pytest.fail("read the text again"))
+        patch.setattr("stages.tokenization.spooling._make_tokenizer", lambda *a: pytest.fail("trained again"))
         outcome = run(tmp_path / "s", files, spoken, **settings)
     total = encoded() + done
     assert total > 10

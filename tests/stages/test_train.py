@@ -345,6 +345,7 @@ class TestNeighbors:
         assert model.input("tokens").reference == tokens.reference
         assert model.input("neighbors").reference == neighbors.reference
         assert model.config["model"]["gate"] == "vector"
+        assert model.config["model"]["gate_values"] == "scaled"
         assert load_file(model.path / "model.safetensors")["gate.weight"].shape == (8, 8)
         assert load_model(model.path, "cpu").gate is not None
 
@@ -380,9 +381,20 @@ class TestNeighbors:
         model = self.spalm(store, neighbors, {"init_from": plain.reference}, **scalar)
         assert model.config["model"]["gate"] == "scalar"
         assert self.spalm(store, neighbors, {"init_from": model.reference}).config["model"]["gate"] == "scalar"
-        with pytest.raises(UsageError, match=r"has a scalar gate: leave model\.gate out"):
+        with pytest.raises(UsageError, match=r"has model\.gate=scalar: leave model\.gate out"):
             vector = {"model": SMALL["model"] | {"gate": "vector"}}
             self.spalm(store, neighbors, {"init_from": model.reference}, **vector)
+
+    def test_values_stay_raw_where_training_goes_on_from_a_model_that_has_them(self, store, index):
+        neighbors, raw = self.neighbors(store, index), {"model": SMALL["model"] | {"gate_values": "raw"}}
+        model = self.spalm(store, neighbors, **raw)
+        assert "gate_values" not in model.config["model"]
+        assert load_model(model.path, "cpu").gate.scale == 1
+        further = self.spalm(store, neighbors, {"init_from": model.reference})
+        assert load_model(further.path, "cpu").gate.scale == 1
+        with pytest.raises(UsageError, match=r"has model\.gate_values=raw: leave model\.gate_values out"):
+            scaled = {"model": SMALL["model"] | {"gate_values": "scaled"}}
+            self.spalm(store, neighbors, {"init_from": model.reference}, **scaled)
 
     def test_the_gate_alone_needs_a_model_to_begin_from(self, store, index):
         with pytest.raises(UsageError, match="name that with --init-from"):
@@ -438,6 +450,8 @@ class TestNeighbors:
     def test_a_gate_without_neighbours_is_refused(self, store, tokens):
         with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"):
             train(store, tokens, model=SMALL["model"] | {"gate": "vector"})
+        with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours"):
+            train(store, tokens, model=SMALL["model"] | {"gate_values": "raw"})
 
     @pytest.mark.parametrize("method", ["lm", "trime"])
     def test_a_trained_gate_without_neighbours_is_refused(self, store, tokens, index, method):

@@ -32,7 +32,7 @@ class SpalmConfig(MethodSettings):
         return "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model if model.gate else model.model_copy(update={"gate": "vector"})
+        return model.model_copy(update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"})
 
     def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
         return self

@@ -1,1 +1,16 @@
-"""Layers that backbones are made of."""
+"""Layers that backbones are made of; those in a block's two places are chosen by its settings, a folder each."""
+
+from stages.registry import Part, Registry
+
+WINDOW_ATTENTION = Registry(
+    "attention of windows",
+    {"softmax": Part.within("stages.models.layers.softmax", "settings:SoftmaxSettings", "layer:SoftmaxAttention")},
+)
+STREAM_ATTENTION = Registry(
+    "attention of streams",
+    {"relative": Part.within("stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention")},
+)
+FEED_FORWARD = Registry(
+    "feed-forward layer",
+    {"dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense")},
+)

@@ -1,15 +1,25 @@
-"""Settings of the layers that several backbones are made of; free of torch."""
+"""Settings of the blocks that several backbones are made of; free of torch."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from stages.config import OneOf
 from stages.models.config import BackboneConfig, Probability, Size
+from stages.models.layers import FEED_FORWARD
+from stages.models.layers.dense.settings import DenseSettings
+from stages.models.layers.settings import SublayerSettings
+
+Place = Literal["attention", "feed_forward"]
+PLACES: tuple[Place, Place] = ("attention", "feed_forward")
+"""Settings that choose the layers of a block."""
 
 
 class AttentionConfig(BackboneConfig):
     """Blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
 
+    if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
+        attention: SublayerSettings
     layers: Size = 2
     heads: Size = 4
     ffn_width: Size = 512
@@ -17,9 +27,34 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
+    """What stands in the feed-forward place."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
+
+    @model_validator(mode="after")
+    def _layers_exist(self) -> Self:
+        for place in PLACES:
+            beyond = [block for block in getattr(self, place).layers or () if block > self.layers]
+            if beyond:
+                raise ValueError(f"{place}.layers names block {beyond[0]}, but the last of them is {self.layers}")
+        return self
+
+    def layer_in(self, place: Place, block: int) -> SublayerSettings:
+        """What stands in a place of a block, counted from 1."""
+        chosen = cast(SublayerSettings, getattr(self, place))
+        return chosen if chosen.layers is None or block in chosen.layers else self._usual(place)
+
+    @classmethod
+    def _usual(cls, place: Place) -> SublayerSettings:
+        return cast(SublayerSettings, cls.model_fields[place].default)
+
+    @model_serializer(mode="wrap")
+    def _without_usual_layers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Usual layers are left out, so that models from before they could be chosen keep their ids."""
+        usual = [place for place in PLACES if getattr(self, place) == self._usual(place)]
+        return {name: value for name, value in handler(self).items() if name not in usual}

@@ -88,10 +88,16 @@ def test_interrupted_work_goes_on_and_gives_the_same_bytes(
     rest, reporter = Squares(), Listening()
     resumed = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter))
     assert rest.computed == [f"{i:03}" for i in range(fail_at, 4)]
-    assert f"resumed: {fail_at} of 4 shards" in reporter.lines
-    assert resumed.status == "resumed"
+    assert (f"resumed: {fail_at} of 4 shards" in reporter.lines) == (fail_at > 0)
+    assert resumed.status == ("resumed" if fail_at else "made")
     whole = make(Squares(), SquaresConfig(), {}, Store(tmp_path / "other"), Execution()).artifact
     assert whole.manifest.files == resumed.artifact.manifest.files
+
+
+def test_a_draft_without_work_in_it_goes(store: Store) -> None:
+    with pytest.raises(RuntimeError):
+        make(Squares(0, RuntimeError()), SquaresConfig(), {}, store, Execution())
+    assert not list(store.root.glob("tokens/.*-partial"))
 
 
 def _killed_worker(root: Path) -> None:
@@ -207,7 +213,9 @@ def test_a_draft_begun_from_other_bytes_is_begun_anew(store: Store) -> None:
     cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
     work = {"id": cubes.id, "inputs": {"squares": source.record.model_dump()}}
     folder = store.draft_folder("model", "0" * 12)
-    Draft(folder, work).close()
+    draft = Draft(folder, work)
+    draft.commit("000")
+    draft.close()
     assert Draft(folder, work).resumed
     assert not Draft(folder, {**work, "inputs": {}}).resumed
 
@@ -294,9 +302,9 @@ def test_an_input_that_is_removed_while_it_is_read_is_told_and_nothing_of_it_is_
     with pytest.raises(ArtifactError, match=rf"{source.reference} was removed while it was read"):
         make(Removing(1, loud), SquaresConfig(), {"source": source.reference}, store, Execution())
     make(Squares(), SquaresConfig(), {}, store, Execution())
-    resumed = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
-    assert resumed.status == "resumed"
-    np.testing.assert_array_equal(resumed.artifact.zarr("cubes.zarr")["cubes"][:], np.arange(10) ** 3)
+    again = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
+    assert again.status == "made"
+    np.testing.assert_array_equal(again.artifact.zarr("cubes.zarr")["cubes"][:], np.arange(10) ** 3)
 
 
 def test_two_makers_one_works_the_other_waits(store: Store) -> None:

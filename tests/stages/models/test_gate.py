@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stages.models import gate as kernel
 from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.config import parse_model
 from stages.models.gate import Gate, attend
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import make_vocabulary
@@ -22,6 +23,7 @@ KINDS = {
     "adaptive untied": {"cutoffs": (6, 15), "factor": 2, "tied": False},
 }
 GATES = ("vector", "scalar")
+SCALES = {"scaled": D**0.5, "raw": 1.0}
 
 
 def vocabulary(kind):
@@ -32,8 +34,8 @@ def vocabulary(kind):
     return made
 
 
-def gate(kind, seed=1):
-    made = Gate(D, kind).double()
+def gate(kind, values="scaled", seed=1):
+    made = Gate(D, kind, values).double()
     torch.nn.init.normal_(made.weight, generator=torch.Generator().manual_seed(seed))
     return made
 
@@ -69,15 +71,17 @@ def gradients(of, wanted):
     return torch.autograd.grad(of, wanted, upstream, materialize_grads=True)
 
 
+@pytest.mark.parametrize("values", SCALES)
 @pytest.mark.parametrize("k", [1, 2, 4, 16])
-def test_values_are_those_of_the_loops(words, kind, k):
+def test_values_are_those_of_the_loops(words, kind, k, values):
     hidden, neighbors = sample(9, k)
-    made = gate(kind)
+    made = gate(kind, values)
     got = made(hidden, neighbors, words)
     arrays = hidden.detach().numpy(), neighbors.numpy()
     weight = made.weight.detach().numpy()
     torch.testing.assert_close(got.gate.detach(), torch.from_numpy(spalm.gates(*arrays, weight)))
-    torch.testing.assert_close(got.hidden.detach(), torch.from_numpy(spalm.gated(*arrays, embeddings(words), weight)))
+    want = spalm.gated(*arrays, embeddings(words), weight, SCALES[values])
+    torch.testing.assert_close(got.hidden.detach(), torch.from_numpy(want))
 
 
 def test_without_the_gate_memory_is_a_mean_weighted_by_attention(words):
@@ -88,11 +92,12 @@ def test_without_the_gate_memory_is_a_mean_weighted_by_attention(words):
     torch.testing.assert_close(got.detach(), torch.from_numpy(want))
 
 
-def test_gradients_are_those_of_plain_autograd(words, kind):
+@pytest.mark.parametrize("values", SCALES)
+def test_gradients_are_those_of_plain_autograd(words, kind, values):
     hidden, neighbors = sample(9, 4)
-    made = gate(kind)
+    made = gate(kind, values)
     wanted = [hidden, made.weight, *words.parameters()]
-    slow = spalm.differentiable(hidden, neighbors, words.embed, made.weight)
+    slow = spalm.differentiable(hidden, neighbors, words.embed, made.weight, SCALES[values])
     torch.testing.assert_close(gradients(made(hidden, neighbors, words).hidden, wanted), gradients(slow, wanted))
 
 
@@ -102,7 +107,7 @@ def test_gradients_of_the_loss_are_those_of_plain_autograd(words, kind):
     made = gate(kind)
     targets = torch.randint(V, (9,), generator=torch.Generator().manual_seed(3))
     wanted = [hidden, made.weight, *words.parameters()]
-    slow = spalm.differentiable(hidden, neighbors, words.embed, made.weight)
+    slow = spalm.differentiable(hidden, neighbors, words.embed, made.weight, made.scale)
     want = torch.autograd.grad(F.nll_loss(words.log_probs(slow), targets), wanted)
     got = torch.autograd.grad(words.loss(made(hidden, neighbors, words).hidden, targets), wanted)
     torch.testing.assert_close(got, want)
@@ -127,14 +132,15 @@ def test_gradients_are_finite_differences_whatever_the_blocks(monkeypatch, block
     k=st.integers(1, 16),
     of=st.sampled_from(list(KINDS)),
     kind=st.sampled_from(GATES),
+    values=st.sampled_from(list(SCALES)),
 )
-def test_any_shape_with_any_neighbours_missing(data, n, k, of, kind):
+def test_any_shape_with_any_neighbours_missing(data, n, k, of, kind, values):
     tokens = st.lists(st.lists(st.integers(-1, V - 1), min_size=k, max_size=k), min_size=n, max_size=n)
     neighbors = torch.tensor(data.draw(tokens))
-    hidden, words, made = sample(n, k)[0], vocabulary(of), gate(kind)
+    hidden, words, made = sample(n, k)[0], vocabulary(of), gate(kind, values)
     fast, slow = (
         made(hidden, neighbors, words).hidden,
-        spalm.differentiable(hidden, neighbors, words.embed, made.weight),
+        spalm.differentiable(hidden, neighbors, words.embed, made.weight, SCALES[values]),
     )
     torch.testing.assert_close(fast, slow)
     wanted = [hidden, made.weight, *words.parameters()]
@@ -158,9 +164,9 @@ def test_positions_without_neighbours_keep_their_hidden_state_to_the_bit(words, 
 def test_an_untrained_gate_takes_half_of_each():
     words = vocabulary("adaptive")
     hidden, neighbors = sample(9, 1, missing=0.0)
-    made = Gate(D, "vector").double()
-    got = made(hidden, neighbors, words)
-    torch.testing.assert_close(got.hidden[1:], (hidden + words.embed(neighbors[:, 0].clamp(min=0)))[1:] / 2)
+    got = Gate(D, "vector", "scaled").double()(hidden, neighbors, words)
+    memory = D**0.5 * words.embed(neighbors[:, 0].clamp(min=0))
+    torch.testing.assert_close(got.hidden[1:], (hidden + memory)[1:] / 2)
 
 
 def test_large_scores_stay_finite():
@@ -211,3 +217,15 @@ def test_memory_does_not_grow_with_the_neighbours(monkeypatch):
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda t: t):
         gate("vector")(hidden, neighbors, words)
     assert max(kept) <= max(hidden.numel(), words.embedding.numel(), neighbors.numel())
+
+
+def test_a_stored_model_that_does_not_say_has_raw_values():
+    """Models made before there was a choice; what they store, and so their ids, stays as it was."""
+    stored = {"backbone": "transformer", "vocab_size": V, "width": D, "heads": 2, "max_positions": 4, "gate": "vector"}
+    config = parse_model(stored)
+    assert LanguageModel(config).gate.scale == 1
+    assert "gate_values" not in config.model_dump(mode="json")
+    assert "gate_values" not in parse_model(stored | {"gate_values": "raw"}).model_dump(mode="json")
+    scaled = parse_model(stored | {"gate_values": "scaled"})
+    assert LanguageModel(scaled).gate.scale == D**0.5
+    assert parse_model(scaled.model_dump(mode="json")) == scaled

@@ -18,7 +18,7 @@ def split_texts(folder: Path, documents: list[str], shares: list[float]) -> list
     shards = list(write_spool(pieces, 0, lambda name: folder / name))
     spool = Spool(folder)
     parts = cut_by_shares(spool, shards, shares)
-    return ["".join("".join(spool.pieces(r.number, r.start, r.stop).texts) for r in part) for part in parts]
+    return ["".join("".join(spool.pieces(r).texts) for r in part) for part in parts]
 
 
 def slow_split(documents: list[str], shares: list[float]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from stages.text import spool as module
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, MarkedPiece
-from stages.text.spool import Spool, SpoolShard, write_spool
+from stages.text.spool import Spool, SpoolShard, TextRange, write_spool
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import marked
 
@@ -28,7 +28,7 @@ def write(folder: Path, *texts: str) -> list[SpoolShard]:
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     shards = write(tmp_path, TEXT, TEXT)
     spool = Spool(tmp_path)
-    read = [spool.pieces(shard.number) for shard in shards]
+    read = [spool.pieces(TextRange(shard.number, 0, shard.pieces)) for shard in shards]
     assert [shard.number for shard in shards] == list(range(len(shards))) and len(shards) > 4
     assert [text for pieces in read for text in pieces.texts] == oracle.lines(TEXT) * 2
     assert np.concatenate([pieces.marks for pieces in read]).tolist() == [p.marks for p in marked(TEXT)] * 2
@@ -42,8 +42,8 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_part_of_a_shard(tmp_path: Path) -> None:
-    write(tmp_path, TEXT)
-    whole, part = Spool(tmp_path).pieces(0), Spool(tmp_path).pieces(0, 1, 2)
+    shards = write(tmp_path, TEXT)
+    whole, part = (Spool(tmp_path).pieces(r) for r in (TextRange(0, 0, shards[0].pieces), TextRange(0, 1, 2)))
     assert list(part.texts) == whole.texts[1:2]
     assert part.marks.tolist() == whole.marks[1:2].tolist()
 

@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.layers.attention import causal_attention
+from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
+from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.feed_forward import FeedForward
-from stages.models.layers.initialization import initialize
 from stages.models.layers.sinusoids import sinusoids
+from stages.models.layers.sublayer import FeedForward, WindowAttention
 
 
 class Positions(nn.Module):
@@ -38,32 +38,22 @@ class Positions(nn.Module):
         return self.learned[:length]
 
 
-class Attention(nn.Module):
-    """Causal self-attention."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
-        self.qkv = nn.Linear(config.width, 3 * config.width)
-        self.out = nn.Linear(config.width, config.width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, L, d] -> [B, L, d]."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
-        y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
-        return self.out(y.transpose(1, 2).flatten(2))
-
-
 class Block(nn.Module):
     """Attention, then feed-forward, each on the normalized residual stream."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, number: int) -> None:
         super().__init__()
+        attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
         self.attention_norm = nn.LayerNorm(config.width)
-        self.attention = Attention(config)
+        self.attention: WindowAttention = WINDOW_ATTENTION.load(attention.name)(config, attention)
         self.ffn_norm = nn.LayerNorm(config.width)
-        self.ffn = FeedForward(config)
+        self.ffn: FeedForward = FEED_FORWARD.load(feed_forward.name)(config, feed_forward)
         self.dropout = Dropout(config.dropout)
+
+    def initialize(self, blocks: int) -> None:
+        """Let the weights begin, in a stack of so many blocks."""
+        self.attention.initialize(blocks)
+        self.ffn.initialize(blocks)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """[B, L, d] -> the next residual stream and the input of the feed-forward layer."""
@@ -80,9 +70,11 @@ class Transformer(Backbone):
         self.scale = config.width**0.5
         self.positions = Positions(config)
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        blocks = [Block(config, number + 1) for number in range(config.layers)]
+        for block in blocks:
+            block.initialize(config.layers)
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(config.width)
-        initialize(self.blocks)
 
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""

@@ -1,12 +1,17 @@
 """Settings of the Transformer-XL; free of torch."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from itertools import chain, repeat
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
+from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import Size, StateArray
+from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.config import AttentionConfig
+from stages.models.layers.relative.settings import RelativeSettings
+from stages.models.layers.settings import StreamAttentionSettings
 from stages.models.windows import WindowSettings
 
 
@@ -17,13 +22,15 @@ class TransformerXLConfig(AttentionConfig):
     """
 
     carries_state: ClassVar[bool] = True
-    left_open: ClassVar[tuple[str, ...]] = ("gate", "memory_length")
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "memory_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     memory_length: Annotated[int, Field(ge=0)] | None = None
     """M, positions before its segment that an input attends to; None: the segment length."""
+    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
+    """What stands in the attention place, and what it remembers from further back."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
@@ -40,10 +47,20 @@ class TransformerXLConfig(AttentionConfig):
         return self.memory_length
 
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        """Inputs of each layer: M positions before a segment, and all but the last of its own; and the place in it."""
+        """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
+
+        Then what attention layers remember, those that do one behind the other: [layers, 1, …].
+        """
         assert self.memory_length is not None, "the stage fills it in"
         positions = self.memory_length + context - 1
-        return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64")
+        remembered = [spec for spec in map(self.memory_spec, range(1, self.layers + 1), repeat(context)) if spec]
+        stacked = (StateArray((len(remembered), *array.shape[1:]), array.dtype) for array in chain(*remembered[:1]))
+        return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64"), *stacked
+
+    def memory_spec(self, block: int, context: int) -> tuple[StateArray, ...]:
+        """What the attention layer of a block, counted from 1, remembers beside cached inputs."""
+        attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
+        return attention.memory_spec(self, context)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if the model has segments of another length."""

@@ -1,4 +1,4 @@
-"""The feed-forward half of a block."""
+"""The usual feed-forward layer of a block."""
 
 from collections.abc import Callable
 
@@ -6,21 +6,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.config import AttentionConfig
+from stages.models.layers.dense.settings import DenseSettings
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.initialization import initialize
+from stages.models.layers.sublayer import FeedForward
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 
 
-class FeedForward(nn.Module):
+class Dense(FeedForward):
     """Two linear layers with an activation between them."""
 
-    def __init__(self, config: AttentionConfig) -> None:
+    def __init__(self, config: AttentionConfig, settings: DenseSettings) -> None:
         super().__init__()
         self.up = nn.Linear(config.width, config.ffn_width)
         self.down = nn.Linear(config.ffn_width, config.width)
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.activation_dropout)
 
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.down, blocks)
+
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        return self.down(self.dropout(self.activation(self.up(x))))
+        added: Tensor = self.down(self.dropout(self.activation(self.up(x))))
+        return added

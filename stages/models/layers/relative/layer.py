@@ -1,0 +1,49 @@
+"""Attention of the positions of a stream to those before them, by content and by distance."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stages.models.layers.config import AttentionConfig
+from stages.models.layers.initialization import initialize
+from stages.models.layers.relative.kernel import relative_attention
+from stages.models.layers.relative.settings import RelativeSettings
+from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention
+
+
+class RelativeAttention(StreamAttention):
+    """Positions attend to those of their own segment and to cached ones; nothing else is remembered."""
+
+    def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.distance = nn.Linear(config.width, config.width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.out = nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.out, blocks)
+
+    def begin(self, x: Tensor) -> Memory:
+        return ()
+
+    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
+        """[B, m + n, d], of which the first m are cached -> [B, n, d]."""
+        cached = passage.cached
+        weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
+        q = self._heads_first(F.linear(x[:, cached:], weight_q), 1)[0]
+        k, v = self._heads_first(F.linear(x, weight_kv), 2)
+        r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
+        dropout = self.dropout if self.training else 0.0
+        read = []
+        for begin, first, stop in passage.spans:
+            own, seen = slice(first - cached, stop - cached), slice(begin, stop)
+            parts = q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
+            read.append(relative_attention(*parts, self.content_bias, self.position_bias, dropout))
+        return Attended(self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2)))
+
+    def _heads_first(self, x: Tensor, number: int) -> Tensor:
+        """[B, L, number · d] -> [number, heads, B, L, d_head]."""
+        return x.unflatten(2, (number, self.heads, -1)).permute(2, 3, 0, 1, 4).contiguous()

@@ -1,0 +1,79 @@
+"""What stands in the places of a block: attention, of windows or of streams, and a feed-forward layer."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+Memory = tuple[Tensor, ...]
+"""What an attention layer remembers beside the cached inputs of its block: tensors [1, B, …]; (): nothing."""
+
+
+class Sublayer(nn.Module, ABC):
+    """Made of the block's settings and its own: `Layer(config, settings)`."""
+
+    @abstractmethod
+    def initialize(self, blocks: int) -> None:
+        """Let the weights begin, in a stack of so many blocks."""
+
+
+class FeedForward(Sublayer):
+    """Works on each position by itself."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
+
+
+class WindowAttention(Sublayer):
+    """Reads a window, which nothing precedes."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
+
+
+class Span(NamedTuple):
+    """A segment's part of what is read: its queries [first, stop), which attend to positions from `begin` on."""
+
+    begin: int
+    first: int
+    stop: int
+
+
+class Passage(NamedTuple):
+    """n positions of a stream that are read at once, behind m cached ones; all are counted from the first cached."""
+
+    cached: int
+    """m; the cached positions ask nothing."""
+    place: int
+    """How many positions of the segment under way are cached."""
+    spans: list[Span]
+    """Parts of the n positions by segment, in order; one alone in a model with a layer that remembers."""
+    distances: Tensor
+    """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D at least the positions that a span sees."""
+    ends_segment: bool
+    """Whether a segment ends with the last position."""
+
+
+class Attended(NamedTuple):
+    """What attention gives."""
+
+    hidden: Tensor
+    """What is added to the residual stream, [B, n, d]."""
+    memory: Memory = ()
+    """What is remembered after the passage; it is handed on without its gradient."""
+    auxiliary_loss: Tensor | None = None
+    """What training adds to the loss, a scalar; None: nothing."""
+
+
+class StreamAttention(Sublayer):
+    """Reads a stream passage by passage: however it is cut, the numbers are the same."""
+
+    @abstractmethod
+    def begin(self, x: Tensor) -> Memory:
+        """What is remembered when a stream begins; inputs [B, n, d] tell its rows, type and device."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
+        """Read a passage, of which memory holds nothing yet: normalized inputs [B, m + n, d]."""

@@ -1,0 +1,101 @@
+"""What the shards of a split left, put together: its figures, its arrays in whole rows, its documents' names."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.stage import Job
+from stages.errors import DataError
+from stages.text.concatenation import Concatenation, Part, saved
+from stages.text.config import TokenizeConfig
+from stages.text.names import names_file
+from stages.text.tokens import SPLITS
+from stages.tokenization.encoded import Work, scratch_file
+from stages.tokenization.spooling import TextShard
+
+ROW_BYTES = 2**21
+"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
+
+
+def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
+    """Write the arrays and the names of every split; returns its figures.
+
+    Raises: DataError for a split without a token.
+    """
+    paragraphs = documents = 0
+    splits: dict[str, dict[str, Any]] = {}
+    for split in SPLITS:
+        own = [shard for shard in shards if shard.split == split]
+        if own:
+            records = [job.draft.record(shard.key) for shard in own]
+            figures = splits[split] = _split_metrics(split, records)
+            _write_arrays(job, work, own, records, paragraphs)
+            _write_names(job, work, split, range(documents, documents + figures["documents"]))
+            paragraphs += figures["paragraphs"]
+            documents += figures["documents"]
+    return splits
+
+
+def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    names = ("tokens", "documents", "paragraphs", "characters", "bytes", "words")
+    sums: dict[str, Any] = {name: sum(part[name] for part in parts) for name in names}
+    if not sums["tokens"]:
+        raise DataError(f"The tokenizer makes no token of the text of {split}.")
+    sums["unknown_rate"] = sum(part["unknown"] for part in parts) / sums["tokens"]
+    return sums
+
+
+def _write_arrays(
+    job: Job[TokenizeConfig],
+    work: Work,
+    shards: Sequence[TextShard],
+    records: Sequence[Mapping[str, int]],
+    paragraphs_before: int,
+) -> None:
+    """Write the arrays of one split in whole rows.
+
+    `paragraphs_before` is how many paragraphs the spool has before this split.
+    """
+    tokens = [0, *accumulate(record["tokens"] for record in records)]
+
+    def gather(name: str, count: str, shifts: Sequence[int]) -> list[Part]:
+        files = [job.folder / scratch_file(shard, name) for shard in shards]
+        return [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=True)]
+
+    end = Part(1, lambda: np.array([tokens[-1]]))
+    ids = Concatenation(gather("ids", "tokens", [0] * len(shards)))
+    documents = Concatenation([*gather("documents", "documents", tokens[:-1]), end])
+    paragraphs = Concatenation([*gather("paragraphs", "paragraphs", tokens[:-1]), end])
+    last = len(paragraphs) - 1
+
+    def ends(a: int, b: int) -> np.ndarray:
+        return paragraphs.read(a + 1, b + 1)
+
+    def hashes(a: int, b: int) -> np.ndarray:
+        return work.spool.hashes(paragraphs_before + a, paragraphs_before + b)
+
+    split = shards[0].split
+    _write_array(job, f"{split}/ids", len(ids), work.tokenizer.dtype, ids.read)
+    _write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
+    _write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
+    _write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
+
+
+def _write_array(
+    job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
+) -> None:
+    array = job.draft.array(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
+    for shard in range(array.shards):
+        key = f"{name.replace('/', '-')}-{shard:05d}"
+        if not job.draft.done(key):
+            inside = array.rows(shard)
+            array.write(shard, read(inside.start, inside.stop).astype(dtype, copy=False))
+            job.draft.commit(key)
+
+
+def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: range) -> None:
+    """Keep the names of a split's documents, given by their numbers in the spool."""
+    with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
+        file.writelines(run.dumps() for run in work.spool.names(documents.start, documents.stop))

@@ -1,0 +1,44 @@
+"""Settings that are left to `auto`: chosen from the text, and said."""
+
+from typing import Any
+
+from stages.artifacts.stage import Inputs
+from stages.numbers import size as bytes_size
+from stages.reporting import Reporter
+from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
+from stages.text.config import DEFAULT_SHARES, GIVEN, TokenizeConfig
+from stages.text.records import TextFile
+from stages.tokenization.sources import ONE_CORPUS, given_tokenizer, text_files
+
+
+def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
+    """The settings that these inputs decide, by name."""
+    changes: dict[str, Any] = {}
+    if config.split is None and text_files(inputs, config, ONE_CORPUS):
+        changes["split"] = DEFAULT_SHARES
+    if given_tokenizer(inputs) is not None:
+        changes["tokenizer"] = GIVEN
+        return changes
+    files = text_files(inputs, config, "train", ONE_CORPUS)
+    if config.tokenizer == "bpe" and config.vocab_size is None:
+        shares = changes.get("split", config.split)
+        changes["vocab_size"] = _chosen_vocabulary(files, shares[0] if shares else 1.0, reporter)
+    elif config.tokenizer == "word" and config.min_count is None:
+        changes["min_count"] = _chosen_min_count(files, reporter)
+    return changes
+
+
+def _chosen_vocabulary(files: list[TextFile], share: float, reporter: Reporter) -> int:
+    """Types of a bpe vocabulary for a share of the text in some files."""
+    size = share * text_bytes(files)
+    types = bpe_vocabulary(size)
+    reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")
+    return types
+
+
+def _chosen_min_count(files: list[TextFile], reporter: Reporter) -> int:
+    if holds_unknown(files):
+        reporter.info("every word is kept: the text has <unk> in place of rare ones already (--min-count 1)")
+        return 1
+    reporter.info("words that train has only once become <unk>, so that it is learnt (--min-count 2)")
+    return 2

@@ -1,0 +1,92 @@
+"""What is done once, before the shards: all text is read into a spool, and the tokenizer made from train's part."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from stages.artifacts.stage import Job, Shard
+from stages.text import TOKENIZERS
+from stages.text.config import TokenizeConfig
+from stages.text.corpus import read_corpus
+from stages.text.given import open_tokenizer
+from stages.text.scripts import lacks_words
+from stages.text.splits import cut_by_shares, whole
+from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
+from stages.text.tokens import SPLITS
+from stages.tokenization.sources import ONE_CORPUS, TOKENIZER_FILE, given_tokenizer, text_files
+
+SPOOL = "scratch/text"
+SCANNED = "read"
+"""Key of the unit of work that reads all text."""
+TOKENIZER_MADE = "tokenizer"
+
+
+@dataclass(frozen=True)
+class TextShard(Shard):
+    """Some text of one split."""
+
+    split: str
+    text: TextRange
+
+
+def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
+    """The text of every split, in pieces; reads it, and makes the tokenizer, unless that is done already."""
+    spool = Spool(job.folder / SPOOL)
+    if not job.draft.done(SCANNED):
+        _scan(job)
+    shards = list(_text_shards(job, spool))
+    if not job.draft.done(TOKENIZER_MADE):
+        _make_tokenizer(job, spool, [shard.text for shard in shards if shard.split == "train"])
+    return shards
+
+
+def _scan(job: Job[TokenizeConfig]) -> None:
+    """Read all text once into the spool, split after split."""
+    record: dict[str, list[dict[str, int]]] = {}
+    documents = job.config.documents or "file"
+    job.reporter.info("reading text")
+    for role in (ONE_CORPUS, *SPLITS):
+        files = text_files(job.inputs, job.config, role)
+        if files:
+            first = sum(map(len, record.values()))
+            pieces = read_corpus(files, documents)
+            shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"))
+            record[role] = [asdict(shard) for shard in shards]
+    job.draft.commit(SCANNED, record)
+
+
+def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
+    """The spool's shards, those that a split cuts through in parts."""
+    scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED).items()}
+    if ONE_CORPUS in scanned:
+        assert job.config.split is not None
+        parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split)
+        ranges = dict(zip(SPLITS, parts, strict=False))
+    else:
+        ranges = {split: whole(shards) for split, shards in scanned.items()}
+    for split, inside in ranges.items():
+        for count, text in enumerate(inside):
+            yield TextShard(f"{split}-{count:05d}", split, text)
+
+
+def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
+    config, given = job.config, given_tokenizer(job.inputs)
+    if given is not None:
+        tokenizer = open_tokenizer(given)
+    else:
+        if config.tokenizer == "word":
+            _warn_of_script(job, spool.pieces(train[0]))
+        job.reporter.info(f"making the {config.tokenizer} vocabulary from train")
+        tokenizer = TOKENIZERS.load(config.tokenizer).train(
+            map(spool.pieces, train), config.vocab_size, config.lowercase, config.min_count or 1
+        )
+    tokenizer.save(job.draft.add(TOKENIZER_FILE))
+    job.draft.commit(TOKENIZER_MADE)
+    job.draft.flush()
+
+
+def _warn_of_script(job: Job[TokenizeConfig], beginning: Pieces) -> None:
+    if lacks_words(beginning.texts):
+        job.reporter.warning(
+            "train sets no words apart by spaces, as Chinese, Japanese and Thai do not: the word tokenizer takes whole "
+            "phrases for words, and most of another text is <unk>. Take --tokenizer bpe or char."
+        )

@@ -1,0 +1,172 @@
+"""Layers from outside the package: settings, code and one line of a registry, and every block can have them."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stages.models.config import StateArray, parse_model
+from stages.models.language_model import LanguageModel
+from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
+from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
+from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, StreamAttention
+from stages.registry import Part
+from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
+from tests.stages.models.backbones.contract import BackboneContract
+
+SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+
+
+class SummarySettings(StreamAttentionSettings):
+    """A decaying mean of the segments before."""
+
+    name: Literal["summary"] = "summary"
+    decay: float = 0.5
+
+    def memory_spec(self, model: AttentionConfig, context: int) -> tuple[StateArray, ...]:
+        return (StateArray((1, 1, model.width)),)
+
+
+class Summary(StreamAttention):
+    """Mean of what a position sees, beside W M; when a segment ends, M <- decay M + the mean of its inputs.
+
+    An auxiliary loss holds down what is read of M.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: SummarySettings) -> None:
+        super().__init__()
+        self.decay, self.out = settings.decay, nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        nn.init.eye_(self.out.weight)
+
+    def begin(self, x: Tensor) -> Memory:
+        return (x.new_zeros(1, len(x), x.shape[2]),)
+
+    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
+        ((begin, first, stop),) = passage.spans
+        seen = x[:, begin:stop].cumsum(1) / torch.arange(1, stop - begin + 1)[:, None].to(x.dtype)
+        read = self.out(memory[0][0])
+        if passage.ends_segment:
+            memory = (self.decay * memory[0] + x[:, passage.cached - passage.place :].mean(1),)
+        return Attended(seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean())
+
+
+class SlotsSettings(SublayerSettings):
+    """Pairs of a key and a value."""
+
+    name: Literal["slots"] = "slots"
+    slots: int = 6
+
+
+class Slots(FeedForward):
+    """softmax(x K^T) V."""
+
+    def __init__(self, config: AttentionConfig, settings: SlotsSettings) -> None:
+        super().__init__()
+        self.keys, self.values = (nn.Parameter(torch.empty(settings.slots, config.width)) for _ in range(2))
+
+    def initialize(self, blocks: int) -> None:
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x @ self.keys.T).softmax(-1) @ self.values
+
+
+@pytest.fixture
+def layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STREAM_ATTENTION.targets, "summary", Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"))
+    monkeypatch.setitem(FEED_FORWARD.targets, "slots", Part(f"{__name__}:SlotsSettings", f"{__name__}:Slots"))
+
+
+class TestBackboneOfThem(BackboneContract):
+    """A backbone with such layers keeps the contract of every backbone."""
+
+    @pytest.fixture(params=[None, (2,)])
+    def blocks(self, request):
+        return request.param
+
+    @pytest.fixture
+    def backbone(self):
+        return "transformer-xl"
+
+    @pytest.fixture
+    def config(self, layers, backbone, blocks):
+        chosen = {
+            "attention": {"name": "summary", "layers": blocks},
+            "feed_forward": {"name": "slots", "layers": blocks},
+        }
+        return parse_model({"backbone": backbone, "width": 8, **chosen}).sized(30, 5)
+
+    def test_they_stand_where_they_were_asked_for(self, model, blocks):
+        for number, block in enumerate(model.backbone.blocks, 1):
+            chosen = blocks is None or number in blocks
+            assert (isinstance(block.attention, Summary), isinstance(block.ffn, Slots)) == (chosen, chosen)
+
+    def test_what_is_remembered_lies_beyond_the_cached_inputs(self, model):
+        stream = self.tokens(41)
+        changed = stream.clone()
+        changed[:, 0] = (changed[:, 0] + 1) % 30
+        with torch.no_grad():
+            before, after = model.encode(stream).hidden, model.encode(changed).hidden
+        assert (before[:, 40] != after[:, 40]).any()
+
+    def test_their_losses_are_the_encodings(self, model):
+        assert model.encode(self.tokens(12)).auxiliary_loss.item() > 0
+
+
+def test_usual_layers_leave_no_trace_in_settings() -> None:
+    for backbone in ("transformer", "transformer-xl"):
+        dump = parse_model({"backbone": backbone}).model_dump(mode="json")
+        assert not {"attention", "feed_forward"} & set(dump)
+        dense = parse_model({"backbone": backbone, "feed_forward": {"name": "dense", "layers": [1]}})
+        assert dense.model_dump(mode="json")["feed_forward"] == {"name": "dense", "layers": [1]}
+
+
+def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Path, tmp_path: Path) -> None:  # noqa: F811
+    tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
+    own = ["--set", "model.attention.name=summary", "--set", "model.attention.decay=0.7"]
+    own += ["--set", "model.feed_forward.name=slots", "--set", "model.feed_forward.layers=[2]"]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own, *SMALL).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    report = memlm("evaluate", index, "--exclude", "self", "--json")
+    assert report.code == 0, report.err
+    made = json.loads(report.out)
+    assert 1 < made["metrics"]["perplexity"] < 1000
+    page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    html = (tmp_path / "page.html").read_text("utf-8")
+    for said in ("model.attention.name=", "model.attention.decay=0.7", "model.feed_forward.layers=[2]"):
+        assert said in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("feed_forward.name=slot",), "There is no feed-forward layer 'slot'; did you mean 'slots'?"),
+        (("attention.name=softmax",), "There is no attention of streams 'softmax'"),
+        (
+            ("feed_forward.name=slots", "feed_forward.slot=1"),
+            "no setting 'model.feed_forward.slot'; did you mean 'slots'?",
+        ),
+        (("feed_forward.name=slots", "feed_forward.layers=[3]"), "names block 3, but the last of them is 2"),
+        (("feed_forward.name=slots", "feed_forward.layers=[0]"), "greater than 0"),
+    ],
+)
+def test_messages_know_them(layers: None, memlm: Memlm, arguments: tuple[str, ...], words: str) -> None:  # noqa: F811
+    told = [part for argument in arguments for part in ("--set", f"model.{argument}")]
+    ended = memlm("train", "tokens/none", "--backbone", "transformer-xl", *told)
+    assert ended.code == 2
+    assert words in " ".join(ended.err.split())
+
+
+def test_a_window_has_attention_of_windows(layers: None) -> None:
+    model = LanguageModel(
+        parse_model({"backbone": "transformer", "width": 8, "feed_forward": {"name": "slots"}}).sized(30, 5)
+    )
+    assert {type(block.ffn) for block in model.backbone.blocks} == {Slots}
