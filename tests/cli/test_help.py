@@ -13,6 +13,7 @@ COMMANDS = [
     "tokenize",
     "train",
     "build-datastore",
+    "update-datastore",
     "build-index",
     "precompute-neighbors",
     "pack-batches",
@@ -25,7 +26,7 @@ COMMANDS = [
     "artifacts",
     "presets",
 ]
-STAGES = [*COMMANDS[:7], "run"]
+STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
     "--store",
     "--name",
@@ -44,7 +45,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:12]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:13]]
     assert places == sorted(places)
 
 
@@ -59,7 +60,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:
-    *without, last = (name for name in COMMANDS[:7] if "precision" not in stage_of(name).Config.model_fields)
+    *without, last = (name for name in COMMANDS[:8] if "precision" not in stage_of(name).Config.model_fields)
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 
