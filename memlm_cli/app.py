@@ -21,10 +21,12 @@ from memlm_cli.commands import (
     pack_batches,
     precompute_neighbors,
     presets,
+    recipes,
     report,
     run,
     tokenize,
     train,
+    try_text,
     update_datastore,
 )
 from memlm_cli.console import answer
@@ -38,6 +40,7 @@ app = typer.Typer(
     name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP
 )
 
+app.command("try")(with_common_options(try_text.try_text))
 app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
@@ -51,6 +54,7 @@ app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
 app.command("run")(with_common_options(run.run))
+app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("presets")(presets.presets)
 

@@ -25,13 +25,12 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
     parts.append(table("", _columns(found), [_cells(token) for token in found.tokens], terminal=terminal))
-    parts += [line for token in found.tokens for line in _context_lines(token, found.hidden_memory)]
+    parts += [line for token in found.tokens for line in _context_lines(found, token)]
     return "\n".join(parts)
 
 
 def _columns(found: "Inspected") -> list[str]:
-    places = range(1, len(found.memories) + 1)
-    memories = [name for place in places for name in (f"memory {place}", f"λ {place}")]
+    memories = [name for word in found.memory_words for name in (word, f"λ {word}")]
     return ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
 
 
@@ -43,12 +42,14 @@ def _cells(token: "TokenView") -> list[Cell]:
     return [str(token.position), label, number(token.model), *memories, *columns, number(token.final), f"{gain:+.2f}"]
 
 
-def _context_lines(token: "TokenView", hidden_memory: str | None) -> Iterator[str]:
+def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
     """What a token was read from, the heaviest first."""
+    words = found.memory_words
     if token.contexts or token.entered:
         yield f"\n{token.position} {shown(token.label)}"
     for context in token.contexts:
         mark = "=" if context.right else " "
-        yield f"  {mark} {context.weight:.4f} of memory {context.reading + 1}: {source_line(context)}"
+        yield f"  {mark} {context.weight:.4f} of the {words[context.reading]}: {source_line(context)}"
     for near in token.entered:
-        yield f"  {'=' if near.right else ' '} {hidden_memory}: {place_of(near.source)}: {text_around(near.source)}"
+        place = f"{found.hidden_memory}: {place_of(near.source)}"
+        yield f"  {'=' if near.right else ' '} {place}: {text_around(near.source)}"

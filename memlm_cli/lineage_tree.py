@@ -1,64 +1,75 @@
 """The lineage of artifacts, drawn as a tree."""
 
-import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from stages.artifacts.lineage import ancestors, descendants
+from stages.artifacts.lineage import Made, ancestors, descendants, reached
 
 if TYPE_CHECKING:
-    from stages.artifacts.artifact import Artifact
+    from stages.artifacts.summaries import Summary
+
+M = TypeVar("M", bound=Made)
 
 
-def lineage_tree(artifacts: Sequence["Artifact"], names: Mapping[str, str]) -> str:
+def lineage_tree(artifacts: Sequence["Summary"], names: Mapping[str, str]) -> str:
     """Each artifact under the last of those that it was made from; others, that do not lead there, beside it.
 
     Args:
         artifacts: what to draw; inputs that are not among them are left out.
         names: what to put in brackets behind a reference.
     """
-    from rich.console import Console
-    from rich.tree import Tree
-
-    roots = Tree("", hide_root=True)
-    drawn: dict[str, Tree] = {}
+    parents = {artifact.reference: artifact.parents for artifact in artifacts}
     place: dict[str, int] = {}
-    above: dict[str, set[str]] = {}
+    labels: dict[str, str] = {}
+    below: dict[str | None, list[str]] = {}
     for artifact in parents_first(artifacts):
-        direct = sorted(artifact.parents & drawn.keys(), key=place.__getitem__)
+        direct = sorted(artifact.parents & place.keys(), key=place.__getitem__)
         place[artifact.reference] = len(place)
         last = direct[-1] if direct else None
-        others = [p for p in direct[:-1] if last and p not in above[last]]
-        label = _label(artifact, names.get(artifact.reference, ""), others)
-        drawn[artifact.reference] = (drawn[last] if last else roots).add(label)
-        above[artifact.reference] = set(direct).union(*(above[p] for p in direct))
-    sink = io.StringIO()
-    Console(file=sink, width=10_000, highlight=False, markup=False).print(roots)
-    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
+        above = reached([last], parents) if last and len(direct) > 1 else set()
+        others = [parent for parent in direct[:-1] if parent not in above]
+        labels[artifact.reference] = _label(artifact.reference, names.get(artifact.reference, ""), others)
+        below.setdefault(last, []).append(artifact.reference)
+    return "\n".join(f"{branch}{labels[reference]}" for branch, reference in _branches(below))
 
 
-def relatives(artifact: "Artifact", artifacts: Sequence["Artifact"]) -> list["Artifact"]:
+def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """What stands before each reference, from the top down; `below` has those under each, and under None the roots."""
+    waiting = [("", "", reference) for reference in reversed(below.get(None, ()))]
+    while waiting:
+        branch, trunk, reference = waiting.pop()
+        yield branch, reference
+        under = below.get(reference, ())
+        for number, child in enumerate(reversed(under)):
+            last = number == 0
+            waiting.append((trunk + ("└── " if last else "├── "), trunk + ("    " if last else "│   "), child))
+
+
+def relatives(reference: str, artifacts: Sequence[M]) -> list[M]:
     """The ancestors and descendants of an artifact, and itself."""
-    related = ancestors([artifact.reference], artifacts) | descendants(artifact.reference, artifacts)
+    related = ancestors([reference], artifacts) | descendants(reference, artifacts)
     return [a for a in parents_first(artifacts) if a.reference in related]
 
 
-def parents_first(artifacts: Sequence["Artifact"]) -> list["Artifact"]:
-    """The same artifacts, each after all that it was made from."""
+def parents_first(artifacts: Sequence[M]) -> list[M]:
+    """The same artifacts, each after all that it was made from; what is its own ancestor stands anywhere."""
     known = {a.reference: a for a in artifacts}
-    ordered: dict[str, Artifact] = {}
-
-    def place(artifact: "Artifact") -> None:
-        for parent in sorted(artifact.parents & known.keys() - ordered.keys()):
-            place(known[parent])
-        ordered.setdefault(artifact.reference, artifact)
-
+    ordered: dict[str, M] = {}
+    seen: set[str] = set()
     for artifact in artifacts:
-        place(artifact)
+        waiting = [artifact.reference]
+        while waiting:
+            reference = waiting[-1]
+            parents = [] if reference in seen else sorted(known[reference].parents, reverse=True)
+            seen.add(reference)
+            missing = [parent for parent in parents if parent in known and parent not in ordered]
+            waiting += missing
+            if not missing:
+                ordered.setdefault(waiting.pop(), known[reference])
     return list(ordered.values())
 
 
-def _label(artifact: "Artifact", name: str, others: Sequence[str]) -> str:
+def _label(reference: str, name: str, others: Sequence[str]) -> str:
     named = f" ({name})" if name else ""
     beside = f"  also reads {', '.join(others)}" if others else ""
-    return f"{artifact.reference}{named}{beside}"
+    return f"{reference}{named}{beside}"

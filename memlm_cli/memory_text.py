@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import printable
 from stages.numbers import number
 from stages.retrieval.hyperparameters import hyperparameters
+from stages.retrieval.memory_words import memory_words
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
@@ -24,10 +25,11 @@ def reading_line(memory: Mapping[str, Any]) -> str:
 
 
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line a reading whose numbers are settled: `memory 1: external, interpolate, k 1,024, lambda 0.25`."""
+    """A line a reading whose numbers are settled: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
     default = " (numbers that nobody tuned: --report takes those of an evaluation)"
-    for place, memory in enumerate(memories, start=1):
-        yield f"memory {place}: {reading_line(memory)}{default if memory['numbers'] == 'default' else ''}"
+    words = memory_words(memory["sources"] for memory in memories)
+    for word, memory in zip(words, memories, strict=True):
+        yield f"{word}: {reading_line(memory)}{default if memory['numbers'] == 'default' else ''}"
 
 
 def source_line(context: "Context") -> str:
@@ -37,9 +39,8 @@ def source_line(context: "Context") -> str:
 
 
 def place_of(source: "Excerpt") -> str:
-    """Where in a corpus a token stands: `train, document 3 (a.txt), token 12`."""
-    name = "" if source.name is None else f" ({printable(source.name)})"
-    return f"{source.split}, document {source.document}{name}, token {source.offset}"
+    """Where in a corpus a token stands, in one line."""
+    return printable(source.place)
 
 
 def text_around(source: "Excerpt") -> str:

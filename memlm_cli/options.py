@@ -103,6 +103,14 @@ class Common:
             rich_help_panel=_PANEL,
         ),
     ] = False
+    verify_inputs: Annotated[
+        bool,
+        typer.Option(
+            "--verify-inputs",
+            help="Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
     json: JsonOption = field(default=False)
 
     def __post_init__(self) -> None:

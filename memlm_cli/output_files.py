@@ -5,6 +5,14 @@ from pathlib import Path
 from stages.errors import UsageError
 
 
+def write_output_file(option: str, path: Path, text: str) -> None:
+    """Raises UsageError if the file that an option names cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option} {path} cannot be written ({error.strerror}).") from error
+
+
 def check_output_file(option: str, path: Path) -> None:
     """Raises UsageError if no file can be at a path that an option names: it is a folder, or in none."""
     if path.is_dir() or not path.parent.is_dir():

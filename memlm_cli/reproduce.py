@@ -202,6 +202,11 @@ def _options(command: str, member: "Member") -> Iterator[list[str]]:
     yield from _all_spelled(command, differences(config, stage_of(command).Config().model_dump(mode="json")))
 
 
+def setting_words(command: str, settings: Settings) -> Iterator[list[str]]:
+    """Nested settings as options of a command, else as --set."""
+    yield from _all_spelled(command, differences(settings, {}))
+
+
 def _all_spelled(command: str, settings: Iterable[tuple[str, Any]]) -> Iterator[list[str]]:
     options = _option_names(command)
     for path, value in settings:

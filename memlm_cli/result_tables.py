@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
-from memlm_cli.training_text import training_line, undertrained_line
+from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
-from stages.diagnostics.shown import probe_summaries
-from stages.evaluation.results.report import PLAIN
-from stages.methods import METHODS
+from stages.evaluation.results.remarks import on_change, on_text
 from stages.metrics import shown_word_perplexity
 from stages.numbers import bucket_label, number
+from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS
 
@@ -24,26 +23,26 @@ Column = tuple[str, dict[int, str]]
 """A header, and cells by the size or number of neighbours in whose line they stand."""
 
 SPLIT_COLUMNS = {
-    **{name: name for name in ("documents", "tokens")},
+    **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
     **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
-UNKNOWN_TOLD = 0.01
-"""Share of unknown tokens above which a perplexity means another thing than it seems to."""
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
 
-def show_result(artifact: "Artifact") -> None:
-    """The tables of an artifact's kind."""
+def show_result(artifact: "Artifact", named: bool = False) -> None:
+    """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
+    if not first_process():
+        return
     if artifact.kind == "tokens":
         _show_splits(artifact.reference, artifact.metrics)
     elif artifact.kind == "report":
         _show_made_report(artifact)
     else:
-        show_table(artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+        show_table("" if named else artifact.reference, ("", ""), list(_plain(artifact.metrics)))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
 
@@ -54,43 +53,22 @@ def _say(line: str | None) -> None:
 
 
 def _show_made_report(artifact: "Artifact") -> None:
+    from memlm_cli.comparison_text import baseline_remarks
+
     report = artifact.json("metrics.json")
     show_report(artifact.reference, report)
-    if report.get("baseline"):
-        _show_interval(artifact)
+    for line in baseline_remarks(artifact):
+        say(line)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
         say(f"figures: {artifact.path / 'figures'}")
-
-
-def _show_interval(artifact: "Artifact") -> None:
-    from memlm_cli.comparison_text import baseline_line
-    from stages.comparison.baseline import against_baseline
-
-    found = against_baseline(artifact)
-    if found is not None:
-        say(baseline_line(found))
 
 
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
-    for line in against_lines(report):
+    memories = (f"memory: {reading_line(memory)}" for memory in report["memories"])
+    for line in (*on_change(report), *memories, *on_text(report)):
         say(line)
-    _say(undertrained_line(report))
-    for memory in report["memories"]:
-        say(f"memory: {reading_line(memory)}")
-    for line in probe_summaries(report):
-        say(line)
-    outside = report.get("outside_repeated_paragraphs")
-    if outside:
-        say(f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}")
-    if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
-        say(unknown_line(report["unknown_tokens"]))
-    if report.get("exclude"):
-        say(
-            f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
-            f"read here; tokens may not find the rows of --exclude {report['exclude']}"
-        )
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
@@ -99,30 +77,6 @@ def show_report(title: str, report: Figures) -> None:
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
         show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
-
-
-def unknown_line(unknown: Figures) -> str:
-    """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
-    first, *others = unknown["rows"]
-    told = f"{unknown['rate']:.1%} of the tokens are <unk>: "
-    if others and others[0]["share_of_gain"] is not None:
-        told += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
-    without = [f"{row['row']} {_value(row['perplexity_without'])}" for row in (first, *others[:1])]
-    change = _change({}, others[0]["perplexity_without"], first["perplexity_without"]) if others else ""
-    return f"{told}perplexity without them: {', '.join(without)}{f' ({change})' if change else ''}"
-
-
-def _texts(outside: Figures) -> str:
-    """The texts that paragraphs stand in, with the share of the scored tokens that do where there are several."""
-    texts = [(_text(text), f" ({text['repeated_share']:.1%})") for text in outside.get("texts", ())]
-    return " or ".join(f"{name}{share if len(texts) > 1 else ''}" for name, share in texts) or "train"
-
-
-def _text(text: Figures) -> str:
-    """`train`, what the model learned, or `the datastore's text, train of tokens/…`."""
-    if "model" in text["read_by"]:
-        return str(text["split"])
-    return f"the datastore's text, {text['split']} of {text['corpus']}"
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
@@ -138,7 +92,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
-            _value(shown_word_perplexity(row["word_perplexity"])),
+            _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
         ]
         for number, row in enumerate(rows)
@@ -164,23 +118,6 @@ def _outside_baseline(report: Figures) -> float | None:
 
 def _known(outside: Figures) -> set[tuple[str, str]]:
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
-
-
-def against_lines(report: Figures) -> Iterator[str]:
-    """What every change of the table is against, and whether that is fair."""
-    baseline = report.get("baseline")
-    if baseline is not None:
-        first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
-    elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
-        first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
-    else:
-        return
-    yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
-    if first == PLAIN and method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory:
-        yield (
-            "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
-            "ordinary model above"
-        )
 
 
 def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:

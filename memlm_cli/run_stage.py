@@ -26,7 +26,7 @@ def make_artifact(
     references: Mapping[str, Any] | None = None,
     preset: Mapping[str, Any] | None = None,
 ) -> "Artifact":
-    """Make, or find, the artifact of a command, and print its reference.
+    """Make, or find, the artifact of a command; print its reference, and what is in it as a table.
 
     Args:
         command: what the user typed.
@@ -37,6 +37,7 @@ def make_artifact(
         preset: settings that everything the user says wins over.
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
+    from memlm_cli.result_tables import show_result
     from memlm_cli.settings import given_settings
     from pipelines.catalogue import stage_of
     from pipelines.settings import merged, validated
@@ -51,11 +52,12 @@ def make_artifact(
     check_artifact_name(common)
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
-    store = Store(common.store)
+    store = Store(common.store, verify_inputs=common.verify_inputs)
     with resumable(), ConsoleReporter(command) as reporter:
         outcome = make(stage, config, given, store, execution(common, reporter))
     publish_name(common, outcome.artifact)
     print_outcome(command, outcome, common)
+    show_result(outcome.artifact, named=sys.stdout is not None and sys.stdout.isatty())
     return outcome.artifact
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
+from stages.evaluation.results.remarks import passes
+from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
@@ -17,32 +19,16 @@ def training_line(model: Figures) -> str | None:
     """
     if "passes" not in model:
         return None
-    return f"{_times(model['passes'])} over the text; {_ending(model)}{_more(model)}"
-
-
-def undertrained_line(report: Figures) -> str | None:
-    """A warning that a memory's gain is that of a model that was not trained to its end; None where none is due."""
-    training = report.get("training") or {}
-    if not (training.get("still_falling") or training.get("passes", 1) < 1):
-        return None
-    falling = ", and validation was still falling at the end" if training["still_falling"] else ""
-    return (
-        f"{report['read']['model']} was trained for {_times(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model, so train longer (--steps, --epochs) before a gain is told"
-    )
-
-
-def _times(passes: float) -> str:
-    return f"{number(passes)} pass{'' if passes == 1 else 'es'}"
+    return f"{passes(model['passes'])} over the text; {_ending(model)}{_more(model)}"
 
 
 def _ending(model: Figures) -> str:
-    told = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
-    if not told:
+    validations = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
+    if not validations:
         return "there is no validation split to tell when it is enough"
-    if len(told) == 1:
-        return f"validated once only, at step {told[0][0]}: --set valid_every=N tells whether it still falls"
-    (before, first), (last, second) = told
+    if len(validations) == 1:
+        return f"validated once only, at step {validations[0][0]}: --set valid_every=N tells whether it still falls"
+    (before, first), (last, second) = validations
     if model["still_falling"]:
         return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
     if model["valid_step"] < model["steps"]:
@@ -52,6 +38,6 @@ def _ending(model: Figures) -> str:
 
 def _more(model: Figures) -> str:
     """What to do about too short a run."""
-    if not (model["still_falling"] or model["passes"] < 1):
+    if not undertrained(model):
         return ""
     return ": train longer, --steps or --epochs (a memory gains more on an undertrained model)"

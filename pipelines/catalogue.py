@@ -1,5 +1,7 @@
 """Every command that makes an artifact: the stage behind it, and the references it takes beside its source."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stages.errors import UsageError, did_you_mean
@@ -10,8 +12,10 @@ class Command(NamedTuple):
     """What `memlm COMMAND` and `command = "COMMAND"` in a recipe stand for."""
 
     stage: str
-    references: tuple[str, ...] = ()
-    """Names of other artifacts or files, by what the stage calls them."""
+    source: tuple[str, ...] = ()
+    """Kinds of artifacts that its argument may be of."""
+    references: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Kinds of other artifacts, by what the stage calls them; none: files."""
     reads_files: bool = False
     """Whether it reads files of the user rather than artifacts."""
     has_presets: bool = False
@@ -19,14 +23,24 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "tokenize": Command("stages.tokenize:Tokenize", ("train", "valid", "test", "tokenizer"), reads_files=True),
-    "train": Command("stages.train:Train", ("init_from",), has_presets=True),
-    "build-datastore": Command("stages.datastore:BuildDatastore", ("tokens",)),
-    "update-datastore": Command("stages.update:UpdateDatastore", ("add",)),
-    "build-index": Command("stages.index:BuildIndex", ("update",)),
-    "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("tokens",)),
-    "pack-batches": Command("stages.pack:PackBatches"),
-    "evaluate": Command("stages.evaluate:Evaluate", ("tokens", "index", "neighbors", "baseline")),
+    "tokenize": Command(
+        "stages.tokenize:Tokenize",
+        references={"train": (), "valid": (), "test": (), "tokenizer": ("tokens",)},
+        reads_files=True,
+    ),
+    "train": Command(
+        "stages.train:Train", ("tokens", "batches", "neighbors"), {"init_from": ("model",)}, has_presets=True
+    ),
+    "build-datastore": Command("stages.datastore:BuildDatastore", ("model",), {"tokens": ("tokens",)}),
+    "update-datastore": Command("stages.update:UpdateDatastore", ("datastore",), {"add": ("tokens",)}),
+    "build-index": Command("stages.index:BuildIndex", ("datastore",), {"update": ("index",)}),
+    "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("index",), {"tokens": ("tokens",)}),
+    "pack-batches": Command("stages.pack:PackBatches", ("tokens",)),
+    "evaluate": Command(
+        "stages.evaluate:Evaluate",
+        ("model", "index", "neighbors"),
+        {"tokens": ("tokens",), "index": ("index",), "neighbors": ("neighbors",), "baseline": ("report",)},
+    ),
 }
 _STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})
 

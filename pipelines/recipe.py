@@ -3,6 +3,8 @@
 A recipe is a TOML file:
 
     description = "what comes out of it"
+    time = "under an hour"          # what memlm recipes shows beside it
+    hardware = "two cores"
 
     [inputs]                        # files that the user names: memlm run RECIPE --train FILE
     train = "the training text"
@@ -18,6 +20,7 @@ A recipe is a TOML file:
     preset = "tiny"                 # train only
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +29,10 @@ from pydantic import Field
 
 from pipelines.catalogue import COMMANDS, check_references, stage_of
 from pipelines.settings import merged, validated
-from stages.config import Settings, StageConfig, read_toml
+from stages.artifacts.kinds import KINDS
+from stages.config import Settings, StageConfig, dashed_names, read_toml
 from stages.errors import UsageError, did_you_mean
+from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -55,6 +60,9 @@ class Recipe(Settings):
     """Stages in the order in which they run."""
 
     description: str = ""
+    time: str = ""
+    """How long it takes on that hardware, as it was measured; empty where it was not."""
+    hardware: str = ""
     inputs: dict[str, str] = Field(default_factory=dict)
     """Name of each list of files that the user gives, and what it is."""
     stages: dict[str, StageRecipe] = Field(min_length=1)
@@ -82,13 +90,18 @@ def shipped_recipes() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
+def read_recipe(path: Path) -> Recipe:
+    """A recipe as it stands in its file, without the files that it needs. Raises: UsageError if it is none."""
+    return validated(Recipe, read_toml(path), where=str(path))
+
+
 def find_recipe(name: str) -> Path:
     """The file of a recipe: a path, or the name of a shipped one. Raises UsageError if it is neither."""
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return path
     if name not in shipped_recipes():
-        raise UsageError(f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())}")
+        raise UsageError(f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())} (memlm recipes)")
     return SHIPPED / f"{name}.toml"
 
 
@@ -102,15 +115,28 @@ def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recip
     Raises: UsageError for whatever could not run.
     """
     values = read_toml(path)
+    try:
+        recipe = _with_files(_parsed(values, overrides, path), files, path)
+        _check(recipe)
+    except UsageError as error:
+        raise UsageError(_as_spelled(str(error), path)) from None
+    return recipe
+
+
+def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) -> Recipe:
     stages = values.get("stages")
     if isinstance(stages, dict):
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
-    recipe = validated(Recipe, values, where=str(path))
-    recipe = _with_files(recipe, files, path)
-    _check(recipe)
-    return recipe
+    return validated(Recipe, values, where=str(path))
+
+
+def _as_spelled(message: str, path: Path) -> str:
+    """A message with names as the recipe spells them: `batch-tokens`, where it does not say `batch_tokens`."""
+    for name in dashed_names(path):
+        message = re.sub(rf"\b{re.escape(name.replace('-', '_'))}\b", name, message)
+    return message
 
 
 def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -158,8 +184,28 @@ def _check(recipe: Recipe) -> None:
         check_references(stage.command, list(stage.references))
         if not COMMANDS[stage.command].reads_files:
             _check_sources(name, stage, earlier)
-        recipe.config(name)
+        _check_kinds(name, stage, recipe)
         earlier.append(name)
+
+
+def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
+    """Whether the stages and artifacts that are read are of kinds that the command reads; and its settings."""
+    config, command = recipe.config(name), COMMANDS[stage.command]
+    source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
+    for role, value in stage.all_references.items():
+        kinds = source if role == "source" else command.references[role]
+        if isinstance(value, str) and kinds and (kind := _kind_of(value, recipe)) not in (None, *kinds):
+            raise UsageError(
+                f"Stage {name!r} reads {value!r}, which is of kind {kind}; {stage.command} reads {' or '.join(kinds)}."
+            )
+
+
+def _kind_of(reference: str, recipe: Recipe) -> str | None:
+    """The kind of what a stage makes, or of `kind/id`; None: it is a path."""
+    if reference in recipe.stages:
+        return str(stage_of(recipe.stages[reference].command).kind)
+    kind, slash, _ = reference.partition("/")
+    return kind if slash and kind in KINDS else None
 
 
 def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> None:

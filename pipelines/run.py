@@ -1,9 +1,10 @@
 """Runs a recipe: each stage in order, fed by those before it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipelines.executors.local import run_stage
 from pipelines.plan import bound, require_named
@@ -15,6 +16,8 @@ from stages.artifacts.store import Store
 from stages.reporting import Reporter
 
 Reporters = Callable[[str], AbstractContextManager[Reporter]]
+Begins = Callable[[str, Mapping[str, Any]], None]
+"""Told the name of a stage before it runs, and what it reads: references of artifacts that are there, and files."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class Result:
         return self.artifact.reference
 
 
-def run_recipe(recipe: Recipe, store: Store, execution: Execution, reporters: Reporters) -> Iterator[Result]:
+def run_recipe(
+    recipe: Recipe, store: Store, execution: Execution, reporters: Reporters, begins: Begins = lambda *_: None
+) -> Iterator[Result]:
     """Run the stages that are not done and yield each as it ends; what is there is used as it is.
 
     Args:
@@ -41,17 +46,20 @@ def run_recipe(recipe: Recipe, store: Store, execution: Execution, reporters: Re
         store: where artifacts are found and made.
         execution: how to work; its reporter is replaced for each stage.
         reporters: makes the reporter of the stage with a given name.
+        begins: called before each stage.
     Raises: whatever a stage raises; the same call goes on from there.
     """
     require_named(recipe, store)
     results: dict[str, Result] = {}
     for name, stage in recipe.stages.items():
+        references = bound(stage.all_references, results)
+        begins(name, references)
         began = time.monotonic()
         with reporters(name) as reporter:
             outcome = run_stage(
                 stage.command,
                 recipe.config(name),
-                bound(stage.all_references, results),
+                references,
                 store,
                 replace(execution, reporter=reporter),
             )

@@ -1,7 +1,7 @@
 """Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -85,16 +85,32 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises: UsageError if it cannot be read or is no TOML.
     """
+    table: dict[str, Any] = _underscored(_toml(path))
+    return table
+
+
+def dashed_names(path: Path) -> set[str]:
+    """The names in a settings file that are spelled with `-`. Raises: UsageError as `read_toml` does."""
+    return {name for name in _names(_toml(path)) if "-" in name}
+
+
+def _toml(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise UsageError(f"{path} is no TOML: {error}.") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply.") from None
-    table: dict[str, Any] = _underscored(content)
-    return table
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in below:
+        yield from _names(item)
 
 
 def _underscored(value: Any) -> Any:

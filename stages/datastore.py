@@ -13,18 +13,18 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
+from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import State
 
 
 class DatastoreConfig(WindowedConfig):
@@ -68,6 +68,11 @@ class Plan:
         """Width of keys, d."""
         return self.layouts.keys.shape[1]
 
+    def shard(self, number: int) -> TokenRange:
+        """The tokens of one shard."""
+        rows = self.layouts.keys.rows(number)
+        return TokenRange(f"{number:06d}", rows.start, rows.stop)
+
 
 @dataclass(frozen=True)
 class Work:
@@ -79,7 +84,7 @@ class Work:
     states: "StateStore"
 
 
-class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
+class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
     kind = "datastore"
@@ -107,7 +112,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
         config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
-        model = parse_model(encoder.config["model"])
+        model = model_of(encoder)
         rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
         return Plan(RowLayouts.of(encoder, rows, config.dtype, config.stride or 1), model.carries_state)
 
@@ -119,10 +124,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         state = state_bytes(job.inputs["encoder"], job.config.windows)
         return plan.layouts.nbytes + 3 * state
 
-    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[Shard]:
-        return [Shard(_key(number)) for number in range(plan.layouts.keys.shards)]
+    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
+        return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
 
-    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: Shard) -> str | None:
+    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
@@ -142,16 +147,16 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
-    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: Shard) -> ShardOutput:
+    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: TokenRange) -> ShardOutput:
         from stages.encoding.carried_state import CarriedState
 
         started = time.perf_counter()
-        number, layouts, output = int(shard.key), work.plan.layouts, ShardOutput(job.folder)
-        earlier = [_key(other) for other in range(number)]
-        rows = layouts.keys.rows(number)
-        encoded = work.encoder.encode(work.split, rows.start, rows.stop, _state_before(work, earlier))
-        after = CarriedState(rows.stop, encoded.state)
-        work.states.keep(output, shard.key, after, idle=earlier[-1] if earlier else None)
+        number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
+        layouts = plan.layouts
+        state = work.encoder.state_behind(work.split, map(plan.shard, reversed(range(number))), work.states)
+        encoded = work.encoder.encode(work.split, shard.start, shard.stop, state)
+        idle = plan.shard(number - 1).key if number else None
+        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
         keys = encoded.keys.numpy()
         require_finite(keys, job.inputs["encoder"])
         output.write(layouts.keys, number, keys)
@@ -169,20 +174,3 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, Shard]):
             "bytes": plan.layouts.nbytes,
             "tokens_per_second": round(plan.rows / seconds, 1),
         }
-
-
-def _key(number: int) -> str:
-    """Name of a shard."""
-    return f"{number:06d}"
-
-
-def _state_before(work: Work, earlier: Sequence[str]) -> "State":
-    """What is carried past these shards: as they left it, or, where that is lost, by reading their tokens again."""
-    if not work.plan.carries_state:
-        return None
-    step = work.plan.layouts.keys.rows_per_shard
-    left = work.states.latest(earlier, step)
-    state = left.state
-    for start in range(left.start, len(earlier) * step, step):  # cut as then: other pieces round otherwise
-        state = work.encoder.state_past(work.split, start + step, state, start)
-    return state

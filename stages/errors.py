@@ -46,7 +46,7 @@ class BusyError(MemlmError):
     exit_code = 75
 
 
-_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
@@ -60,7 +60,8 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, MemlmError) or not isinstance(error, (*_ODD, *errors)):
+        known: tuple[type[Exception], ...] = errors if isinstance(error, MemlmError) else (*_ODD, *errors)
+        if not isinstance(error, known):
             raise
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtifactError(f"{file} holds nothing that memlm wrote ({type(error).__name__}: {reason}).") from error

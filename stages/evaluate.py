@@ -1,8 +1,9 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
 Scores a split with the model alone and with memory on top. A shard is a range of tokens: of the
-tuning split, which leaves sums over the grid, then of the split that is reported, read with the
-best setting. The model reads a token once in each; what later tokens need of it is handed on.
+tuning split, which leaves sums over the grid, then, once the best setting is chosen and recorded, of the
+split that is reported, read with it. The model reads a token once in each; what later tokens need of it is
+handed on.
 """
 
 import json
@@ -19,7 +20,7 @@ from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
-from stages.evaluation.range_pass import SAMPLE, SCORE, Part
+from stages.evaluation.range_pass import SAMPLE, SCORE, SELECT, Part
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -110,7 +111,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         scoring = plan.scoring_pass.parts
         if plan.tuning_pass is None:
             return scoring
-        return [Part(SAMPLE, SAMPLE, 0, plan.tuning_pass.tokens), *plan.tuning_pass.parts, *scoring]
+        sample, select = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT))
+        return [sample, *plan.tuning_pass.parts, select, *scoring]
 
     def phase(self, shard: Part) -> str:
         return shard.phase
@@ -148,6 +150,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         output = ShardOutput(job.folder)
         if shard.phase == SAMPLE:
             output.record |= work.tuning.sample(work.evaluator)
+        elif shard.phase == SELECT:
+            output.record |= work.tuning.choose()
         else:
             result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
             work.tuning.keep_sums(work.evaluator, shard.key, result.scored_range, output)
@@ -175,6 +179,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
         from stages.evaluation.results import report
+        from stages.evaluation.results.edges import edge_warnings
         from stages.evaluation.results.metrics_file import metrics_of
         from stages.evaluation.tuning.tuning import Tuning
 
@@ -182,15 +187,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass)
         if plan.scores is not None:
             plan.scores.finish(job.draft, [plan.scoring_pass.number(shard) for shard in shards])
-        for name, value in tuning.at_edge():
-            job.reporter.warning(
-                f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
-            )
         records = [job.draft.record(shard.key) for shard in shards]
         probes = probes_of(job)
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
+        for warning in edge_warnings(made, tuning.at_edge(), _largest_amounts(job)):
+            job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
@@ -207,6 +210,14 @@ def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> t
     if lacking is not None:
         execution.reporter.warning(lacking)
     return parse_readings(default_memory(inputs.artifacts))
+
+
+def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
+    """The most neighbours and positions that could be read: those stored beforehand, all rows, the whole split."""
+    stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
+    rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
+    length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
+    return {"k": rows if stored is None else stored, "size": length}
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:

@@ -152,7 +152,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         from stages.search.open import open_searcher
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
-        searcher = open_searcher(path, config.model_dump())
+        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
         if searcher.rows != keys.rows:
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)

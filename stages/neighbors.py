@@ -5,21 +5,23 @@ its queries share the matrix products of a search, and their neighbours are writ
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.token_range import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer
@@ -29,7 +31,6 @@ from stages.text.tokens import open_split
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import State
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
     from stages.text.tokens import TokenSplit
@@ -49,12 +50,10 @@ MOST_MISSING = 0.5
 
 
 @dataclass(frozen=True)
-class QueryRange(Shard):
-    """Tokens start .. stop - 1 of a split."""
+class QueryRange(TokenRange):
+    """Tokens of a split that are looked up together."""
 
     split: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,28 @@ class Plan:
 
     def shards(self, split: str) -> "list[QueryRange]":
         """All tokens of a split, in order."""
-        step, tokens = self.queries_per_shard, self.splits[split].tokens
         return [
-            QueryRange(f"{split}-{start // step:06d}", split, start, min(start + step, tokens))
-            for start in range(0, tokens, step)
+            self._shard(split, number) for number in range(ceil(self.splits[split].tokens / self.queries_per_shard))
         ]
+
+    def encoded_before(self, shard: QueryRange) -> Iterator[TokenRange]:
+        """The ranges that an encoder reads before it makes queries of a shard, the last first.
+
+        The first one of the split, whose keys are stored, is read for what is carried past it.
+        """
+        stored, _ = self.splits[shard.split].stored
+        for number in reversed(range(shard.start // self.queries_per_shard)):
+            earlier = self._shard(shard.split, number)
+            if earlier.stop <= stored:
+                break
+            yield replace(earlier, start=max(stored, earlier.start))
+        if stored:
+            yield TokenRange(f"{shard.split}-stored", 0, stored)
+
+    def _shard(self, split: str, number: int) -> QueryRange:
+        start = number * self.queries_per_shard
+        stop = min(start + self.queries_per_shard, self.splits[split].tokens)
+        return QueryRange(f"{split}-{number:06d}", start, stop, split)
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
         config, datastore = job.config, job.inputs["index"].input("datastore")
-        model = parse_model(datastore.input("encoder").config["model"])
+        model = model_of(datastore.input("encoder"))
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
         own = own_rows(datastore, job.inputs["queries"])
         splits = {split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()}
@@ -176,7 +192,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         reader = SplitReader(group, tokens.metrics["eos_id"], windows, False, device, config.precision)
         return Work(
             plan=plan,
-            searcher=open_searcher(index.file("index.faiss"), settings, job.execution.device),
+            searcher=open_searcher(index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device),
             keys=keys,
             values=DatastoreRows(datastore).text.ids,
             encoder=cache(partial(KeyEncoder.of, datastore, reader)),
@@ -258,24 +274,12 @@ def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(first + shard.start, first + between)
     if between < shard.stop:
-        earlier = _encoded_before(work.plan, shard)
-        encoded = work.encoder().encode(shard.split, between, shard.stop, _state_before(work, shard, between, earlier))
+        state = work.encoder().state_behind(shard.split, work.plan.encoded_before(shard), work.states)
+        encoded = work.encoder().encode(shard.split, between, shard.stop, state)
         out[between - shard.start :] = search_keys(encoded.keys)
-        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle=earlier)
+        idle = next((earlier.key for earlier in work.plan.encoded_before(shard)), None)
+        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
     return out
-
-
-def _state_before(work: Work, shard: QueryRange, start: int, earlier: str | None) -> "State":
-    """What is carried past token `start` - 1: as an earlier shard left it, else by reading up to it."""
-    left = None if earlier is None else work.states.before(earlier, start)
-    return work.encoder().state_past(shard.split, start) if left is None else left.state
-
-
-def _encoded_before(plan: Plan, shard: QueryRange) -> str | None:
-    """Key of the shard that encodes the queries before those of this one; None: there is none."""
-    number, (stored, _) = shard.start // plan.queries_per_shard, plan.splits[shard.split].stored
-    earlier = plan.shards(shard.split)[number - 1] if number else None
-    return earlier.key if earlier is not None and earlier.stop > stored else None
 
 
 def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -292,12 +296,12 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
-    told = f"{percent(missing)} of the neighbours of {name!r} are missing: "
+    finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if split.own is None or exclude == "none":
-        return f"{told}the datastore has {rows:,} rows, and {k} are looked for."
+        return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]
     documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""
     return (
-        f"{told}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
+        f"{finding}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
         f"{excluding_fewer(exclude)}."
     )

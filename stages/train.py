@@ -21,10 +21,12 @@ from stages.lineage.corpus import require_split
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.metrics import perplexity
-from stages.models.config import BackboneConfig, parse_model
+from stages.models.config import BackboneConfig, model_of
 from stages.models.windows import WindowSettings
+from stages.numbers import number
 from stages.reporting import first_process
-from stages.training.config import TrainConfig
+from stages.training.automatic import validations, weights, worthwhile_passes
+from stages.training.config import AUTO, TrainConfig
 from stages.training.sources import KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
@@ -56,19 +58,24 @@ class Train(Stage[TrainConfig]):
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
+        from stages.methods.segments import require_segment
         from stages.models.devices import resolve_device, resolve_precision
+        from stages.training.room import require_room
 
         tokens = inputs["tokens"]
         model = _fitted_model(config, inputs)
-        precision = resolve_precision(config.precision, resolve_device(execution.device))
+        device = resolve_device(execution.device)
+        require_segment(int(tokens.metrics["splits"][TRAIN]["tokens"]), config.segment_length)
+        require_room(config, model, _segments(config, tokens), device)
+        precision = resolve_precision(config.precision, device)
         update = {
             "model": model,
             "memory": _resolved_memory(config, model, _segments(config, tokens)),
             "precision": precision,
-            "steps": _steps(config, tokens),
             "epochs": None,
         }
-        return config.model_copy(update=update)
+        resolved = config.model_copy(update=update)
+        return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -80,6 +87,7 @@ class Train(Stage[TrainConfig]):
         from stages.training.ranks import world_size
 
         done = job.draft.done(DONE)
+        _warn(job)
         if not done:
             job.draft.expect(_bytes_to_write(job))
         if not done or world_size() > 1:  # even then: the other ranks wait for this one
@@ -112,15 +120,9 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
-    """The architecture of a model to start from, with the segments, the memory and the gate that are asked for."""
-    model = parse_model(init.config["model"])
-    own = {"gate": model.gate, "gate_values": model.gate_values or "raw"} if model.gate else {}
-    asked = {name: value for name in ("gate", "gate_values") if (value := getattr(config.model, name))}
-    for name, value in asked.items():
-        if own.get(name, value) != value:
-            raise UsageError(f"{init.reference} has model.{name}={own[name]}: leave model.{name} out.")
-    model = model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
-    return model.model_copy(update=asked | own)
+    """The architecture of a model to start from, with the segments and what else is left open as asked for."""
+    model = model_of(init).reading_neighbors(config.model, init.reference)
+    return model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
 
 
 def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
@@ -133,17 +135,33 @@ def _sized_model(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -
     return model.sized(size, config.segment_length)
 
 
-def _steps(config: TrainConfig, tokens: Artifact) -> int:
-    """Updates to make: those asked for, or those of so many epochs of whole batches."""
-    if config.epochs is None:
-        return config.steps
+def _length(config: TrainConfig, epochs: float | None, tokens: Artifact, execution: Execution) -> dict[str, int]:
+    """Updates to make: those asked for, those of so many epochs of whole batches, or as many as are worth making."""
+    if epochs is not None:
+        return {"steps": _steps(config, tokens, epochs)}
+    if config.steps != AUTO:
+        return {}
+    found = worthwhile_passes(_train_tokens(tokens), weights(config.model))
+    steps = _steps(config, tokens, found)
+    execution.reporter.info(
+        f"{steps:,} steps, {number(found)} passes over the {_train_tokens(tokens):,} tokens of the text (--steps auto)"
+    )
+    return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+
+
+def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
+    """Updates that so many epochs of whole batches take."""
     batches = max(1, _segments(config, tokens) // config.batch_segments)
-    return max(1, math.ceil(config.epochs * batches / config.accumulate))
+    return max(1, math.ceil(epochs * batches / config.accumulate))
+
+
+def _train_tokens(tokens: Artifact) -> int:
+    return int(tokens.metrics["splits"][TRAIN]["tokens"])
 
 
 def _segments(config: TrainConfig, tokens: Artifact) -> int:
     """Whole segments of the training split."""
-    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+    return _train_tokens(tokens) // config.segment_length
 
 
 def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) -> MethodSettings | None:
@@ -155,17 +173,22 @@ def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) 
     return config.memory.sized(model, max(1, min(config.batch_segments, segments)), world_size())
 
 
+def _warn(job: Job[TrainConfig]) -> None:
+    """What is worth knowing before the first step."""
+    from stages.training.warnings import cost_of_vocabulary, random_segments
+
+    for warning in (random_segments(job.config, job.inputs), cost_of_vocabulary(job.config.model)):
+        if warning is not None:
+            job.reporter.warning(warning)
+
+
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
-    import torch
-
-    from stages.models.language_model import LanguageModel
     from stages.training.materials import mapped_bytes, passing_bytes
 
-    with torch.device("meta"):
-        weights = 4 * sum(parameter.numel() for parameter in LanguageModel(job.config.model).parameters())
+    weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = CHECKPOINTED * 2 * weights + 2 * weights
+    saved = (CHECKPOINTED * 2 + 2) * weight_bytes
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 
@@ -216,12 +239,12 @@ def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int
 def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     from stages.models.language_model import save_weights
     from stages.training.journal import LINES, LOGS
-    from stages.training.loop import best_weights
+    from stages.training.loop import best_file
 
     draft, progress = job.draft, trainer.progress
     save_weights(trainer.model, draft.add("last.safetensors"))
-    best = "last.safetensors" if progress.valid_step is None else f"scratch/{best_weights(progress.valid_step)}"
-    shutil.copyfile(draft.path / best, draft.add("model.safetensors"))
+    best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
+    shutil.copyfile(best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)

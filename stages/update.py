@@ -20,6 +20,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
+from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import WindowedConfig, state_bytes
 from stages.errors import UsageError
 from stages.lineage.changed_rows import RowTables, seen_behind
@@ -33,7 +34,6 @@ from stages.text.names import names_file
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-    from stages.models.language_model import State
     from stages.search.keys import StoredKeys
 
 TABLES = "documents"
@@ -87,6 +87,14 @@ class Plan:
         """Tokens of the added split that a shard of rows holds."""
         rows = self.layouts.keys.rows(number)
         return range(max(0, rows.start - self.kept.rows), max(0, rows.stop - self.kept.rows))
+
+    def added_before(self, number: int) -> Iterator[TokenRange]:
+        """The tokens of the added split that the shards before one hold, the last first."""
+        for earlier in reversed(range(number)):
+            tokens = self.added(earlier)
+            if not len(tokens):
+                return
+            yield TokenRange(_key(earlier), tokens.start, tokens.stop)
 
 
 @dataclass(frozen=True)
@@ -372,14 +380,8 @@ def _encode(job: ShardJob[UpdateConfig], work: Work, number: int, output: ShardO
     split, tokens = job.config.split, work.plan.added(number)
     assert split is not None
     encoder = work.encoder(job.inputs[ADDED].zarr("tokens.zarr"))
-    earlier = _key(number - 1) if tokens.start else None
-    state = _state_before(work, encoder, split, tokens.start, earlier)
+    state = encoder.state_behind(split, work.plan.added_before(number), work.states)
     encoded = encoder.encode(split, tokens.start, tokens.stop, state)
-    work.states.keep(output, _key(number), CarriedState(tokens.stop, encoded.state), idle=earlier)
+    idle = _key(number - 1) if tokens.start else None
+    work.states.keep(output, _key(number), CarriedState(tokens.stop, encoded.state), idle)
     return encoded.keys.numpy(), encoded.tokens.numpy().astype(VALUE_DTYPE)
-
-
-def _state_before(work: Work, encoder: "KeyEncoder", split: str, start: int, earlier: str | None) -> "State":
-    """What is carried past token `start` - 1: as the shard before left it, else by reading up to it."""
-    left = None if earlier is None else work.states.before(earlier, start)
-    return encoder.state_past(split, start) if left is None else left.state

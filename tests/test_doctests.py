@@ -14,7 +14,11 @@ WORKED = [
     "stages.memory.readers.interpolate.reader",
     "stages.memory.readers.joint.reader",
     "stages.retrieval.grammar",
+    "stages.retrieval.memory_words",
     "stages.retrieval.reading",
+    "stages.text.vocabulary_cost",
+    "stages.training.automatic",
+    "stages.web.tokens",
 ]
 
 

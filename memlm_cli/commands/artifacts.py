@@ -12,8 +12,8 @@ from memlm_cli.tables import table
 from stages.numbers import size
 
 if TYPE_CHECKING:
-    from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
+    from stages.artifacts.summaries import Summary
 
 app = typer.Typer(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
 
@@ -30,12 +30,13 @@ def list_(
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
     from stages.artifacts.garbage import unfinished
     from stages.artifacts.kinds import KINDS
+    from stages.artifacts.summaries import summaries
     from stages.errors import UsageError, did_you_mean
 
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     opened = _store(store)
-    found = [a for a in opened.artifacts() if kind in (None, a.kind)]
+    found = [a for a in summaries(opened) if kind in (None, a.kind)]
     if json_:
         answer(json.dumps(_summaries(found, opened)))
         return
@@ -92,11 +93,12 @@ def graph(
 ) -> None:
     """What was made from what, as a tree."""
     from memlm_cli.lineage_tree import lineage_tree, relatives
+    from stages.artifacts.summaries import summaries
 
     opened = _store(store)
-    artifacts = opened.artifacts()
+    artifacts = summaries(opened)
     if reference:
-        artifacts = relatives(opened.open(reference), artifacts)
+        artifacts = relatives(opened.open(reference).reference, artifacts)
     if json_:
         answer(json.dumps(_summaries(artifacts, opened)))
     else:
@@ -112,17 +114,11 @@ def rm(
     json_: JsonOption = False,
 ) -> None:
     """Remove artifacts; refuses what others were made from, unless these go too."""
-    from stages.errors import UsageError
-
     opened = _store(store)
     folders = dict.fromkeys(opened.own_folder(reference) for reference in references)
     going = [f"{folder.parent.name}/{folder.name}" for folder in folders]
-    for artifact in map(opened.open, going) if not force else ():
-        kept = [d.reference for d in opened.dependents(artifact) if d.reference not in going]
-        if kept:
-            raise UsageError(
-                f"{artifact.reference} is what {', '.join(kept)} was made from; remove that too, or give --force."
-            )
+    if not force:
+        _require_unused(opened, going)
     removed = []
     for reference, folder in zip(going, folders, strict=True):
         freed = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
@@ -162,6 +158,20 @@ def gc(
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
 
 
+def _require_unused(store: "Store", going: list[str]) -> None:
+    """Raises: UsageError if something that stays cannot be read without what goes; ArtifactError if nobody can tell."""
+    from stages.artifacts.summaries import summaries
+    from stages.errors import UsageError
+
+    for reference in going:
+        store.open(reference)
+    staying = [a for a in summaries(store) if a.reference not in going]
+    for reference in going:
+        kept = [a.reference for a in staying if reference in a.needed]
+        if kept:
+            raise UsageError(f"{reference} is what {', '.join(kept)} was made from; remove that too, or give --force.")
+
+
 def _store(root: Any) -> "Store":
     from stages.artifacts.store import Store
 
@@ -179,23 +189,22 @@ def _names(store: "Store") -> dict[str, list[str]]:
     return found
 
 
-def _row(artifact: "Artifact", names: Mapping[str, list[str]]) -> tuple[str, ...]:
-    manifest = artifact.manifest
-    parents = " ".join(record.reference for record in manifest.inputs.values())
-    made = manifest.created[:16].replace("T", " ")
+def _row(artifact: "Summary", names: Mapping[str, list[str]]) -> tuple[str, ...]:
+    parents = " ".join(artifact.inputs.values())
+    made = artifact.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
-    return artifact.reference, called, size(manifest.bytes), made, parents
+    return artifact.reference, called, size(artifact.bytes), made, parents
 
 
-def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:
+def _summaries(artifacts: Iterable["Summary"], store: "Store") -> list[dict[str, Any]]:
     names = _names(store)
     return [
         {
             "reference": artifact.reference,
             "names": names.get(artifact.reference, []),
-            "bytes": artifact.manifest.bytes,
-            "created": artifact.manifest.created,
-            "inputs": {role: record.reference for role, record in artifact.manifest.inputs.items()},
+            "bytes": artifact.bytes,
+            "created": artifact.created,
+            "inputs": dict(artifact.inputs),
         }
         for artifact in artifacts
     ]

@@ -1,14 +1,15 @@
 """`memlm compare`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.output_files import check_output_file
+from memlm_cli.output_files import check_output_file, write_output_file
 from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -48,8 +52,9 @@ def compare(
     from stages.comparison.token_table import write_token_table
 
     settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
-    if csv is not None:
-        check_output_file("--csv", csv)
+    for option, path in (("--csv", csv), ("--html", html)):
+        if path is not None:
+            check_output_file(option, path)
     opened = Store(store)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
     for report in (report_a, report_b):
@@ -57,7 +62,17 @@ def compare(
     found = compare_reports(report_a, report_b, settings)
     if csv is not None:
         say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
+    if html is not None:
+        _write_page(html, found)
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
+
+
+def _write_page(path: Path, found: Mapping[str, Any]) -> None:
+    """Raises: UsageError if the file cannot be written."""
+    from stages.comparison.page import page
+
+    write_output_file("--html", path, page(found))
+    say(f"compare: wrote {path}")
 
 
 def _require_scores(report: "Artifact") -> None:

@@ -83,9 +83,8 @@ def evaluate(
     common: Common,
 ) -> None:
     """Model, index or neighbors -> report: perplexity, with and without memory."""
-    from memlm_cli.result_tables import show_result
 
-    report = make_artifact(
+    make_artifact(
         "evaluate",
         common,
         source,
@@ -106,4 +105,3 @@ def evaluate(
         },
         {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline},
     )
-    show_result(report)

@@ -13,6 +13,7 @@ from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMe
 from memlm_cli.run_stage import read_reference, require_text
 from stages.errors import UsageError
 from stages.numbers import number
+from stages.retrieval.memory_words import memory_words
 
 if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
@@ -87,22 +88,22 @@ def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: s
     from stages.text.decoding import TextStream
 
     text = TextStream(reader.text)
-    told: list[GeneratedToken] = []
+    generated: list[GeneratedToken] = []
     if as_json:
-        told = list(tokens)
-        pieces = [text.add(token.id) for token in told]
-        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), told)))
-    elif _stream_tokens(text, tokens, told):
-        for token in told:
+        generated = list(tokens)
+        pieces = [text.add(token.id) for token in generated]
+        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), generated)))
+    elif _stream_tokens(text, tokens, generated):
+        for token in generated:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
 
 
-def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told: list["GeneratedToken"]) -> bool:
+def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
     """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
     try:
         for token in tokens:
-            told.append(token)
+            generated.append(token)
             if not answer_part(text.add(token.id)):
                 return False
     except KeyboardInterrupt:
@@ -111,11 +112,11 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], told:
     return answer_part(text.end() + "\n")
 
 
-def _object(reader: "MemoryReader", prompt: str, text: str, told: list["GeneratedToken"]) -> dict[str, Any]:
+def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
     from stages.inspection.entered import named
 
     memory = reader.evaluator.hidden_memory
-    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in told]
+    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]
     for token in tokens:
         if token["attributed"] is not None:
             token["attributed"] = named(token["attributed"], None if memory is None else memory.name)
@@ -133,7 +134,8 @@ def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)
     parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
-    parts += [f"memory {place} {number(value)}" for place, value in enumerate(given, start=1)]
+    words = memory_words(memory["sources"] for memory in reader.memories)
+    parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
     head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
     contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
     memory = reader.evaluator.hidden_memory

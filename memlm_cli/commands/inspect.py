@@ -9,7 +9,7 @@ import typer
 
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
-from memlm_cli.output_files import check_output_file
+from memlm_cli.output_files import check_output_file, write_output_file
 from memlm_cli.run_stage import read_reference
 from stages.errors import UsageError
 
@@ -101,8 +101,5 @@ def _write_page(path: Path, found: "Inspected") -> None:
     """Raises: UsageError if the file cannot be written."""
     from stages.inspection.page import page
 
-    try:
-        path.write_text(page(found), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
+    write_output_file("--html", path, page(found))
     say(f"inspect: wrote {path}")

@@ -31,7 +31,6 @@ def pack_batches(
     common: Common,
 ) -> None:
     """Tokens -> batches: segments that share many words follow each other, for trime-ext."""
-    from memlm_cli.result_tables import show_result
 
     options = {"segment_length": segment_length, "k": k, "bm25": bm25, "engine": engine, "seed": seed}
-    show_result(make_artifact("pack-batches", common, tokens, options))
+    make_artifact("pack-batches", common, tokens, options)

@@ -34,6 +34,7 @@ def report(
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
+    from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.reproduce import script
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
@@ -45,7 +46,7 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = build_page(find_reports(named, Store(store)), script)
+    page = build_page(find_reports(named, Store(store)), script, baseline_remarks)
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)

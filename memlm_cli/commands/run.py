@@ -1,20 +1,12 @@
 """`memlm run`."""
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from memlm_cli.console import ConsoleReporter, answer, say
-from memlm_cli.exit_codes import resumable
+from memlm_cli.console import answer
 from memlm_cli.options import Common
-from memlm_cli.run_stage import check_artifact_name, execution, publish_name, reference_line
-from memlm_cli.tables import show_table, table
-from stages.numbers import duration
-
-if TYPE_CHECKING:
-    from pipelines.recipe import Recipe
-    from pipelines.run import Result
+from memlm_cli.run_stage import check_artifact_name, publish_name, reference_line
 
 FileList = list[str] | None
 
@@ -32,6 +24,8 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
+    from memlm_cli.result_tables import show_result
+    from memlm_cli.run_recipe import run_all, show_plan
     from memlm_cli.settings import given_settings
     from pipelines.recipe import find_recipe, load_recipe
 
@@ -41,60 +35,9 @@ def run(
     if common.precision:
         loaded = loaded.with_precision(common.precision)
     if dry_run:
-        _show_plan(loaded, common)
-    else:
-        _run(loaded, common)
-
-
-def _show_plan(recipe: "Recipe", common: Common) -> None:
-    from pipelines.plan import plan_recipe
-    from stages.artifacts.store import Store
-    from stages.reporting import Silent
-
-    if recipe.description:
-        say(f"run: {recipe.description}")
-    steps = plan_recipe(recipe, Store(common.store), execution(common, Silent()))
-    if common.json:
-        answer(json.dumps([_plan_entry(step) for step in steps]))
+        show_plan(loaded, common)
         return
-    rows = [
-        (s.name, s.command, "done" if s.done else "would run", "" if s.done else s.why, s.reference or "")
-        for s in steps
-    ]
-    answer(table("", ("stage", "command", "state", "why", "artifact"), rows))
-
-
-def _plan_entry(step: Any) -> dict[str, Any]:
-    return {
-        "stage": step.name,
-        "command": step.command,
-        "done": step.done,
-        "why": step.why,
-        "reference": step.reference,
-    }
-
-
-def _run(recipe: "Recipe", common: Common) -> None:
-    from memlm_cli.result_tables import show_result
-    from pipelines.run import run_recipe
-    from stages.artifacts.store import Store
-
-    results: list[Result] = []
-    with ConsoleReporter("run") as reporter:
-        how = execution(common, reporter)
-    with resumable():
-        for result in run_recipe(recipe, Store(common.store), how, ConsoleReporter):
-            results.append(result)
-            say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
-            if result.status != "cached" and len(results) < len(recipe.stages):
-                show_result(result.artifact)
-    _show_summary(results)
-    last = results[-1]
+    last = run_all(loaded, common)[-1]
     show_result(last.artifact)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
-
-
-def _show_summary(results: "list[Result]") -> None:
-    rows = [(r.name, r.command, r.reference, r.status, duration(r.seconds)) for r in results]
-    show_table("Stages", ("stage", "command", "artifact", "", "time"), rows)

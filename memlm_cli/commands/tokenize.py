@@ -66,11 +66,10 @@ def tokenize(
     common: Common,
 ) -> None:
     """Text -> tokens: a vocabulary, and every split as token ids."""
-    from memlm_cli.result_tables import show_result
     from stages.text import TOKENIZERS
 
     given = tokenizer is not None and tokenizer not in TOKENIZERS and _is_reference(tokenizer)
-    tokens = make_artifact(
+    make_artifact(
         "tokenize",
         common,
         files or [],
@@ -85,7 +84,6 @@ def tokenize(
         },
         {"train": train, "valid": valid, "test": test, "tokenizer": tokenizer if given else None},
     )
-    show_result(tokens)
 
 
 def _is_reference(text: str) -> bool:

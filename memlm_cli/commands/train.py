@@ -10,21 +10,44 @@ from memlm_cli.run_stage import make_artifact
 from memlm_cli.settings import given_settings
 from pipelines.settings import assignment, merged
 from stages.errors import UsageError
+from stages.methods import METHODS
+from stages.models import BACKBONES
+from stages.training.presets import choose_preset, preset_names
 
 
 def train(
     source: Annotated[
         str | None, typer.Argument(metavar="TOKENS|BATCHES|NEIGHBORS", help="What to learn; - or none: from stdin.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="What is minimized (default: the preset's, lm).")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD", help=f"What is minimized: {', '.join(METHODS.names())} (default: the preset's, lm)."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="PRESET|FILE.toml", help="All settings at once, see memlm presets (default: tiny, tiny-BACKBONE)."
+            metavar="PRESET|FILE.toml",
+            help=f"All settings at once (default: tiny, tiny-BACKBONE). Presets, described by memlm presets: "
+            f"{', '.join(preset_names())}.",
         ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="Network under the vocabulary.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates of the weights.")] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BACKBONE",
+            help=f"Network under the vocabulary: {', '.join(BACKBONES.names())} (default: the preset's, transformer).",
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Updates of the weights; auto: as many as the text is worth to the model "
+            "(default: those of --model, else auto).",
+        ),
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training split, in place of --steps.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Forward batches that make an update.")] = None,
@@ -42,10 +65,6 @@ def train(
     common: Common,
 ) -> None:
     """Tokens, packed batches, or neighbours -> model: train a language model."""
-    from memlm_cli.result_tables import show_result
-    from stages.methods import METHODS
-    from stages.training.presets import choose_preset
-
     if method is not None:
         METHODS.settings(method)  # an unknown one is said before anything is read
     if steps is not None and epochs is not None:
@@ -70,10 +89,11 @@ def train(
         if model is None and backbone is None:
             backbone = _backbone_of(init_from, common)
     preset = choose_preset(model, backbone, asked.get("method"))
+    if model is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
+        preset.pop("valid_every", None)  # as the steps, it follows from the text
     if mem_length is not None:
         _require_carried(preset.get("model", {}).get("backbone"), init_from)
-    artifact = make_artifact("train", common, source, options, {"init_from": init_from}, preset)
-    show_result(artifact)
+    make_artifact("train", common, source, options, {"init_from": init_from}, preset)
 
 
 def _backbone_of(init_from: str, common: Common) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stages.artifacts.checksums import table_digest
+from stages.artifacts.contents import CheckedGroup
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
-
-if TYPE_CHECKING:
-    import zarr
 
 
 class Home(Protocol):
@@ -95,9 +93,9 @@ class Artifact:
         return {record.reference for record in self.manifest.inputs.values()}
 
     @property
-    def needed(self) -> dict[str, InputRecord]:
-        """By role, what this artifact cannot be read without; the other parents may go."""
-        return {role: record for role, record in self.manifest.inputs.items() if role not in USED_UP}
+    def needed(self) -> set[str]:
+        """Of the parents those that it cannot be read without; the others may go."""
+        return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
 
     def input(self, role: str) -> Artifact:
         """The artifact that this one was made from in the given role.
@@ -120,12 +118,19 @@ class Artifact:
         """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from."""
         if role in self.manifest.inputs:
             return self.input(role)
-        for direct in self.needed:
+        for direct in (role for role in self.manifest.inputs if role not in USED_UP):
             try:
                 return self.input(direct).find(role)
             except LookupError:
                 continue
         raise LookupError(f"Nothing that {self.reference} was made from has the role {role!r}.")
+
+    def damaged(self, problem: str) -> ArtifactError:
+        """What is said where something of it is not as it must be, and how to mend it."""
+        return ArtifactError(
+            f"{self.reference} is damaged: {problem}. Make it again: "
+            f"memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
+        )
 
     def file(self, relative: str | Path) -> Path:
         """Path of a file of this artifact. Raises ArtifactError if its manifest does not list it."""
@@ -133,12 +138,12 @@ class Artifact:
             raise ArtifactError(f"{self.reference} has no file {relative}.")
         return self.path / relative
 
-    def zarr(self, name: str) -> zarr.Group:
-        """A Zarr group of this artifact (`tokens.zarr`), for reading."""
+    def zarr(self, name: str) -> CheckedGroup:
+        """A Zarr group of this artifact (`tokens.zarr`), for reading; what is in it is as its kind has it."""
         import zarr
 
         with content_of(self.file(f"{name}/zarr.json")):
-            return zarr.open_group(self.path / name, mode="r")
+            return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))
 
     def json(self, name: str) -> Any:
         """What a JSON file of this artifact holds. Raises: ArtifactError if it is none."""

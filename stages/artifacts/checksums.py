@@ -66,7 +66,7 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _without_rates(metrics: Any) -> Any:
-    if isinstance(metrics, Mapping):
+    if isinstance(metrics, dict):
         return {name: _without_rates(value) for name, value in metrics.items() if not _differs(name)}
     return [_without_rates(value) for value in metrics] if isinstance(metrics, list) else metrics
 

@@ -51,5 +51,5 @@ def _code(error: BaseException) -> int | None:
         return error.errno
     if _FULL_IN_WORDS.search(str(error)):
         return errno.ENOSPC
-    told = _CODE_IN_WORDS.search(str(error))
-    return int(told[1] or told[2]) if told else None
+    code = _CODE_IN_WORDS.search(str(error))
+    return int(code[1] or code[2]) if code else None

@@ -15,7 +15,7 @@ from stages.artifacts.attempts import Attempt
 from stages.artifacts.background import Background
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.disk_failures import full_disk
-from stages.artifacts.durable import fsync, fsync_folders, write_atomically
+from stages.artifacts.durable import fsync, fsync_folders, make_folder, remove_folder, write_atomically
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
@@ -51,10 +51,11 @@ class Draft:
         self.expected_bytes = 0
         self.resumed = self._holds(work)
         if not self.resumed:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.exists():
+                remove_folder(path)
             write_atomically(path / WORK, json.dumps(work, indent=2, sort_keys=True))
         Attempt.of_this_process().write(path)
-        self.scratch.mkdir(exist_ok=True)
+        make_folder(self.scratch)
         self._log = ProgressLog(path / PROGRESS)
         self._log.load(path)
         self._unit = ShardOutput(path)

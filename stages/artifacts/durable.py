@@ -1,8 +1,12 @@
 """Writing that survives power loss: content first, then the name, then the folder that holds the name."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+REMOVED = "-removed"
 
 
 def fsync(path: Path) -> None:
@@ -21,9 +25,19 @@ def fsync_folders(root: Path, files: Iterable[Path]) -> None:
         fsync(folder)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, whose names are then on the disk; costs nothing where it is there."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    fsync(path.parent)
+
+
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace a file so that a reader sees the old content or the new, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -34,3 +48,28 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     fsync(path.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder: as long as it has its name nothing in it is missing, after a power loss too.
+
+    While its content is deleted it is called `.NAME-PROCESS-removed`.
+    """
+    doomed = folder.with_name(f".{folder.name.removeprefix('.')}-{os.getpid()}{REMOVED}")
+    delete(doomed)
+    try:
+        folder.rename(doomed)
+    except FileNotFoundError:
+        return  # another process was faster
+    fsync(folder.parent)
+    delete(doomed)
+
+
+def delete(folder: Path) -> None:
+    """Delete a folder that nobody reads; another process may be doing the same."""
+    shutil.rmtree(folder, onerror=_raise_unless_gone)
+
+
+def _raise_unless_gone(function: Any, path: str, error: Any) -> None:
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]

@@ -1,17 +1,17 @@
 """What in a store serves nobody: drafts that were given up, and artifacts that no name and no report leads to."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.attempts import Attempt
+from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import needed_for
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
+from stages.artifacts.summaries import Summary, summaries
 from stages.errors import BusyError
 from stages.reporting import Silent
 
@@ -23,7 +23,8 @@ class Garbage:
     path: Path
     why: str
     bytes: int
-    artifact: Artifact | None = None
+    artifact: str | None = None
+    """Reference, where it is one."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class Unfinished:
     @property
     def state(self) -> str:
         """Who makes it, or made it last: `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
-        told, tells = "being made" if self.alive else "interrupted", self.attempt
+        state, tells = "being made" if self.alive else "interrupted", self.attempt
         if tells is None:
-            return told
+            return state
         who = f" by process {tells.pid} on {tells.host}" if self.alive else ""
-        return f"{told}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
+        return f"{state}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
 
 
 def unfinished(store: Store) -> list[Unfinished]:
@@ -60,7 +61,7 @@ def unfinished(store: Store) -> list[Unfinished]:
 
 
 def _draft_id(path: Path) -> str:
-    return path.name.removeprefix(".").rpartition("-")[0]
+    return path.name.removeprefix(".").partition("-")[0]
 
 
 def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
@@ -73,10 +74,11 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
     found += _removals(store)
     if unnamed:
-        reached = _reached(store)
+        artifacts = summaries(store)
+        reached = _reached(store, artifacts)
         found += [
-            Garbage(a.path, "no name and no report leads to it", a.manifest.bytes, a)
-            for a in store.artifacts()
+            Garbage(store.root / a.reference, "no name and no report leads to it", a.bytes, a.reference)
+            for a in artifacts
             if a.reference not in reached
         ]
     return found
@@ -84,10 +86,9 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
 
 def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found."""
+    store.remove(*(item.artifact for item in garbage if item.artifact is not None))
     for item in garbage:
-        if item.artifact is not None:
-            store.remove(f"{item.path.parent.name}/{item.path.name}")
-        else:
+        if item.artifact is None:
             _remove_leftover(store, item.path)
 
 
@@ -97,8 +98,10 @@ def _remove_leftover(store: Store, path: Path) -> None:
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
             path.unlink()  # what it points to is not the store's
+        elif path.name.endswith(REMOVED):
+            delete(path)
         else:
-            shutil.rmtree(path)
+            remove_folder(path)
 
 
 def _removals(store: Store) -> Iterator[Garbage]:
@@ -107,9 +110,8 @@ def _removals(store: Store) -> Iterator[Garbage]:
             yield Garbage(path, "left over from an interrupted removal", _size(path))
 
 
-def _reached(store: Store) -> set[str]:
+def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
     """What a name or a report leads to, and needs."""
-    artifacts = store.artifacts()
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
     return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 

@@ -1,37 +1,49 @@
 """What artifacts were made from, and what was made from them, by reference."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from stages.artifacts.artifact import Artifact
+
+class Made(Protocol):
+    """An artifact, or a summary of one."""
+
+    @property
+    def reference(self) -> str: ...
+
+    @property
+    def parents(self) -> set[str]:
+        """References of what it was made from directly."""
+
+    @property
+    def needed(self) -> set[str]:
+        """Of the parents those that it cannot be read without."""
 
 
-def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
+def ancestors(references: Iterable[str], artifacts: Iterable[Made]) -> set[str]:
     """Some references, and all that they were made from, as far as these artifacts tell."""
-    known = {artifact.reference: artifact for artifact in artifacts}
-    return _closure(references, lambda one: known[one].parents if one in known else set())
+    return reached(references, {artifact.reference: artifact.parents for artifact in artifacts})
 
 
-def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
+def needed_for(references: Iterable[str], artifacts: Iterable[Made]) -> set[str]:
     """Some references, and all that they cannot be read without, as far as these artifacts tell."""
-    known = {artifact.reference: artifact for artifact in artifacts}
-    return _closure(
-        references, lambda one: {r.reference for r in known[one].needed.values()} if one in known else set()
-    )
+    return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
 
 
-def _closure(references: Iterable[str], next_of: Callable[[str], set[str]]) -> set[str]:
+def descendants(reference: str, artifacts: Iterable[Made]) -> set[str]:
+    """A reference, and all of these artifacts that were made from it, directly or not."""
+    children: dict[str, set[str]] = {}
+    for artifact in artifacts:
+        for parent in artifact.parents:
+            children.setdefault(parent, set()).add(artifact.reference)
+    return reached([reference], children)
+
+
+def reached(references: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
+    """Some references, and all that `ways` lead to from them."""
     found: set[str] = set()
     waiting = set(references)
     while waiting:
         reference = waiting.pop()
         found.add(reference)
-        waiting |= next_of(reference) - found
-    return found
-
-
-def descendants(reference: str, artifacts: Collection[Artifact]) -> set[str]:
-    """A reference, and all of these artifacts that were made from it, directly or not."""
-    found = {reference}
-    while new := {artifact.reference for artifact in artifacts if artifact.parents & found} - found:
-        found |= new
+        waiting |= ways.get(reference, set()) - found
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.durable import make_folder, write_atomically
 from stages.errors import BusyError
 from stages.reporting import Reporter
 
@@ -26,7 +26,7 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
         reporter: hears for whom we wait.
     Raises: BusyError if another process holds the lock and `wait` is false.
     """
-    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(lock_file.parent)
     lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)

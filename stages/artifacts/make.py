@@ -12,11 +12,12 @@ from typing import Any, Literal
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.draft import Draft, publish
+from stages.artifacts.durable import make_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
-from stages.artifacts.stamps import write_stamps
+from stages.artifacts.stamps import find_damage, write_stamps
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 
@@ -120,7 +121,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
 def _require_folder(store: Store) -> None:
     """Raises: UsageError where no folder can be made; what the disk or permissions refuse is told by others."""
     try:
-        store.root.mkdir(parents=True, exist_ok=True)
+        make_folder(store.root)
     except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"The store {store.root} cannot be made ({error.strerror}): name another.") from None
 
@@ -189,9 +190,10 @@ def _read_folders(inputs: Inputs) -> set[Path]:
 def _finished(draft: Path) -> Manifest | None:
     """The manifest of a draft that lacks only its last name; damaged, it is written again from the progress log."""
     try:
-        return Manifest.read(draft)
+        manifest = Manifest.read(draft)
     except ArtifactError:
         return None
+    return None if find_damage(draft, manifest.files) else manifest
 
 
 def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:

@@ -91,7 +91,13 @@ class Manifest(BaseModel):
         return self.model_copy(update={"digest": manifest_digest(self._fields())})
 
     def _fields(self) -> dict[str, Any]:
-        return {name: value for name, value in self.model_dump(mode="json").items() if value is not None}
+        try:
+            return {name: value for name, value in self.model_dump(mode="json").items() if value is not None}
+        except (ValueError, RecursionError) as error:  # a rate, which no digest covers, a thousand levels deep
+            raise ArtifactError(
+                f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
+                "gc, and the same command begins anew."
+            ) from None
 
     @property
     def bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from stages.artifacts.kinds import KINDS
 from stages.errors import ArtifactError, UsageError
@@ -38,8 +38,8 @@ def split_reference(reference: str) -> tuple[str, str] | None:
 
 def stays_inside(relative: str) -> bool:
     """Whether a file name that was read somewhere leads, links apart, below the folder that it belongs to."""
-    path = PurePosixPath(relative)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in relative
+    parts = set(relative.split("/")) - {"", "."}
+    return bool(parts) and not relative.startswith("/") and ".." not in parts and "\0" not in relative
 
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stages.artifacts.checksums import FileEntry, file_entry
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.durable import fsync, write_atomically
 
 Stamp = list[int]
 
@@ -40,8 +40,8 @@ def find_damage(folder: Path, files: dict[str, FileEntry], stamp_file: Path | No
         problem = _problem(folder / relative, entry, stamps.get(relative))
         if problem:
             damage[relative] = problem
-    if stamp_file and not damage and any(stamps.get(path) != _stamp(folder / path) for path in files):
-        write_stamps(stamp_file, folder, files)
+    if stamp_file and not damage:
+        _renew_stamps(stamp_file, folder, files, stamps)
     return damage
 
 
@@ -53,6 +53,16 @@ def _problem(path: Path, entry: FileEntry, stamp: Stamp | None) -> str | None:
     if _stamp(path) != stamp and file_entry(path) != entry:
         return "has other content than when it was published"
     return None
+
+
+def _renew_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry], stamps: dict[str, Stamp]) -> None:
+    """Stamp what was hashed, once it is on the disk: of a copy made just before a power loss less may be left."""
+    new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
+    with suppress(OSError):
+        for path in new:
+            fsync(path)
+        if new:
+            write_stamps(stamp_file, folder, files)
 
 
 def _read_stamps(stamp_file: Path) -> dict[str, Stamp]:

@@ -1,26 +1,35 @@
 """The store: a folder of artifacts, by kind and id, and of names for them."""
 
-import shutil
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.durable import fsync, remove_folder, write_atomically
+from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, require_inside, split_reference
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
+from stages.artifacts.store_settings import read_store_settings
 from stages.errors import ArtifactError, UsageError, did_you_mean
 
 
 class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
-    def __init__(self, root: Path | str) -> None:
-        """Raises: UsageError if a file stands where the folder should be."""
+    def __init__(self, root: Path | str, *, verify_inputs: bool = False) -> None:
+        """Args:
+            root: the folder.
+            verify_inputs: whether `get` hashes every byte of what it finds, once, as where `store.toml` wants it.
+        Raises: UsageError if a file stands where the folder should be.
+        """
         self.root = Path(root)
+        self._verify_inputs = verify_inputs
+        self._verified = set[Path]()
         place = next((path for path in (self.root, *self.root.parents) if path.exists()), self.root)
         if place.exists() and not place.is_dir():
             raise UsageError(f"The store {self.root} cannot be used: {place} is no folder.")
@@ -70,29 +79,35 @@ class Store:
         """
         return self._open(self.locate(reference))
 
+    @cached_property
+    def verifies_inputs(self) -> bool:
+        """Whether what is read is hashed before it is used. Raises: UsageError for settings that make no sense."""
+        return self._verify_inputs or read_store_settings(self.root).verify_inputs
+
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
 
         Args:
             artifact: what to check.
-            every_byte: trust nothing, hash every file and compute the id again.
+            every_byte: trust nothing, hash every file and compute the id again. So it is, too, where inputs are
+                verified, when a process checks an artifact for the first time.
         Raises: ArtifactError naming the first damaged file.
         """
+        every_byte = every_byte or (self.verifies_inputs and artifact.path not in self._verified)
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps)
         for relative, problem in damage.items():
-            raise self._damaged(artifact, f"{artifact.path / relative} {problem}")
+            raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):
-            raise self._damaged(artifact, f"its manifest lacks {relative}, which its arrays need")
+            raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
+        wrong = wrong_facts(artifact.manifest)
+        if wrong is not None:
+            raise artifact.damaged(wrong)
         if every_byte and artifact.manifest.recomputed_id not in (None, artifact.id):
-            raise self._damaged(artifact, f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
-
-    def _damaged(self, artifact: Artifact, problem: str) -> ArtifactError:
-        return ArtifactError(
-            f"{artifact.reference} is damaged: {problem}. Make it again: "
-            f"memlm artifacts rm --force {artifact.reference}, then memlm {artifact.manifest.command}."
-        )
+            raise artifact.damaged(f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
+        if every_byte:
+            self._verified.add(artifact.path)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""
@@ -109,18 +124,18 @@ class Store:
 
     def references(self) -> list[str]:
         """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
-        folders = (folder for kind in KINDS for folder in sorted(self.root.glob(f"{kind}/*")))
-        return [f"{folder.parent.name}/{folder.name}" for folder in folders if is_id(folder.name)]
+        return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(self.root / kind)) if is_id(name)]
 
     def _readable(self) -> Iterator[Artifact]:
         for reference in self.references():
             with suppress(ArtifactError):
-                yield self.open(reference)
+                yield self._open(self.root / reference)
 
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)
         inside = folder.parent.name == manifest.kind and folder.name == manifest.id
-        store = Store(folder.parent.parent) if inside else self
+        own = not inside or folder.parent.parent == self.root
+        store = self if own else Store(folder.parent.parent, verify_inputs=self._verify_inputs)
         return Artifact(store, folder, manifest)
 
     def locate(self, reference: str) -> Path:
@@ -145,16 +160,18 @@ class Store:
         raise ArtifactError(f"{reference!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}")
 
     def _named(self, kind: str, name: str) -> str:
-        names = self.names(kind)
-        if name not in names:
+        file = self._name_file(kind, name)
+        if not file.is_file():
+            names = self.names(kind)
             known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
-        if not is_id(names[name]):
+        id = _named_id(file)
+        if not is_id(id):
             raise ArtifactError(
-                f"{self._name_file(kind, name)} is damaged: a name holds an id, not {names[name][:40]!r}; delete that "
+                f"{file} is damaged: a name holds an id, not {id[:40]!r}; delete that "
                 f"file, and give the name again with memlm {KINDS[kind].command} --name {name}."
             )
-        return names[name]
+        return id
 
     def _absence(self, kind: str, id: str, reference: str) -> str:
         command = KINDS[kind].command
@@ -166,18 +183,15 @@ class Store:
 
     def names(self, kind: str) -> dict[str, str]:
         """The names given to artifacts of a kind, and the ids that they stand for."""
-        files = sorted(self._name_file(kind, "_").parent.glob("[!.]*"))
-        return {file.name: file.read_text(encoding="utf-8", errors="replace").strip() for file in files}
+        folder = self._name_file(kind, "_").parent
+        names = sorted(name for name in _entries(folder) if not name.startswith("."))
+        return {name: _named_id(folder / name) for name in names}
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Let `kind/name` stand for an artifact; a name already in use moves to it."""
         write_atomically(self._name_file(artifact.kind, check_name(name)), artifact.id + "\n")
 
     # Removing
-
-    def dependents(self, artifact: Artifact) -> list[Artifact]:
-        """Artifacts that were made directly from this one, and cannot be read without it."""
-        return [a for a in self.artifacts() if artifact.reference in {r.reference for r in a.needed.values()}]
 
     def own_folder(self, reference: str) -> Path:
         """The folder kind/id of this store that a reference lets be removed, whatever is in it.
@@ -198,22 +212,42 @@ class Store:
             )
         return folder
 
-    def remove(self, reference: str) -> None:
-        """Delete an artifact's folder, its names and its stamps; it disappears in one step.
+    def remove(self, *references: str) -> None:
+        """Delete folders of artifacts, their names and their stamps; each disappears in one step.
 
         Raises: as `own_folder`, having touched nothing.
         """
-        folder = self.own_folder(reference)
-        kind, id = folder.parent.name, folder.name
-        doomed = folder.with_name(f".{id}-removed")
-        folder.rename(doomed)
-        for name, named in self.names(kind).items():
-            if named == id and self._is_own(self._name_file(kind, name)):
-                self._name_file(kind, name).unlink()
-        if self._is_own(self.stamp_file(kind, id)):
-            self.stamp_file(kind, id).unlink(missing_ok=True)
-        shutil.rmtree(doomed)
+        folders = dict.fromkeys(self.own_folder(reference) for reference in references)
+        self._forget_names({f"{folder.parent.name}/{folder.name}" for folder in folders})
+        for folder in folders:
+            remove_folder(folder)
+            stamps = self.stamp_file(folder.parent.name, folder.name)
+            if self._is_own(stamps):
+                stamps.unlink(missing_ok=True)
+
+    def _forget_names(self, references: Collection[str]) -> None:
+        """Delete the names of artifacts; after a power loss, too, they are gone before these are."""
+        for kind in {reference.partition("/")[0] for reference in references}:
+            files = [
+                self._name_file(kind, name) for name, id in self.names(kind).items() if f"{kind}/{id}" in references
+            ]
+            own = [file for file in files if self._is_own(file)]
+            for file in own:
+                file.unlink(missing_ok=True)
+            if own:
+                fsync(own[0].parent)
 
     def _is_own(self, path: Path) -> bool:
         """Whether a path below the root lies where it seems to, with no link on the way to it."""
         return path.parent.resolve() == self.root.resolve() / path.parent.relative_to(self.root)
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _named_id(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace").strip()

@@ -27,24 +27,24 @@ def curve_charts(reports: Sequence[Report]) -> list[Chart]:
 
 def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
     """Share of tokens whose word is among the best K neighbours, over K."""
-    told = [(report, shares) for report in reports if (shares := report.metrics.get("retrieval_accuracy"))]
-    return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(told)]
+    accuracies = [(report, shares) for report in reports if (shares := report.metrics.get("retrieval_accuracy"))]
+    return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(accuracies)]
 
 
 def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, Mapping[str, float]]]) -> Chart:
     """Of each report its share by K."""
-    told = [(report, sorted((int(k), share) for k, share in shares.items())) for report, shares in accuracies]
+    curves = [(report, sorted((int(k), share) for k, share in shares.items())) for report, shares in accuracies]
     return Chart(
         name,
         title,
         "Share of tokens that stand among the values of their best K neighbours.",
         Lines(
-            [Line(report.series(report.scored), points) for report, points in told],
+            [Line(report.series(report.scored), points) for report, points in curves],
             *("K", "accuracy@K"),
-            ticks=sorted({k for _, points in told for k, _ in points}),
+            ticks=sorted({k for _, points in curves for k, _ in points}),
             percent=True,
         ),
-        _table(("k", "accuracy"), [(report, point) for report, points in told for point in points]),
+        _table(("k", "accuracy"), [(report, point) for report, points in curves for point in points]),
     )
 
 

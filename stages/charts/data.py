@@ -78,6 +78,8 @@ class Series:
 
     label: str
     values: Sequence[float | None]
+    intervals: Sequence[tuple[float, float] | None] = ()
+    """Of bars, how far each value is sure; none: nothing is told of that."""
 
 
 @dataclass(frozen=True)

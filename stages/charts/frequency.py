@@ -13,15 +13,15 @@ def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
 
     In nats: as shares of perplexity the rarest words, which may lose hundreds of percent, hide all others.
     """
-    told = metrics.get("frequency_buckets")
-    if not told:
+    frequency = metrics.get("frequency_buckets")
+    if not frequency:
         return []
-    return [_chart(f"loss-by-frequency{suffix}", metrics, part) for suffix, part in in_charts(told["rows"][1:])]
+    return [_chart(f"loss-by-frequency{suffix}", metrics, part) for suffix, part in in_charts(frequency["rows"][1:])]
 
 
-def bucket_labels(told: Mapping[str, Any]) -> list[str]:
+def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
     """The buckets of a report, in words."""
-    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in told["buckets"]]
+    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in frequency["buckets"]]
 
 
 def counted_in(metrics: Mapping[str, Any]) -> str:
@@ -30,14 +30,14 @@ def counted_in(metrics: Mapping[str, Any]) -> str:
 
 
 def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Chart:
-    told = metrics["frequency_buckets"]
-    first, text = told["rows"][0], counted_in(metrics)
+    frequency = metrics["frequency_buckets"]
+    first, text = frequency["rows"][0], counted_in(metrics)
     return Chart(
         name,
         f"Change of loss by frequency, {metrics['split']}",
         f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps.",
         Bars(
-            bucket_labels(told),
+            bucket_labels(frequency),
             [Series(row["row"], _changes(row["nll"], first["nll"])) for row in rows],
             f"times in {text}",
             "change of loss, nats",
@@ -47,7 +47,7 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
             [
                 (row["row"], bucket["more_than"], bucket["at_most"], bucket["tokens"], nll, perplexity)
                 for row in (first, *rows)
-                for bucket, nll, perplexity in zip(told["buckets"], row["nll"], row["perplexity"], strict=True)
+                for bucket, nll, perplexity in zip(frequency["buckets"], row["nll"], row["perplexity"], strict=True)
             ],
         ),
     )

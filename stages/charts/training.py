@@ -7,12 +7,15 @@ from typing import Any
 from stages.charts.chunks import in_charts
 from stages.charts.data import Chart, Line, Lines, Table
 
+RATE = "learning rate"
+
 
 @dataclass(frozen=True)
 class Journal:
     """The lines of a model's `training.jsonl`, and what to call the model."""
 
     label: str
+    """Empty: it is alone."""
     reference: str
     records: Sequence[Mapping[str, Any]]
 
@@ -28,8 +31,8 @@ def training_charts(journals: Sequence[Journal]) -> list[Chart]:
 def _loss(journals: Sequence[Journal], suffix: str) -> Chart:
     lines = []
     for look, journal in enumerate(journals):
-        lines.append(Line(f"{journal.label} train", journal.points("loss"), dashed=True, look=look))
-        lines.append(Line(f"{journal.label} valid", journal.points("valid_loss"), look=look))
+        lines.append(Line(f"{journal.label} train".lstrip(), journal.points("loss"), dashed=True, look=look))
+        lines.append(Line(f"{journal.label} valid".lstrip(), journal.points("valid_loss"), look=look))
     return Chart(
         f"training-loss{suffix}",
         "Training: loss",
@@ -45,7 +48,7 @@ def _rate(journals: Sequence[Journal], suffix: str) -> Chart:
         f"learning-rate{suffix}",
         "Training: learning rate",
         "Learning rate at each update that was logged.",
-        Lines([Line(j.label, j.points("learning_rate")) for j in journals], "step", "learning rate", even=True),
+        Lines([Line(j.label or RATE, j.points("learning_rate")) for j in journals], "step", RATE, even=True),
         _table(journals, ("step", "learning_rate")),
     )
 

@@ -30,8 +30,8 @@ class Bootstrap:
             without weight left out; None for a mean that fewer than two units have a part in.
         """
         means = self.resampled_means(totals, weights)
-        told = (weights > 0).sum(axis=0) > 1
-        return [self._interval(column) if known else None for column, known in zip(means.T, told, strict=True)]
+        enough = (weights > 0).sum(axis=0) > 1
+        return [self._interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
 
     def resampled_means(self, totals: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The means of all resamples, float64 [samples, C]; NaN where no weight was drawn."""

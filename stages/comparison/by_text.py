@@ -1,6 +1,7 @@
 """Two reports of one text whose tokenizers differ, compared by the word and by the character."""
 
 from dataclasses import asdict, dataclass
+from math import log
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from stages.comparison.places import Places, scored_places
 from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
-from stages.metrics import perplexity
+from stages.metrics import perplexity, shown_word_perplexity
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,12 @@ def compare_text(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -
         "tokens_b": len(b),
         "unknown_rate_a": _unknown_rate(a),
         "unknown_rate_b": _unknown_rate(b),
-        "per": [
-            {"unit": unit, **_means(int(count.sum()), float(nll_a.sum()), float(nll_b.sum()), interval)}
-            for (unit, count), interval in zip(counts.items(), intervals, strict=True)
-        ],
+        "per": _meaningful(
+            [
+                {"unit": unit, **_means(int(count.sum()), float(nll_a.sum()), float(nll_b.sum()), interval)}
+                for (unit, count), interval in zip(counts.items(), intervals, strict=True)
+            ]
+        ),
         "bootstrap": {
             **asdict(settings.bootstrap),
             "unit": part,
@@ -112,6 +115,17 @@ def _documents_scored(places: Places) -> np.ndarray:
 
 def _unknown_rate(scores: TokenScores) -> float:
     return float(scores.tokens.metrics["splits"][scores.split]["unknown_rate"])
+
+
+def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Units whose perplexity means something: no words where white space sets none apart, if characters are known."""
+    found = {unit["unit"]: unit for unit in per}
+    if found.keys() != {"word", "character"}:
+        return per
+    words, characters = found["word"], found["character"]
+    bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
+    shown = [shown_word_perplexity(perplexity(words[n], 1), b) for n, b in zip(("nll_a", "nll_b"), bits, strict=True)]
+    return per if None not in shown else [characters]
 
 
 def _means(count: int, nll_a: float, nll_b: float, interval: tuple[float, float] | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
+from stages.lineage.corpus import tokenizer_of
 from stages.text.tokens import open_split
 
 TOKENS_AT_ONCE = 1 << 17
@@ -32,7 +33,6 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[str, np.n
 
 
 def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[str, np.ndarray]:
-    from stages.text.given import open_tokenizer
     from stages.text.vocabulary import words
     from stages.text.words import Spelling, word_spelling
 
@@ -41,7 +41,7 @@ def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[
         blocks = [ids[start : start + TOKENS_AT_ONCE] for start in range(0, len(ids), TOKENS_AT_ONCE)]
         return b"".join(spelling.spell(block)[0].tobytes() for block in blocks).decode("utf-8", "replace")
 
-    tokenizer = open_tokenizer(tokens.file("tokenizer.json"))
+    tokenizer = tokenizer_of(tokens)
     try:
         spelling = word_spelling(tokenizer)
     except UsageError:

@@ -9,6 +9,7 @@ from stages.comparison.places import Places
 from stages.comparison.scores import TokenScores
 from stages.lineage.corpus import token_text
 from stages.text.excerpt import Excerpt, SplitText, half_a_line
+from stages.text.names import DocumentNames
 
 
 def token_rows(
@@ -21,7 +22,7 @@ def token_rows(
         around: tokens of context before and after; None: as many as fill a line.
     """
     at = rows if places.chosen is None else places.chosen[rows]
-    log_p_a, log_p_b = (np.asarray(scores.log_p.vindex[rows], np.float64) for scores in (a, b))
+    log_p_a, log_p_b = (np.asarray(scores.log_p.take(rows), np.float64) for scores in (a, b))
     columns: dict[str, Any] = {
         "token": at,
         "document": places.documents(at),
@@ -32,14 +33,15 @@ def token_rows(
     }
     for side, scores in (("a", a), ("b", b)):
         for name, values in scores.probed.items():
-            columns[f"{name}_{side}"] = np.asarray(values.vindex[rows], np.float64)
+            columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
     for number, excerpt in enumerate(_excerpts(a, places, at, around)):
-        texts = {"before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
+        texts = {"name": excerpt.name, "before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
         yield {**{name: values[number].item() for name, values in columns.items()}, **texts}
 
 
 def _excerpts(scores: TokenScores, places: Places, at: np.ndarray, around: int | None) -> list[Excerpt]:
     tokens, split = scores.tokens, places.split
-    text = SplitText(scores.split, split.ids, split.doc_offsets, token_text(tokens))
+    names = DocumentNames.read(tokens.path, scores.split)
+    text = SplitText(scores.split, split.ids, split.doc_offsets, token_text(tokens), names)
     length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
     return text.excerpts(at, length, length)

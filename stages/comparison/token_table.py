@@ -24,7 +24,7 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
 
     Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
     `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell (`gate_a`, `gate_b`), and
-    `before`, `text`, `after`.
+    `name` (of the document), `before`, `text`, `after`.
 
     Raises: UsageError if tokens are not the same; as `stages.comparison.compare.compare`; OSError.
     """

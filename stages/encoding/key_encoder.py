@@ -1,5 +1,6 @@
 """Keys of a range of tokens: those that a datastore stores, and those that it is searched with."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.encoding.split_reader import SplitReader
+from stages.encoding.state_store import StateStore
+from stages.encoding.token_range import TokenRange
 from stages.models.language_model import LanguageModel, State, load_model
 from stages.models.windows import WindowSettings
 
@@ -74,6 +77,22 @@ class KeyEncoder:
         if self.carries_state and start < stop:
             for block in self.reader.encode(self.model, split, start, stop, state):
                 state = block.state
+        return state
+
+    def state_behind(self, split: str, earlier: Iterable[TokenRange], states: StateStore) -> State:
+        """The state past some ranges, as they left it; where that is lost, those behind it are read once more.
+
+        They are cut as they were then, since other pieces round otherwise.
+
+        Args:
+            earlier: the last first, back to the start of the split.
+        """
+        if not self.carries_state:
+            return None
+        carried, lost = states.latest(earlier)
+        state = carried.state
+        for one in lost:
+            state = self.state_past(split, one.stop, state, one.start)
         return state
 
     def rounded(self, keys: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Where the carried state of a shard comes from: the shard before it, or what that left on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.token_range import TokenRange
 from stages.models.language_model import State
 
 STATE, ENCODER_STATE = "state/", "encoder-state/"
@@ -45,32 +46,29 @@ class StateStore:
         """What is carried past a shard, if it was the latest of this run."""
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
-    def before(self, shard: str, start: int) -> CarriedState | None:
-        """What is carried to token `start` from the shard before it, if it was the latest of this run.
+    def latest(self, ranges: Iterable[TokenRange]) -> tuple[CarriedState, list[TokenRange]]:
+        """What is carried past the last of some ranges that left it, and the ranges behind that, to be read again.
 
-        Else without positions, if its states are on disk; None: neither, so tokens before it are to be read again.
-        """
-        latest = self.after(shard)
-        return self._stored(shard, start) if latest is None else latest
-
-    def latest(self, shards: Sequence[str], step: int) -> CarriedState:
-        """What is carried past the last of these shards that left its states; of none, of the start of the split.
+        It is without positions unless that range was the latest of this run; where none left anything, it is that of
+        the start of the split.
 
         Args:
-            shards: in order, the first ones of a split, of `step` tokens each.
+            ranges: the last first, back to the start of a split.
         """
-        for number in range(len(shards), 0, -1):
-            carried = self.before(shards[number - 1], number * step)
+        lost: list[TokenRange] = []
+        for one in ranges:
+            carried = self.after(one.key) or self._stored(one)
             if carried is not None:
-                return carried
-        return CarriedState()
+                return carried, lost[::-1]
+            lost.append(one)
+        return CarriedState(), lost[::-1]
 
-    def _stored(self, shard: str, start: int) -> CarriedState | None:
-        path = self._folder / _file(shard)
+    def _stored(self, shard: TokenRange) -> CarriedState | None:
+        path = self._folder / _file(shard.key)
         if not path.exists():
             return None
         tensors = load_file(path, device=str(self._device))
-        return CarriedState(start, _state(tensors, STATE), _state(tensors, ENCODER_STATE))
+        return CarriedState(shard.stop, _state(tensors, STATE), _state(tensors, ENCODER_STATE))
 
 
 def _state(tensors: dict[str, Tensor], prefix: str) -> State:

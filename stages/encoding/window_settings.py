@@ -11,7 +11,7 @@ from pydantic import Field
 from stages.artifacts.artifact import Artifact
 from stages.config import StageConfig
 from stages.errors import UsageError
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 
 
@@ -50,7 +50,7 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     own = encoder.config["segment_length"]
     context = own if context is None else context
     stride = context if stride is None else stride
-    model = parse_model(encoder.config["model"])
+    model = model_of(encoder)
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
     if model.longest_context is not None and context > model.longest_context:
@@ -70,10 +70,10 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
 
 def shard_unit(encoder: Artifact, stride: int) -> int:
     """Tokens that a shard of encoded text is a multiple of: a stride, but any number where a split is one stream."""
-    return 1 if parse_model(encoder.config["model"]).carries_state else stride
+    return 1 if model_of(encoder).carries_state else stride
 
 
 def state_bytes(encoder: Artifact, windows: WindowSettings) -> int:
     """Size of the largest state that a model carries from range to range, 0 for none."""
-    model = parse_model(encoder.config["model"]).reading(windows)
+    model = model_of(encoder).reading(windows)
     return sum(array.nbytes for array in model.state_spec(windows.context))

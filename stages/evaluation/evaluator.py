@@ -18,12 +18,12 @@ from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
-from stages.evaluation.tuning.coordinate_descent import Part
+from stages.evaluation.tuning.coordinate_descent import TuningSums
 from stages.memory.entries import LogSums
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
-from stages.retrieval.neighbors import Found, Retrieval
+from stages.retrieval.neighbors import FoundNeighbors, Retrieval
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
@@ -195,7 +195,7 @@ class Evaluator:
         encoded = encoder.encode(split, scored.start, scored.stop, carried.encoder_state)
         return search_keys(encoded.keys), encoded.state
 
-    def _find(self, split: str, start: int, stop: int, queries: np.ndarray | None) -> Found | None:
+    def _find(self, split: str, start: int, stop: int, queries: np.ndarray | None) -> FoundNeighbors | None:
         return None if self.external is None else self.external.retrieval.find(split, start, stop, queries)
 
     # Tuning
@@ -207,7 +207,7 @@ class Evaluator:
             total += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, grids)
         return total
 
-    def log_sums(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> Part:
+    def log_sums(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> TuningSums:
         """What `coordinate_descent` needs of a range to tune a row: log p and log Z, [c]; each reading's log sums."""
         scored, counted = scored_range.lm, scored_range.counted_rows
         parts = [

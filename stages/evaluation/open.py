@@ -132,5 +132,6 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclu
     if "neighbors" in read:
         return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k)
     index = read["index"]
-    searcher = open_searcher(index.file("index.faiss"), index.config, device.type)
+    keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+    searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)
     return IndexSearch(searcher, k, own_rows(read["datastore"], read["tokens"]), exclude)

@@ -5,7 +5,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Shard
+from stages.encoding.token_range import TokenRange
 
 if TYPE_CHECKING:
     from stages.encoding.carried_state import CarriedState
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 SAMPLE = "sample"
 """Phase, and key of the one part, that looks at a sample of the tuning split."""
 TUNE = "tune"
+SELECT = "select"
+"""Phase, and key of the one part, that chooses by what the parts of the tuning split left."""
 SCORE = "score"
 
 
 @dataclass(frozen=True)
-class Part(Shard):
-    """Tokens [start, stop) of a split, and what is done with them, its phase: SAMPLE, TUNE or SCORE."""
+class Part(TokenRange):
+    """Tokens of a split, and what is done with them, its phase: SAMPLE, TUNE, SELECT or SCORE."""
 
     phase: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class RangePass:
     @property
     def parts(self) -> list[Part]:
         """All of the split, in order."""
-        starts = range(0, self.tokens, self.step)
-        return [Part(self._key(n), self.phase, s, min(s + self.step, self.tokens)) for n, s in enumerate(starts)]
+        return [self._part(number) for number in range(ceil(self.tokens / self.step))]
 
     def number(self, part: Part) -> int:
         """Place of a part in the pass."""
@@ -56,7 +55,7 @@ class RangePass:
         probed = self.phase == SCORE
         result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed)
         idle = self.number(part) - self._parts_back - 1
-        states.keep(output, part.key, result.after, idle=self._key(idle) if idle >= 0 else None)
+        states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
         return result
 
     def state_bytes(self, of_one: int) -> int:
@@ -68,27 +67,25 @@ class RangePass:
 
         Else it is made again from the last saved state, by reading the tokens behind it once more.
         """
-        number = self.number(part)
-        latest = states.after(self._key(number - 1))
-        if latest is not None:
-            return latest
-        carried = self._nearest_saved(max(0, number - self._parts_back), evaluator, states)
-        for start in range(carried.start, part.start, self.step):
-            carried = evaluator.past(self.split, start, start + self.step, carried)
-        return carried
-
-    def _nearest_saved(self, number: int, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
-        """What is carried into a part, or into the latest before it whose states are on disk, if a model has any."""
         from stages.encoding.carried_state import CarriedState
 
-        if not evaluator.carries_state:
-            return CarriedState(number * self.step)
-        return states.latest([self._key(earlier) for earlier in range(number)], self.step)
+        number = self.number(part)
+        latest = states.after(self._part(number - 1).key) if number else None
+        if latest is not None:
+            return latest
+        reached = max(0, number - self._parts_back)
+        carried, lost = CarriedState(reached * self.step), list[TokenRange]()
+        if evaluator.carries_state:
+            carried, lost = states.latest(map(self._part, reversed(range(reached))))
+        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as then: other pieces round otherwise
+            carried = evaluator.past(self.split, earlier.start, earlier.stop, carried)
+        return carried
 
     @property
     def _parts_back(self) -> int:
         """Parts before one whose positions its readings may reach."""
         return ceil(self.reach / self.step)
 
-    def _key(self, number: int) -> str:
-        return f"{self.phase}-{number:06d}"
+    def _part(self, number: int) -> Part:
+        start = number * self.step
+        return Part(f"{self.phase}-{number:06d}", start, min(start + self.step, self.tokens), self.phase)

@@ -16,10 +16,10 @@ class EnteredContext:
     source: Excerpt
 
 
-def named(told: dict[str, Any], hidden_memory: str | None) -> dict[str, Any]:
+def named(described: dict[str, Any], hidden_memory: str | None) -> dict[str, Any]:
     """JSON in which `entered` stands under the name of what entered (`gate_contexts`); left out if nothing does."""
-    entered = told.pop("entered")
-    return told | ({f"{hidden_memory}_contexts": entered} if hidden_memory else {})
+    entered = described.pop("entered")
+    return described | ({f"{hidden_memory}_contexts": entered} if hidden_memory else {})
 
 
 class EnteredContexts:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError, UsageError, content_of
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.retrieval.comparison import Comparison
@@ -38,16 +38,17 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
             "name a report of that, or give numbers with --memory."
         )
     found = report.json("metrics.json")
-    return tuple(map(_reading, found["memories"]))
+    with content_of(report.file("metrics.json"), UsageError):
+        return tuple(map(_reading, found["memories"]))
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
     parts = [Comparison, READERS.settings(memory["reader"]), *map(SOURCES.settings, memory["sources"])]
-    told = {key: key for part in parts for key in part.names()}
+    reported_names = {key: key for part in parts for key in part.names()}
     for source in parts[2:]:
-        told |= source.reported_as
+        reported_names |= source.reported_as
     settings = {"reader": memory["reader"]}
-    settings |= {key: memory[name] for key, name in told.items() if memory.get(name) is not None}
+    settings |= {key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None}
     return parse_reading("+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items()))
 
 

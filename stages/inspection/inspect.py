@@ -15,6 +15,7 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import token_text
+from stages.retrieval.memory_words import memory_words
 from stages.retrieval.scored_range import ScoredRange
 from stages.text.excerpt import SplitText
 
@@ -62,6 +63,11 @@ class Inspected:
     memories: list[dict[str, Any]]
     tokens: list[TokenView]
     hidden_memory: str | None = None
+
+    @property
+    def memory_words(self) -> list[str]:
+        """What each memory is called: `datastore`, `cache`."""
+        return memory_words(memory["sources"] for memory in self.memories)
 
     def to_json(self) -> dict[str, Any]:
         """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`)."""

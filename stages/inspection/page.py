@@ -6,7 +6,7 @@ from pathlib import Path
 from stages.inspection.inspect import Inspected, TokenView
 from stages.numbers import number
 
-TEMPLATE = "passage.html"
+TEMPLATE = Path(__file__).parent / "passage.html"
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
 SMALL = 0.0005
@@ -15,23 +15,30 @@ SMALL = 0.0005
 
 def page(found: Inspected) -> str:
     """The page; what comes from a corpus is escaped."""
-    from jinja2 import Environment, FileSystemLoader
+    from stages.web.rendering import render
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    return render(
+        TEMPLATE,
+        title=title(found),
+        found=found,
+        columns=list(found.tokens[0].columns),
+        strength=strength,
+        probability=probability,
+        setting=setting,
     )
-    environment.filters |= {one.__name__: one for one in (strength, shown, probability, setting)}
-    return environment.get_template(TEMPLATE).render(found=found, columns=list(found.tokens[0].columns))
+
+
+def title(found: Inspected) -> str:
+    """`Who predicted tokens 20,000 to 20,023 of test: model, datastore or cache`."""
+    last = found.start + len(found.tokens) - 1
+    *others, latest = ["model", *found.memory_words]
+    asked = f"{', '.join(others)} or {latest}" if others else latest
+    return f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}"
 
 
 def strength(token: TokenView) -> int:
     """How strongly a token is coloured, 0 to 100."""
     return round(100 * min(1.0, abs(token.gain) / FULL))
-
-
-def shown(text: str) -> str:
-    """A token by itself, white space spelled out."""
-    return text.strip() or repr(text)[1:-1]
 
 
 def probability(value: float) -> str:

@@ -15,7 +15,7 @@ from stages.evaluation.results.last_word import LastWords
 from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.select import describe_row, select
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
-from stages.inspection.request import Found, Request, find
+from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
 from stages.lineage.rows import DatastoreRows
@@ -79,25 +79,25 @@ def open_reader(request: Request, store: Store, split: str | None, *, stride: in
     return load_reader(find(request, store, split, stride=stride), request)
 
 
-def load_reader(found: Found, request: Request) -> MemoryReader:
+def load_reader(found: Resolved, request: Request) -> MemoryReader:
     """Load what a request came to."""
     evaluator, text = _open(found, request), token_text(found.read["tokens"])
     if not evaluator.rows:
         return MemoryReader(found.read, evaluator, None, [], text)
     row = evaluator.rows[0]
-    selected = select(row, _grids(row, evaluator, found.read["tokens"]), [])
-    told = [_told(memory, found.numbers) for memory in describe_row(row, selected, None)]
+    selected = select(row, _grids(row, evaluator, found.read["tokens"]))
+    memories = [_without_tuning(memory, found.numbers) for memory in describe_row(row, selected, None)]
     settings = replace(selected.settings, by_cutoff=[])
-    return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, told, text)
+    return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, memories, text)
 
 
-def _told(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
+def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
     """A reading as a report tells it, but for how it was tuned."""
-    untold = ("tuned", "tune_split", "interior")
-    return {name: value for name, value in memory.items() if name not in untold} | {"numbers": numbers}
+    tuning = ("tuned", "tune_split", "interior")
+    return {name: value for name, value in memory.items() if name not in tuning} | {"numbers": numbers}
 
 
-def _open(found: Found, request: Request) -> Evaluator:
+def _open(found: Resolved, request: Request) -> Evaluator:
     device = resolve_device(request.device)
     return open_evaluator(
         found.read,

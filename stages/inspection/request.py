@@ -12,7 +12,7 @@ from stages.inspection.fixed_readings import default_readings, given_readings, r
 from stages.inspection.passages import PASSAGE, with_passage
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading
 from stages.retrieval.resolve import resolve_reading
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Found:
+class Resolved:
     """Artifacts by role, the split, completed readings, and how the model reads.
 
     `numbers`: where those of the readings come from.
@@ -56,7 +56,7 @@ class Found:
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
 
 
-def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Found:
+def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Resolved:
     """The artifacts and settings that a request comes to.
 
     Args:
@@ -83,7 +83,7 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     readings = default_readings(read) if asked is None else asked
     complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     windows = _windows(request, report, model, complete, stride)
-    return Found(
+    return Resolved(
         read,
         split or PASSAGE,
         complete,
@@ -121,7 +121,7 @@ def _windows(
     given = {name: getattr(request, name) for name in WindowSettings._fields}
     if report is not None and request.context is None:
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
-    if stride is not None and not parse_model(model.config["model"]).carries_state:
+    if stride is not None and not model_of(model).carries_state:
         given["stride"] = request.stride or stride
     return resolve_windows(model, given, segmented=any(reading.reads_windows for reading in readings))
 

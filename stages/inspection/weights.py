@@ -13,7 +13,7 @@ from torch import Tensor
 from stages.evaluation.results.range_scores import RowSettings
 from stages.memory.entries import LogSums
 from stages.retrieval.grids import Point, ReadingGrid
-from stages.retrieval.retrieved import Part, Retrieved
+from stages.retrieval.retrieved import MatchedEntries, Retrieved
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 
@@ -99,7 +99,7 @@ def entry_weights(retrieved: Retrieved, scale: float, cutoff: int) -> list[Tenso
     return list(weights.split([part.shape[1] for part in scores], -1))
 
 
-def _scores_read(part: Part, cutoff: int) -> Tensor:
+def _scores_read(part: MatchedEntries, cutoff: int) -> Tensor:
     """Scores [n, k] of the entries that a cut-off reads; -inf of the others."""
     entries, reads = part.entries, cutoff if part.reads is None else part.reads
     reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
@@ -107,7 +107,7 @@ def _scores_read(part: Part, cutoff: int) -> Tensor:
     return entries.scores.float().masked_fill(places >= reach, -torch.inf)
 
 
-def _positions(part: Part, scored_range: ScoredRange, places: Tensor) -> Tensor:
+def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:
     """Positions of the split that recent entries are of, int64 [n, k]: the nearest first; -1 where missing."""
     values = part.entries.values
     own = scored_range.lm.start + places[:, None]

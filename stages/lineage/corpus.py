@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, UsageError, did_you_mean
-from stages.models.config import parse_model
+from stages.errors import ArtifactError, DataError, UsageError, content_of, did_you_mean
+from stages.models.config import model_of
 from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.text.decoding import TokenText
+    from stages.text.tokenizer import TextTokenizer
+
+TOKENIZER = "tokenizer.json"
 
 
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
@@ -37,14 +40,32 @@ def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) ->
 
 def tokenizer_digest(tokens: Artifact) -> str:
     """Digest of the bytes of a tokens artifact's tokenizer."""
-    return tokens.manifest.files["tokenizer.json"]["blake2b"]
+    return tokens.manifest.files[TOKENIZER]["blake2b"]
 
 
 def token_text(tokens: Artifact) -> "TokenText":
-    """The tokenizer of a tokens artifact, both ways."""
+    """The tokenizer of a tokens artifact, both ways. Raises: ArtifactError if its file holds another, or none."""
     from stages.text.decoding import TokenText
 
-    return TokenText(tokens.file("tokenizer.json"), tokens.metrics)
+    with content_of(tokens.file(TOKENIZER), DataError):
+        text = TokenText(tokens.file(TOKENIZER), tokens.metrics)
+        _require_vocabulary(tokens, text.vocabulary_size)
+        return text
+
+
+def tokenizer_of(tokens: Artifact) -> "TextTokenizer":
+    """What a tokens artifact was made with. Raises: as `token_text`."""
+    from stages.text.given import open_tokenizer
+
+    with content_of(tokens.file(TOKENIZER), DataError):
+        tokenizer = open_tokenizer(tokens.file(TOKENIZER))
+        _require_vocabulary(tokens, tokenizer.vocabulary_size)
+        return tokenizer
+
+
+def _require_vocabulary(tokens: Artifact, size: int) -> None:
+    if size != tokens.metrics["vocabulary_size"]:
+        raise ValueError(f"{size} token types, where the manifest says {tokens.metrics['vocabulary_size']}")
 
 
 def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
@@ -81,6 +102,6 @@ def require_tune_split(tokens: Artifact, split: str) -> None:
 
 def require_key(model: Artifact, key: str) -> None:
     """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
-    config = parse_model(model.config["model"])
+    config = model_of(model)
     if key not in config.keys:
         raise UsageError(f"{model.reference} ({config.backbone}) has no key {key!r}; it has: {', '.join(config.keys)}.")

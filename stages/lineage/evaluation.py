@@ -9,9 +9,11 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, tokenizer_digest
 from stages.lineage.neighbors import require_queries
 from stages.lineage.rows import tokenizer_of
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 SOURCES = ("model", "index", "neighbors")
+MODELS_OWN = "gate_neighbors"
+"""Role of the neighbours whose tokens enter a model's hidden states."""
 
 
 def language_model(source: Artifact) -> Artifact:
@@ -21,9 +23,9 @@ def language_model(source: Artifact) -> Artifact:
     return source.find("encoder")
 
 
-def has_gate(model: Artifact) -> bool:
-    """Whether a model lets neighbours into its hidden state, and so reads some whatever else is read."""
-    return parse_model(model.config["model"]).gate is not None
+def reads_neighbors(model: Artifact) -> bool:
+    """Whether a model lets neighbours into its hidden states, and so reads some whatever else is read."""
+    return model_of(model).reads_neighbors
 
 
 def memory_source(
@@ -31,15 +33,15 @@ def memory_source(
 ) -> Artifact | None:
     """The index or neighbors that external memory is read through, if it is read.
 
-    Neighbours that are named for a model with a gate are the gate's, and external memory too where nothing else is.
+    Neighbours that are named for a model that reads some are its own, and external memory too where nothing else is.
 
     Args:
         asked: whether a reading of a datastore is asked for; None: nothing is said.
     Raises: UsageError if two are named by options, or one that no reading looks into.
     """
     model = language_model(source)
-    gated = has_gate(model)
-    named = [kind for kind in ("index", "neighbors")[: 1 if gated else 2] if references.get(kind) is not None]
+    of_the_model = reads_neighbors(model)
+    named = [kind for kind in ("index", "neighbors")[: 1 if of_the_model else 2] if references.get(kind) is not None]
     if named and asked is False:
         raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
     if len(named) == 2:
@@ -48,21 +50,21 @@ def memory_source(
         return store.get(references[named[0]], named[0])
     if source.kind != "model":
         return None if asked is False else source
-    return _gate_neighbors(model, references, store) if gated and asked else None
+    return _models_own(model, references, store) if of_the_model and asked else None
 
 
 def artifacts_read(
     model: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
 ) -> dict[str, Artifact]:
-    """Everything an evaluation reads, by role; `memory` None: no datastore, but what a gate reads.
+    """Everything an evaluation reads, by role; `memory` None: no datastore, but what the model itself reads.
 
     Raises: ArtifactError if the tokens, the neighbours and the models do not belong together.
     """
     tokens = corpus_of(model, references, store)
     read = {"model": model, "tokens": tokens}
-    if has_gate(model):
-        read["gate_neighbors"] = _gate_neighbors(model, references, store)
-        _require_fitting(read["gate_neighbors"], tokens)
+    if reads_neighbors(model):
+        read[MODELS_OWN] = _models_own(model, references, store)
+        _require_fitting(read[MODELS_OWN], tokens)
     if memory is None:
         return read
     _require_fitting(memory, tokens)
@@ -91,15 +93,15 @@ def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifa
     """The datastores that an evaluation reads, each with the stored neighbours it is read through, if it is so.
 
     Args:
-        read: as of `artifacts_read`; the rows that a gate reads are a datastore's too.
+        read: as of `artifacts_read`; the rows that the model itself reads are a datastore's too.
     """
     external = [(read["datastore"], read.get("neighbors"))] if "datastore" in read else []
-    gate = read.get("gate_neighbors")
-    return external + ([] if gate is None else [(gate.find("datastore"), gate)])
+    own = read.get(MODELS_OWN)
+    return external + ([] if own is None else [(own.find("datastore"), own)])
 
 
-def _gate_neighbors(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
-    """What the gate of a model reads: the neighbors that are named, else those that it was trained with."""
+def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
+    """What a model itself reads: the neighbors that are named, else those that it was trained with."""
     if references.get("neighbors") is not None:
         return store.get(references["neighbors"], "neighbors")
     if "neighbors" not in model.manifest.inputs:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Int64, Integer
 from torch import Tensor
 
 
@@ -25,9 +26,9 @@ class Entries:
     `least` int [n]: so many first entries are read whatever the cut-off (the local part of a union).
     """
 
-    scores: Tensor
-    values: Tensor
-    least: Tensor | None = None
+    scores: Float[Tensor, "n k"]
+    values: Integer[Tensor, "n k"]
+    least: Integer[Tensor, " n"] | None = None
 
     def __getitem__(self, positions: slice | Tensor) -> "Entries":
         """The entries of some of the positions."""
@@ -72,13 +73,13 @@ class LogSums:
         return torch.where(self.empty, self.target, self.target - self.total)
 
 
-def find_matches(entries: Entries, targets: Tensor) -> Matches:
+def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
     """The entries whose value is the target of their position; targets int [n]."""
     same = entries.values == targets[:, None].to(entries.values.dtype)
     return Matches(*same.nonzero().unbind(-1))
 
 
-def first_match(matches: Matches, positions: int, k: int) -> Tensor:
+def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
     """Place of the first entry that holds the target, int64 [positions]; k where there is none."""
     first = matches.places.new_full((positions,), k)
     return first.scatter_reduce_(0, matches.rows, matches.places, "amin")

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from jaxtyping import Float, Int64, Integer
 from torch import Tensor
 
 from stages.memory.entries import Entries
@@ -17,9 +18,9 @@ class Neighbors:
     `values` int [N + 1]: the token of each row of the datastore, then -1.
     """
 
-    ids: Tensor
-    scores: Tensor
-    values: Tensor
+    ids: Int64[Tensor, "n k"]
+    scores: Float[Tensor, "n k"]
+    values: Integer[Tensor, " rows"]
 
 
 def external_entries(found: Neighbors) -> Entries:
@@ -31,14 +32,16 @@ def external_entries(found: Neighbors) -> Entries:
     return Entries(found.scores, values.view(ids.shape))
 
 
-def best_first(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+def best_first(
+    ids: Int64[Tensor, "n k"], scores: Float[Tensor, "n k"]
+) -> tuple[Int64[Tensor, "n k"], Float[Tensor, "n k"]]:
     """Ids and scores [n, k] in falling order of score, ties as they stood."""
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     return ids.gather(-1, order), scores
 
 
-def scores_from_distances(distances: Tensor, metric: str) -> Tensor:
-    """Similarity [n, k] from what a search gives: minus the squared distance, or the product."""
+def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Float[Tensor, "*shape"]:
+    """Similarity from what a search gives: minus the squared distance, or the product."""
     return -distances if metric == "l2" else distances
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -32,12 +33,12 @@ class Recent:
     (a union with `local`); None: there is no such part.
     """
 
-    keys: Tensor
-    tokens: Tensor
-    first: Tensor
+    keys: Float[Tensor, "positions d"]
+    tokens: Integer[Tensor, " positions"]
+    first: Integer[Tensor, " n"]
     similarity: Similarity
     width: int
-    window: Tensor | None = None
+    window: Integer[Tensor, " n"] | None = None
 
     @property
     def before(self) -> int:
@@ -108,7 +109,9 @@ def recent_matches(at: Recent) -> Matches:
     return Matches(rows[readable], places[readable])
 
 
-def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tensor:
+def _similarities(
+    queries: Float[Tensor, "n d"], keys: Float[Tensor, "N d"], similarity: Similarity
+) -> Float[Tensor, "n N"]:
     """Scores [n, N] of every query with every key, float32, in memory row by row."""
     if similarity == "dot":
         return queries @ keys.T
@@ -117,7 +120,7 @@ def _similarities(queries: Tensor, keys: Tensor, similarity: Similarity) -> Tens
     return _minus_squared_distances(queries, keys)
 
 
-def _minus_squared_distances(queries: Tensor, keys: Tensor) -> Tensor:
+def _minus_squared_distances(queries: Float[Tensor, "n d"], keys: Float[Tensor, "N d"]) -> Float[Tensor, "n N"]:
     """-‖q-k‖² as a product, around the mean of the queries: what all have in common would cost digits."""
     middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle

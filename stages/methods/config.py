@@ -70,6 +70,21 @@ class MethodSettings(Settings):
         return set(cls.model_fields) != {"method"}
 
 
+class WithoutNeighbors(MethodSettings):
+    """Of a method that reads no neighbours: it adds nothing to a model, which may begin untrained."""
+
+    @property
+    def neighbors_read(self) -> int:
+        return 0
+
+    @property
+    def continues(self) -> None:
+        return None
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        return model
+
+
 MemoryConfig = Annotated[MethodSettings, OneOf(METHODS, by="method")]
 """The settings of any method that has some, told by `method`."""
 

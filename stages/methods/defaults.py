@@ -4,17 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.errors import UsageError, content_of
 from stages.methods import METHODS
 from stages.methods.config import EvaluationDefaults
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 KNN_LM = ("knn-lm",)
 
 
 def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
     """What a model's method says of it."""
-    found: EvaluationDefaults = METHODS.settings(model.config["method"]).evaluation
-    return found
+    with content_of(model.path / "manifest.json", UsageError):
+        found: EvaluationDefaults = METHODS.settings(model.config["method"]).evaluation
+        return found
 
 
 def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ def default_key(model: Artifact) -> str:
 
 def stored_key(encoder: Artifact) -> str:
     """The key of a datastore: what the encoder's loss compared, else the backbone's first."""
-    return str(_training(encoder).get("key") or parse_model(encoder.config["model"]).keys[0])
+    return str(_training(encoder).get("key") or model_of(encoder).keys[0])
 
 
 def trained_temperature(model: Artifact) -> float:

@@ -1,6 +1,7 @@
 """One softmax over the vocabulary and a memory of keys made with the same weights: what the TRIME methods share."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +50,21 @@ def key_name(settings: InBatchConfig, model: LanguageModel) -> str:
 def readable(settings: InBatchConfig, keys: Tensor) -> Tensor:
     """Keys as the positions of a batch read them: with gradient or without."""
     return keys if settings.backpropagate else keys.detach()
+
+
+def batch_loss(
+    settings: InBatchConfig, model: LanguageModel, batch: MemoryBatch, memory_of: Callable[[Tensor], Memory]
+) -> Tensor:
+    """The loss of a batch of windows, the plain one or that with memory.
+
+    Args:
+        memory_of: what the batch reads, of its keys [B·L, d].
+    """
+    encoding = model.encode(batch.inputs)
+    if batch.plain:
+        return plain_loss(model, batch, encoding.hidden)
+    queries = encoding.key(key_name(settings, model)).flatten(0, 1)
+    return joint_loss(settings, model, batch, encoding.hidden, queries, memory_of(readable(settings, queries)))
 
 
 def joint_loss(

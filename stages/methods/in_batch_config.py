@@ -5,11 +5,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.methods.config import MethodSettings, Share
+from stages.methods.config import Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
 
 
-class InBatchConfig(MethodSettings):
+class InBatchConfig(WithoutNeighbors):
     """One softmax over the vocabulary and positions of the same batch.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
@@ -23,17 +23,6 @@ class InBatchConfig(MethodSettings):
     """Share of the updates, the first ones, that minimize the plain loss."""
     backpropagate: bool = True
     """Whether gradients flow into the keys that are read, not only into those that read."""
-
-    @property
-    def neighbors_read(self) -> int:
-        return 0
-
-    @property
-    def continues(self) -> None:
-        return None
-
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model
 
     def with_key(self, model: BackboneConfig) -> Self:
         """The settings with the key named. Raises: UsageError if the model does not have it."""

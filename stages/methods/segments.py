@@ -24,11 +24,7 @@ class Segments:
         self.ids, self.length, self.eos = ids, length, eos
         self.documents = np.array([0, len(ids)]) if documents is None else documents
         self.count = len(ids) // length
-        if self.count == 0:
-            raise DataError(
-                f"The training split has {len(ids)} tokens, less than one segment of {length}; "
-                "train on more text or with a smaller --segment-length."
-            )
+        require_segment(len(ids), length)
 
     def read(self, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets, int64 [B, L] each, of segments [B]."""
@@ -47,6 +43,15 @@ class Segments:
         """Places of tokens in the split, int64 [B, L]."""
         places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)
         return places
+
+
+def require_segment(tokens: int, length: int) -> None:
+    """Raises: DataError if a training split of so many tokens has not one segment."""
+    if tokens < length:
+        raise DataError(
+            f"The training split has {tokens} tokens, less than one segment of {length}; "
+            "train on more text or with a smaller --segment-length."
+        )
 
 
 def shuffled_order(segments: int, size: int, seed: int, epoch: int) -> np.ndarray:

@@ -4,16 +4,18 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
+from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.windows import WindowSettings
 
-Size = Annotated[int, Field(gt=0)]
+Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -105,6 +107,25 @@ class BackboneConfig(VocabularyConfig):
     def reading(self, windows: WindowSettings) -> Self:
         """The same model as it reads such windows or segments; it carries what it did where they leave that open."""
 
+    @property
+    def reads_neighbors(self) -> bool:
+        """Whether tokens of neighbours enter its hidden states, whatever memory is read beside the model."""
+        return self.gate is not None
+
+    def reading_neighbors(self, asked: "BackboneConfig", whose: str) -> Self:
+        """The same model, trained, with a gate as asked for where it has none.
+
+        Args:
+            whose: the name of the model, for messages.
+        Raises: UsageError if it has another gate.
+        """
+        own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
+        chosen = {name: value for name in ("gate", "gate_values") if (value := getattr(asked, name))}
+        for name, value in chosen.items():
+            if own.get(name, value) != value:
+                raise UsageError(f"{whose} has model.{name}={own[name]}: leave model.{name} out.")
+        return self.model_copy(update=chosen | own)
+
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
@@ -116,12 +137,27 @@ ModelConfig = Annotated[BackboneConfig, _BACKBONE]
 
 
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
-    """The model that a table describes: `artifact.config["model"]`, or that of a TOML file.
+    """The model that a table describes: that of a TOML file, or of an artifact's settings.
 
     Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
     """
     model: BackboneConfig = _BACKBONE.parse(settings)
     return model
+
+
+class Described(Protocol):
+    """What tells of a model: its artifact."""
+
+    path: Path
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+
+def model_of(artifact: Described) -> BackboneConfig:
+    """The model that an artifact says it is. Raises: ArtifactError if there is no such model."""
+    with content_of(artifact.path / "manifest.json", UsageError):
+        return parse_model(artifact.config["model"])
 
 
 def backbones_with(setting: str) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
@@ -23,7 +24,12 @@ class Beside(NamedTuple):
     total: Tensor
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, beside: Beside | None = None) -> Tensor:
+def linear_cross_entropy(
+    hidden: Float[Tensor, "N d"],
+    weight: Float[Tensor, "V d"],
+    targets: Int64[Tensor, " N"],
+    beside: Beside | None = None,
+) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
 
     With a memory beside it, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME,
@@ -41,7 +47,9 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, beside
     return loss
 
 
-def linear_log_prob(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def linear_log_prob(
+    hidden: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int64[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-probability of each target and the log-normalizer, both [N], in nats.
 
     Where gradients are wanted, a block's scores are computed again in the backward pass.

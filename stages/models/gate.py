@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from stages.models.vocabulary import Vocabulary
@@ -35,7 +36,7 @@ class Gate(nn.Module):
         self.scale = width**0.5 if values == "scaled" else 1.0
         self.weight = nn.Parameter(torch.zeros(width if kind == "vector" else 1, width))
 
-    def forward(self, hidden: Tensor, neighbors: Tensor, vocabulary: Vocabulary) -> Gated:
+    def forward(self, hidden: Float[Tensor, "N d"], neighbors: Int64[Tensor, "N k"], vocabulary: Vocabulary) -> Gated:
         """Hidden states h [N, d] and tokens of neighbours int64 [N, k], -1 where one is missing."""
         present = neighbors >= 0
         types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
@@ -44,7 +45,12 @@ class Gate(nn.Module):
         return Gated(torch.lerp(memory, hidden, gate), gate)
 
 
-def attend(hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor) -> Tensor:
+def attend(
+    hidden: Float[Tensor, "N d"],
+    embeddings: Float[Tensor, "U d"],
+    rows: Int64[Tensor, "N k"],
+    present: Bool[Tensor, "N k"],
+) -> Float[Tensor, "N d"]:
     """Σ_k softmax_k(y_k·h) y_k for each hidden state, [N, d]; 0 where nothing is present.
 
     Works through blocks of positions; embeddings are gathered again in the backward pass rather than
@@ -65,7 +71,7 @@ def _blocks(rows: Tensor, width: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, len(rows), size))
 
 
-def _dot(vectors: Tensor, others: Tensor) -> Tensor:
+def _dot(vectors: Float[Tensor, "n k d"], others: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
     """[n, k, d] with [n, d] -> [n, k]; the product and the sum cost less than many small matrix products."""
     return (vectors * others[:, None]).sum(-1)
 

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from stages.errors import content_of
+from stages.errors import UsageError, content_of
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.config import BackboneConfig, parse_model
@@ -77,10 +77,6 @@ class LanguageModel(nn.Module):
         with torch.no_grad(), self._exact(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
-    def state_bytes(self, context: int) -> int:
-        """The most bytes that a stream of segments of `context` inputs carries as its state; 0: it carries none."""
-        return sum(array.nbytes for array in self.config.state_spec(context))
-
     def _exact(self, hidden: Tensor) -> torch.autocast:
         return torch.autocast(hidden.device.type, enabled=False)
 
@@ -100,22 +96,54 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         config = parse_model(json.loads(settings.read_text("utf-8"))["model"])
     if windows is not None:
         config = config.reading(windows)
-    with torch.device("meta"):
-        model = LanguageModel(config)
-    model.to_empty(device=device)
     with content_of(weights, SafetensorError):
         tensors = load_file(weights, device=str(device))
+    # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
+    with content_of(settings, RuntimeError, UsageError), torch.device("meta"):
+        if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
+            raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
+        model = LanguageModel(config)
+    with content_of(weights):
         _require_weights(model, tensors)
+    model.to_empty(device=device)
     model.load_state_dict(tensors)
     return model.eval()
 
 
+FEW_LAYERS = 64
+"""So many are counted one by one."""
+
+
+def parameter_count(config: BackboneConfig) -> int:
+    """Parameters of a model, without any of them: of many layers, as if each added as many as the last of a few.
+
+    Raises: RuntimeError if one tensor alone has more numbers than can be counted.
+    """
+    layers = int(getattr(config, "layers", 0))
+    if layers <= FEW_LAYERS:
+        return _counted(config)
+    fewer, few = (_counted(config.model_copy(update={"layers": n})) for n in (FEW_LAYERS - 1, FEW_LAYERS))
+    return few + (few - fewer) * (layers - FEW_LAYERS)
+
+
+def _counted(config: BackboneConfig) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in LanguageModel(config).parameters())
+
+
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names or shapes are those of another model."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    other = {name for name in shapes.keys() | tensors if name not in tensors or shapes.get(name) != tensors[name].shape}
+    """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number."""
+    wanted = {name: (tensor.dtype, tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    other = {name for name in wanted.keys() | found if wanted.get(name) != found.get(name)}
     if other:
         raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
+    order = tensors.get("vocabulary.rank")
+    if order is not None and not order.sort().values.equal(torch.arange(len(order), device=order.device)):
+        raise ValueError("vocabulary.rank is no order of the token types")
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} has weights that are no finite numbers")
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -126,8 +154,10 @@ def save_weights(model: nn.Module, path: Path) -> None:
 def start_from(model: nn.Module, path: Path) -> None:
     """Give a model the weights of a file; a gate that they lack stays as it is.
 
-    Raises: RuntimeError if they are those of another architecture.
+    Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """
-    weights = load_file(path)
     own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("gate.")}
-    model.load_state_dict(own | weights)
+    with content_of(path, SafetensorError):
+        weights = own | load_file(path)
+        _require_weights(model, weights)
+    model.load_state_dict(weights)

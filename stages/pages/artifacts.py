@@ -10,7 +10,10 @@ from stages.pages.lineage import Member, in_order
 
 SPEEDS = ("tokens_per_second", "segments_per_second")
 FACTS = {
-    "model": (("parameters", "parameters"), ("steps", "steps"), ("valid_perplexity", "valid perplexity")),
+    "model": (
+        *(("parameters", "parameters"), ("steps", "steps"), ("passes", "passes over train")),
+        ("valid_perplexity", "valid perplexity"),
+    ),
     "datastore": (("rows", "keys"), ("dim", "wide")),
     "index": (("rows", "keys"), ("bytes_per_key", "bytes a key")),
     "neighbors": (("k", "neighbours a token"),),

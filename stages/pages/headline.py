@@ -2,25 +2,28 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from typing import Any
 
 from stages.charts.data import Table
 from stages.charts.symbols import symbol
+from stages.metrics import shown_word_perplexity
 from stages.numbers import number
 from stages.pages.source import Source
 from stages.retrieval.hyperparameters import hyperparameters
 
+NEW_TEXT = "perplexity_on_new_text"
 MEASURES = (
     "nll",
     "perplexity",
     "bits_per_character",
     "word_perplexity",
     "accuracy",
-    "perplexity_on_new_text",
+    NEW_TEXT,
     "tokens_per_second",
 )
+CHANGES = ("change", "change_on_new_text")
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,26 @@ class Row:
     values: Mapping[str, float | None]
     """By the names of `MEASURES`; None where there is none."""
     change: float | None
-    """Of perplexity against the report's first row, as a share; None for that row itself."""
+    """Of perplexity against the first row of the report, or its baseline's, as a share; None for that row itself."""
+    change_on_new_text: float | None
+    """The same of perplexity on text that was not read before."""
+    memories: Sequence[Mapping[str, Any]]
+    """The readings, as the report tells them."""
+    baseline: bool
+    """Whether it is the row of the report that this one is compared with."""
     diverged: bool
     best: bool
     """Whether no other row on the same tokens has a smaller perplexity."""
 
 
 def headline(sources: Sequence[Source]) -> list[Row]:
-    """All rows, those of one report together, in its order."""
+    """All rows, those of one report together, in its order; that of its baseline before them."""
+    rows = [row for source in sources for row in _rows(source)]
     lowest: dict[str, float] = {}
-    for source in sources:
-        for row in source.metrics["rows"]:
-            if row["perplexity"] is not None:
-                tokens = _tokens(source)
-                lowest[tokens] = min(lowest.get(tokens, row["perplexity"]), row["perplexity"])
-    return [_row(source, row, lowest.get(_tokens(source))) for source in sources for row in source.metrics["rows"]]
+    for row in rows:
+        text = row.source.text
+        lowest[text] = min(lowest.get(text, inf), _perplexity(row))
+    return [replace(row, best=isfinite(p := _perplexity(row)) and p == lowest[row.source.text]) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,8 @@ class Ranking:
 def rankings(rows: Sequence[Row]) -> list[Ranking]:
     """One for each text that several reports scored; a report without a finite perplexity has no place in it."""
     texts: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        lowest = texts.setdefault(_tokens(row.source), {})
+    for row in (row for row in rows if not row.baseline):
+        lowest = texts.setdefault(row.source.text, {})
         if row.values["perplexity"] is not None:
             report = row.source.member.reference
             lowest[report] = min(lowest.get(report, row), row, key=_perplexity)
@@ -90,45 +98,79 @@ def _perplexity(row: Row) -> float:
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
     """The measures that any row has; the loss in nats is in the CSV alone."""
-    return [name for name in MEASURES if name != "nll" and any(row.values[name] is not None for row in rows)]
+    return [name for name in MEASURES if name != "nll" and any(shown(row, name) is not None for row in rows)]
+
+
+def shown(row: Row, measure: str) -> float | None:
+    """A figure as people are shown it: none where it means nothing."""
+    value = row.values[measure]
+    return shown_word_perplexity(value, row.values["bits_per_character"]) if measure == "word_perplexity" else value
 
 
 def headline_table(rows: Sequence[Row]) -> Table:
     """The table with all digits, memories as JSON."""
-    columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, "change", "memories")
+    columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
     return Table(columns, [_line(row) for row in rows])
 
 
 def _line(row: Row) -> list[Any]:
     metrics = row.source.metrics
-    memories = next(r["memories"] for r in metrics["rows"] if r["row"] == row.name)
     return [
         *(row.source.member.reference, metrics["method"], row.name, metrics["read"]["tokens"], metrics["split"]),
         *(metrics.get("score", "all"), metrics["tokens"]),
         *(row.values[name] for name in MEASURES),
-        *(row.change, json.dumps(memories)),
+        *(row.change, row.change_on_new_text, json.dumps(row.memories)),
     ]
 
 
-def _row(source: Source, row: Mapping[str, Any], lowest: float | None) -> Row:
-    first, value = source.metrics["rows"][0]["perplexity"], row["perplexity"]
-    compared = first and value and row is not source.metrics["rows"][0]
-    outside = source.metrics.get("outside_repeated_paragraphs") or {"rows": ()}
-    values = {name: row.get(name) for name in MEASURES}
-    values["perplexity_on_new_text"] = next((r["perplexity"] for r in outside["rows"] if r["row"] == row["row"]), None)
+def _rows(source: Source) -> list[Row]:
+    """The rows of a report, each against the first, or against that of its baseline, which then stands above them."""
+    metrics, baseline = source.metrics, source.metrics.get("baseline")
+    own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]
+    if baseline is not None:
+        told = baseline["row"]
+        on_new_text = _on_new_text(baseline).get(told["row"]) if _known(baseline) == _known(metrics) else None
+        first = _row(source, f"{told['row']} ({baseline['model']})", told, on_new_text)
+        own = [replace(first, baseline=True), *own]
+    return [own[0], *(_against(own[0], row) for row in own[1:])]
+
+
+def _row(source: Source, name: str, told: Mapping[str, Any], on_new_text: float | None) -> Row:
     return Row(
         source=source,
-        name=row["row"],
-        readings=[_reading(memory) for memory in row["memories"]],
-        values=values,
-        change=value / first - 1 if compared else None,
-        diverged=bool(row.get("diverged")),
-        best=value is not None and value == lowest,
+        name=name,
+        readings=[_reading(memory) for memory in told["memories"]],
+        values={name: told.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
+        change=None,
+        change_on_new_text=None,
+        memories=told["memories"],
+        baseline=False,
+        diverged=bool(told.get("diverged")),
+        best=False,
     )
 
 
-def _tokens(source: Source) -> str:
-    return f"{source.metrics['read']['tokens']} {source.scored}"
+def _against(first: Row, row: Row) -> Row:
+    """A row with its changes against the first."""
+    change, on_new_text = (_change(row.values[name], first.values[name]) for name in ("perplexity", NEW_TEXT))
+    return replace(row, change=change, change_on_new_text=on_new_text)
+
+
+def _change(value: float | None, first: float | None) -> float | None:
+    """As a share; None where there is none, or one of both is not known."""
+    return value / first - 1 if value and first and value != first else None
+
+
+def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Perplexities outside of paragraphs that were read before, by row."""
+    outside = metrics.get("outside_repeated_paragraphs") or {"rows": ()}
+    return {row["row"]: row["perplexity"] for row in outside["rows"]}
+
+
+def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """The texts whose paragraphs were left out."""
+    outside = metrics.get("outside_repeated_paragraphs") or {}
+    return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.drawing.draw import draw
 from stages.charts.drawing.figure import Figure
+from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import headline, headline_table, measures_shown, rankings
+from stages.pages.headline import headline, headline_table, measures_shown, rankings, shown
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.source import Source, read_sources
+from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
+from stages.pages.title import page_title
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""
@@ -27,26 +30,33 @@ class Page:
     """Name -> CSV."""
 
 
-def build_page(reports: Sequence[Artifact], script: Script) -> Page:
+def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks) -> Page:
     """The page of some reports; the same store gives the same page.
 
     Args:
         reports: what to show, in this order; their files checked.
         script: spells the commands that made them.
+        more: what is to be said of a report beside what its own numbers say.
     Raises: ArtifactError for a report whose numbers cannot be read.
     """
     members = lineage_of(reports)
-    sources = read_sources(reports, members)
+    with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
+        return _page(read_sources(reports, members, more), members, script)
+
+
+def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script) -> Page:
     rows, artifacts = headline(sources), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
     lineage = draw(lineage_chart(list(members.values())))
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
     html = render(
-        title=_title(sources),
+        title=page_title(sources, rows),
         sources=sources,
         rows=rows,
         measures=measures_shown(rows),
+        shown=shown,
         rankings=rankings(rows),
+        remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,
         lineage=lineage,
@@ -55,9 +65,3 @@ def build_page(reports: Sequence[Artifact], script: Script) -> Page:
         missing=[member for member in members.values() if member.remark],
     )
     return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
-
-
-def _title(sources: Sequence[Source]) -> str:
-    texts = dict.fromkeys(source.scored for source in sources)
-    what = f"Report {sources[0].label}" if len(sources) == 1 else f"{len(sources)} reports"
-    return f"{what}: {', '.join(texts)}"

@@ -1,7 +1,8 @@
 """What one report brings to the page: its numbers, and what to call it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,13 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
+from stages.evaluation.results.remarks import remarks
 from stages.pages.lineage import Member
+from stages.text.names import names_file, read_runs
 
 METRICS = "metrics.json"
+LongerRemarks = Callable[[Artifact], Sequence[str]]
+"""What is to be said of a report beside what its own numbers say: how it compares with its baseline."""
 
 
 @dataclass(frozen=True)
@@ -22,19 +27,30 @@ class Source:
     metrics: Mapping[str, Any]
     files: Mapping[str, Any]
     """Content of the other JSON files, by their names."""
+    label: str
+    """Its name, else its method and first memory."""
     corpus: str
-    """Name or id of the tokens that were scored."""
+    """What the scored tokens are called; empty where they have no name and are the page's only ones."""
     alone: bool
     """Whether it is the page's only report, so that its name says nothing."""
-
-    @property
-    def label(self) -> str:
-        return self.member.label
+    remarks: Sequence[str]
+    """What must be known of its figures."""
 
     @property
     def scored(self) -> str:
-        """What was scored: `wikitext-2 test`, `lambada test, last words`."""
-        return f"{self.corpus} {scored(self.metrics)}"
+        """What was scored: `wikitext-2 test`, `lambada test, last words`, `test`."""
+        return f"{self.corpus} {scored(self.metrics)}".lstrip()
+
+    @property
+    def text(self) -> str:
+        """The same for programs: whatever the tokens are called."""
+        return f"{self.metrics['read']['tokens']} {scored(self.metrics)}"
+
+    @property
+    def own_text(self) -> str:
+        """`--exclude window:128` where a datastore of the scored text was read, whose gain is none; else empty."""
+        exclude = self.metrics.get("exclude")
+        return f"--exclude {exclude}" if exclude else ""
 
     @property
     def report(self) -> Report:
@@ -46,19 +62,71 @@ class Source:
         return list(charts) if self.alone else [chart.labelled(self.label) for chart in charts]
 
 
-def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member]) -> list[Source]:
+def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
-    sources = []
-    for report in reports:
-        metrics = _read(report, METRICS)
-        others = [
-            name for name in report.manifest.files if "/" not in name and name.endswith(".json") and name != METRICS
-        ]
-        files = {name: _read(report, name) for name in others}
-        tokens = members.get(metrics["read"]["tokens"])
-        corpus = tokens.label if tokens else metrics["read"]["tokens"]
-        sources.append(Source(members[report.reference], metrics, files, corpus, len(reports) == 1))
-    return sources
+    read = [_read(report, METRICS) for report in reports]
+    labels = _told_apart([_label(members[one.reference], told) for one, told in zip(reports, read, strict=True)])
+    corpora = _corpora(read, members)
+    return [
+        Source(
+            members[report.reference],
+            metrics,
+            {name: _read(report, name) for name in _other_files(report)},
+            label,
+            corpora[metrics["read"]["tokens"]],
+            len(reports) == 1,
+            [*remarks(metrics), *more(report)],
+        )
+        for report, metrics, label in zip(reports, read, labels, strict=True)
+    ]
+
+
+def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], str]]:
+    """Each remark once, with the labels of the reports that it is of; none where it is of all of them."""
+    labels: dict[str, list[str]] = {}
+    for source in sources:
+        for remark in source.remarks:
+            labels.setdefault(remark, []).append(source.label)
+    return [([] if len(of) == len(sources) else of, remark) for remark, of in labels.items()]
+
+
+def _label(member: Member, metrics: Mapping[str, Any]) -> str:
+    """A report's name; `lm, knn-lm` of one without."""
+    rows = [row["row"] for row in metrics["rows"]]
+    return member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """The labels, each once: the second `a` becomes `a (2)`."""
+    seen: Counter[str] = Counter()
+    told = []
+    for label in labels:
+        seen[label] += 1
+        told.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return told
+
+
+def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
+    """What scored tokens are called, by reference; by their id where two would be called the same."""
+    splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
+    words = {reference: _corpus(members.get(reference), split) for reference, split in splits.items()}
+    shared = Counter(words.values())
+    return {reference: told if shared[told] == 1 else reference for reference, told in words.items()}
+
+
+def _corpus(member: Member | None, split: str) -> str:
+    """The name of tokens; that of the file or record that a split is from; empty where there is none, or several."""
+    if member is None or member.artifact is None:
+        return ""
+    if member.names:
+        return member.names[0]
+    path = member.artifact.path / names_file(split)
+    named = {run.name for run in read_runs(path)} if path.is_file() else set()
+    return (named.pop() or "") if len(named) == 1 else ""
+
+
+def _other_files(report: Artifact) -> list[str]:
+    return [name for name in report.manifest.files if "/" not in name and name.endswith(".json") and name != METRICS]
 
 
 def _read(report: Artifact, name: str) -> Mapping[str, Any]:

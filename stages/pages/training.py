@@ -12,9 +12,9 @@ JOURNAL = "training.jsonl"
 
 
 def read_journals(members: Sequence[Member]) -> list[Journal]:
-    """Of every model whose `training.jsonl` is there."""
-    read = [(member, _records(member)) for member in members]
-    return [Journal(member.label, member.reference, records) for member, records in read if records]
+    """Of every model whose `training.jsonl` is there; one that is alone needs no name."""
+    read = [(member, records) for member in members if (records := _records(member))]
+    return [Journal("" if len(read) == 1 else member.label, member.reference, records) for member, records in read]
 
 
 def _records(member: Member) -> Sequence[Mapping[str, Any]]:

@@ -187,12 +187,16 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
         shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]
         masked = np.where(refused.reshape(shape), np.inf, masked)
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape))
+    return at_place([int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape)], grids, allowed)
+
+
+def at_place(place: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
+    """The point that is chosen at a place of the grids, scale, cut-off and weight of each reading; see `best_point`."""
     by_reading = [place[3 * i : 3 * i + 3] for i in range(len(grids))]
     return Best(
         tuple(grid.point(*where) for grid, where in zip(grids, by_reading, strict=True)),
         tuple(_interior(*one) for one in zip(grids, by_reading, allowed, strict=True)),
-        place,
+        tuple(place),
     )
 
 

@@ -11,7 +11,7 @@ from stages.search.searcher import Searcher
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundNeighbors:
     """Neighbours of n tokens, best first: rows of the datastore, -1 where missing, and distances."""
 
     ids: np.ndarray
@@ -24,7 +24,7 @@ class Retrieval(Protocol):
     needs_keys: bool
     """Whether `find` searches with keys of the tokens."""
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
         """Neighbours of tokens [start, stop); keys float32 [n, d] if they are needed."""
 
 
@@ -36,8 +36,8 @@ class StoredNeighbors:
     k: int
     needs_keys = False
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
-        return Found(
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
+        return FoundNeighbors(
             np.asarray(self.group[f"{split}/ids"][start:stop, : self.k]),
             np.asarray(self.group[f"{split}/distances"][start:stop, : self.k]),
         )
@@ -57,7 +57,7 @@ class IndexSearch:
     exclude: str
     needs_keys = True
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> Found:
+    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
         assert keys is not None
         forbidden = self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
-        return Found(*self.searcher.search(keys, self.k, forbidden))
+        return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from typing import Any, Self, TypeVar
 
 from pydantic import SerializeAsAny, ValidationError, model_validator
@@ -17,6 +18,8 @@ from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 
 K = TypeVar("K", bound=ReadingOptions)
+MOST_POINTS = 1 << 20
+"""Of the grid of one reading: its sums over the tuning split are kept of every shard."""
 
 
 class Reading(Settings):
@@ -43,12 +46,12 @@ class Reading(Settings):
     def _require_one_amount(self) -> None:
         """Of joined sources the first that is told how much to read may choose; of the others all is read."""
         pairs = zip(self.sources, self.source_settings, strict=True)
-        told = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
-        for source, name in told[1:]:
+        limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
+        for source, name in limited[1:]:
             if self.value(name) == "tune" or len(self.value(name) or ()) > 1:
                 raise ValueError(
-                    f"{name} must be one number where {told[0][0]} and {source} are joined: "
-                    f"a choice is one of {told[0][1]}"
+                    f"{name} must be one number where {limited[0][0]} and {source} are joined: "
+                    f"a choice is one of {limited[0][1]}"
                 )
 
     # Options
@@ -173,9 +176,23 @@ def parse_reading(spec: str) -> Reading:
     """
     phrase = parse_phrase(spec)
     try:
-        return _checked(phrase)
+        reading = _checked(phrase)
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
+    _require_few_points(reading)
+    return reading
+
+
+def _require_few_points(reading: Reading) -> None:
+    """Raises: UsageError for a grid whose sums nobody lives to see."""
+    numbers = {name: reading.value(name) for name in reading.tunable}
+    counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
+    if prod(counts.values()) > MOST_POINTS:
+        told = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
+        raise UsageError(
+            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({told}); at most "
+            f"{MOST_POINTS:,} are tuned in one go: give fewer numbers, and refine about the best."
+        )
 
 
 def _checked(phrase: Phrase) -> Reading:

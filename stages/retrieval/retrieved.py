@@ -18,7 +18,7 @@ from stages.memory.entries import (
 )
 
 
-class Part(NamedTuple):
+class MatchedEntries(NamedTuple):
     """Entries of one kind, and those of them that hold the target.
 
     `reads`: so many of them are read whatever the cut-off; None: as many as the cut-off says.
@@ -39,18 +39,18 @@ class Part(NamedTuple):
         """LogSums of every token for some of the positions, [r, V]; see `dense_log_sums`."""
         return dense_log_sums(self.entries[rows], scale, cutoff if self.reads is None else self.reads, vocabulary)
 
-    def taken(self, rows: Tensor, targets: Tensor) -> "Part":
+    def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
         """The part for some of the positions."""
         entries = self.entries[rows]
         ids = None if self.ids is None else self.ids[rows]
-        return Part(entries, find_matches(entries, targets), self.reads, ids)
+        return MatchedEntries(entries, find_matches(entries, targets), self.reads, ids)
 
 
 @dataclass(frozen=True)
 class Retrieved:
     """What n positions retrieve; neighbours of a datastore are the last part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MatchedEntries, ...]
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n] of the targets in all parts together, for every scale and cut-off."""
@@ -80,5 +80,5 @@ class Retrieved:
 
 
 def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None) -> Retrieved:
-    """Entries of one kind with their matches; targets int [n]; `ids` as in `Part`."""
-    return Retrieved((Part(entries, find_matches(entries, targets), ids=ids),))
+    """Entries of one kind with their matches; targets int [n]; `ids` as in `MatchedEntries`."""
+    return Retrieved((MatchedEntries(entries, find_matches(entries, targets), ids=ids),))

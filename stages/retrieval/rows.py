@@ -63,7 +63,9 @@ class MemoryRow:
 
 
 def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, beside a composition each of its readings alone, beside a lone reading its twin.
+    """The row that was asked for, beside a composition each of its readings alone.
+
+    Beside a lone reading stands what it is compared with.
 
     Args:
         readings: completed.
@@ -76,9 +78,9 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
     if len(sources) > 1:
         alone = [MemoryRow((source,), trained) for source in sources]
         return *rows, *(replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone))
-    twin = sources[0].about.twin
-    if twin is not None:
-        row = MemoryRow((open_source(twin, inputs),), trained)
+    compared_with = sources[0].about.compared_with
+    if compared_with is not None:
+        row = MemoryRow((open_source(compared_with, inputs),), trained)
         if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
             rows.append(row)
     return tuple(rows)

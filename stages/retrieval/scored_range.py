@@ -12,7 +12,7 @@ from torch import Tensor
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.scoring import LMScores
 from stages.encoding.split_reader import Places
-from stages.retrieval.neighbors import Found
+from stages.retrieval.neighbors import FoundNeighbors
 from stages.retrieval.retrieved import Retrieved
 from stages.search.distances import exact_distances
 from stages.search.keys import StoredKeys
@@ -40,7 +40,7 @@ class ScoredRange:
     carried: CarriedState
     places: Places
     counted: Tensor | None = None
-    found: Found | None = None
+    found: FoundNeighbors | None = None
     queries: np.ndarray | None = None
     recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
     """Distances that were computed from stored keys, by metric and number of neighbours."""

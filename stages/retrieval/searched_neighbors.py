@@ -27,8 +27,9 @@ class SearchedNeighbors:
         datastore = index.input("datastore")
         self._encoder = KeyEncoder.of(datastore, reader)
         probe = neighbors.config["probe"] or index.config["probe"]
-        self._searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": probe}, reader.device.type)
         self._stored = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
+        keys, settings = (self._stored.rows, self._stored.dim), {**index.config, "probe": probe}
+        self._searcher = open_searcher(index.file("index.faiss"), settings, keys, reader.device.type)
         self._candidates = neighbors.config["candidates"]
         self._read: tuple[int, State] = 0, None
         self._last: tuple[tuple[str, int, int, int], np.ndarray] | None = None

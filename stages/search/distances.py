@@ -1,6 +1,7 @@
 """Distances recomputed from stored keys, one pass over the shards for many queries."""
 
 import numpy as np
+from jaxtyping import Float, Float32, Int64, Integer
 
 from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import best_first, score_to_distance, sorted_places
@@ -10,8 +11,14 @@ PAIR_ELEMENTS = 1 << 20
 """Numbers gathered at a time when pairs are scored one by one: 4 MB a side."""
 
 
-def pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
-    """Scores [n] of the pairs (queries[which], keys[rows]), summed in float32.
+def pair_scores(
+    queries: Float[np.ndarray, "n d"],
+    which: Integer[np.ndarray, " pairs"],
+    keys: Float[np.ndarray, "m d"],
+    rows: Integer[np.ndarray, " pairs"],
+    metric: str,
+) -> Float32[np.ndarray, " pairs"]:
+    """Scores of the pairs (queries[which], keys[rows]), summed in float32.
 
     Squared distances come from differences: a key is at distance exactly 0 from itself.
     """
@@ -30,7 +37,9 @@ def pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: 
     return out if metric == "l2" else -out
 
 
-def exact_distances(keys: StoredKeys, queries: np.ndarray, ids: np.ndarray, metric: str) -> np.ndarray:
+def exact_distances(
+    keys: StoredKeys, queries: Float32[np.ndarray, "n d"], ids: Int64[np.ndarray, "n k"], metric: str
+) -> Float32[np.ndarray, "n k"]:
     """Distance of every query to each of its rows, summed in float32 from the stored keys.
 
     All pairs are sorted by row and grouped by shard, so that each shard that is needed is read once,
@@ -57,8 +66,8 @@ def exact_distances(keys: StoredKeys, queries: np.ndarray, ids: np.ndarray, metr
 
 
 def exact_order(
-    keys: StoredKeys, queries: np.ndarray, ids: np.ndarray, metric: str, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+    keys: StoredKeys, queries: Float32[np.ndarray, "n d"], ids: Int64[np.ndarray, "n candidates"], metric: str, k: int
+) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
     """The k best of each query's candidates by exact distance: ids [n, k] and distances [n, k]."""
     distances = exact_distances(keys, queries, ids, metric)
     scores, best = best_first(score_to_distance(distances, metric), ids, k)

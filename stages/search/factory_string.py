@@ -44,9 +44,17 @@ def from_factory(factory: str, dim: int, metric: str) -> Any:
     """The empty index that a string asks for. Raises: UsageError if FAISS does not accept it."""
     if len(factory) > LONGEST:
         raise UsageError(f"A FAISS factory string has at most {LONGEST} letters, not {len(factory):,}.")
-    graph = re.search(r"(HNSW|NSG)(\d+)", factory)
-    if graph and int(graph[2]) < 2:
-        raise UsageError(f"{factory!r} asks for a graph without links; give {graph[1]}2 or more, such as {graph[1]}32.")
+    if "NSG" in factory:
+        raise UsageError(
+            f"{factory!r}: an NSG graph is made from the neighbours of every key, which FAISS finds for hours; choose "
+            "hnsw, which needs none."
+        )
+    graph = re.search(r"HNSW(\d+)", factory)
+    if graph and int(graph[1]) < 2:
+        raise UsageError(f"{factory!r} asks for a graph without links; give HNSW2 or more, such as HNSW32.")
+    narrowed = re.search(r"(PCA[RW]*|ITQ)(\d+)", factory)
+    if narrowed and int(narrowed[2]) > dim:
+        raise UsageError(f"{factory!r}: {narrowed[0]} would widen keys of width {dim}; {narrowed[1]}{dim} is the most.")
     try:
         index = faiss.index_factory(dim, factory, METRICS[metric])
     except RuntimeError as error:

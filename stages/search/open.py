@@ -1,13 +1,13 @@
 """From a file of FAISS to the searcher that serves it best."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, content_of
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
@@ -21,16 +21,49 @@ FEW_QUERIES = 20
 1.15) leaves mid-sized batches up to five times slower."""
 
 
-def open_searcher(index: Path, settings: Mapping[str, Any], device: str = "cpu") -> Searcher:
+def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu") -> Searcher:
     """Open a built index.
 
     Args:
         index: its `index.faiss`.
+        keys: rows and width of the datastore that it was made of.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
-    return searcher_of(read_index(index), settings["metric"], settings["probe"], _resolved(device))
+    found = read_index(index)
+    with content_of(index):
+        _require_sound(found, keys, settings["metric"])
+    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device))
+
+
+def _require_sound(index: Any, keys: tuple[int, int], metric: str) -> None:
+    """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
+    rows, dim = keys
+    if (index.ntotal, index.d) != (rows, dim):
+        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {rows} of width {dim}")
+    if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
+        raise ValueError(f"an index of another metric than {metric}")
+    ivf: Any = faiss.try_extract_index_ivf(index)
+    if ivf is not None:
+        _require_rows(_listed_rows(ivf.invlists), rows, lowest=0)
+    graph = getattr(faiss.downcast_index(index), "hnsw", None)
+    if graph is not None:
+        _require_rows([faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1)
+        _require_rows([np.array([graph.entry_point])], rows, lowest=0)
+
+
+def _listed_rows(lists: Any) -> Iterator[np.ndarray]:
+    for number in range(lists.nlist):
+        size = lists.list_size(number)
+        if size:
+            yield faiss.rev_swig_ptr(lists.get_ids(number), size)
+
+
+def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:
+    for part in parts:
+        if len(part) and (part.min() < lowest or part.max() >= rows):
+            raise ValueError(f"it names rows {part.min()} to {part.max()} of {rows}")
 
 
 def read_index(path: Path) -> Any:

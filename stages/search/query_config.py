@@ -52,7 +52,7 @@ def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Ma
         check_probe(config.probe, 0 if most is None else index["lists"], index["index"])
         return config.probe
     table = figures.get("recall_by_probe")
-    if most is None or table is None:
+    if most is None or table is None or str(most) not in table:
         return most
     measured = sorted(int(k) for k in table[str(most)])
     k = str(next((at for at in measured if at >= config.k), measured[-1]))

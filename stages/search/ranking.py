@@ -4,6 +4,7 @@ A *score* is what all search code minimises: the squared distance (l2) or minus 
 """
 
 import numpy as np
+from jaxtyping import Float32, Int64, Integer
 
 NO_ROW = 0xFFFFFFFF
 
@@ -18,7 +19,9 @@ def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
     return scores if metric == "l2" else -scores
 
 
-def best_first(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def best_first(
+    scores: Float32[np.ndarray, "n m"], ids: Int64[np.ndarray, "n m"], k: int
+) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
     """The k best of each row's candidates, sorted by (score, id).
 
     Score and id are packed into one integer (sortable float bits above, id below): a single sort of
@@ -46,7 +49,7 @@ def best_first(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray,
     return best, rows
 
 
-def sorted_places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
     """Values [n] (-1 … 2**31 - 1) in rising order and where each stood; equals keep their order.
 
     Value and place are packed into one integer, which sorts several times faster than an argsort.
@@ -56,7 +59,9 @@ def sorted_places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return packed >> 32, packed & NO_ROW
 
 
-def without(ids: np.ndarray, exclude_ranges: np.ndarray | None) -> np.ndarray:
+def without(
+    ids: Int64[np.ndarray, "n m"], exclude_ranges: Integer[np.ndarray, "n 2"] | None
+) -> Int64[np.ndarray, "n m"]:
     """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges)."""
     if exclude_ranges is None:
         return ids
@@ -64,7 +69,7 @@ def without(ids: np.ndarray, exclude_ranges: np.ndarray | None) -> np.ndarray:
     return np.where((ids >= start) & (ids < stop), -1, ids)
 
 
-def allowed_rows(rows: int, n: int, exclude_ranges: np.ndarray | None) -> np.ndarray:
+def allowed_rows(rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"] | None) -> Integer[np.ndarray, " {n}"]:
     """Number of rows [n] that each query may see."""
     if exclude_ranges is None:
         return np.full(n, rows)

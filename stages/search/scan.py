@@ -11,6 +11,7 @@ from typing import Protocol
 
 import faiss
 import numpy as np
+from jaxtyping import Float, Float32
 
 from stages.search.keys import widened
 from stages.search.ranking import allowed_rows, best_first, slack, without
@@ -26,7 +27,9 @@ NARROW = 64
 """Excluded ranges up to this width are searched along and dropped after; wider ones are masked."""
 
 
-def extended_queries(queries: np.ndarray, origin: np.ndarray, metric: str) -> np.ndarray:
+def extended_queries(
+    queries: Float[np.ndarray, "n d"], origin: Float[np.ndarray, " d"], metric: str
+) -> Float32[np.ndarray, "n d+1"]:
     """[n, d] -> [n, d + 1] float32, last column one."""
     out = np.empty((len(queries), queries.shape[1] + 1), np.float32)
     np.subtract(queries, origin if metric == "l2" else 0, out=out[:, :-1])
@@ -34,7 +37,9 @@ def extended_queries(queries: np.ndarray, origin: np.ndarray, metric: str) -> np
     return out
 
 
-def extended_keys(keys: np.ndarray, origin: np.ndarray, metric: str) -> np.ndarray:
+def extended_keys(
+    keys: Float[np.ndarray, "m d"], origin: Float[np.ndarray, " d"], metric: str
+) -> Float32[np.ndarray, "m d+1"]:
     """[m, d] in any float dtype -> [m, d + 1] float32."""
     out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
     moved = out[:, :-1]

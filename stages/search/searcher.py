@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Float32, Int64
 
 from stages.search.ranking import pick, score_to_distance
 
@@ -43,8 +44,8 @@ class Searcher(ABC):
         self.rows, self.dim, self.metric, self.lossless = rows, dim, metric, lossless
 
     def search(
-        self, queries: np.ndarray, k: int, exclude_ranges: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, queries: Float[np.ndarray, "n {self.dim}"], k: int, exclude_ranges: Int64[np.ndarray, "n 2"] | None = None
+    ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
         """The k best allowed rows of each query, best first, ties by the smaller row.
 
         Args:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stages.errors import content_of
+
 UNFINISHED = "\ufffd"
 """What bytes decode to that are no whole character yet."""
 
@@ -18,15 +20,17 @@ class TokenText:
         """
         from stages.text.given import load_tokenizer
 
-        self._tokenizer = load_tokenizer(file)
+        self._file, self._tokenizer = file, load_tokenizer(file)
+        self.vocabulary_size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         self.eos: int = metrics["eos_id"]
         self.eos_is_newline = metrics["eos_after"] == "line"
         """Whether `<eos>` stands for the end of a line."""
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text; words that the vocabulary lacks are `<unk>`, and no `<eos>` is added."""
-        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return found
+        with content_of(self._file, Exception):  # the library has no class of its own
+            found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return found
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """What each of consecutive tokens brings to their text; a character counts for the token that ends it."""
@@ -41,8 +45,9 @@ class TokenText:
 
     def decoded(self, ids: list[int]) -> str:
         """The text of tokens as the tokenizer itself joins them, `<eos>` spelled out."""
-        text: Any = self._tokenizer.decode(ids, skip_special_tokens=False)
-        return str(text)
+        with content_of(self._file, Exception):
+            text: Any = self._tokenizer.decode(ids, skip_special_tokens=False)
+            return str(text)
 
 
 class TextStream:

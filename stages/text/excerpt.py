@@ -22,8 +22,7 @@ AROUND_OTHERS = 10
 class Excerpt:
     """A token of a split, where it stands, and the text around it, of its own document.
 
-    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start;
-    `name`: what the document is called, None if nobody knows.
+    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start.
     `before`, `token` and `after` join to the text, but where the token is white space, and spelled out.
     """
 
@@ -35,6 +34,13 @@ class Excerpt:
     token: str
     after: str
     name: str | None = None
+    """What its document is called; None where that is not known."""
+
+    @property
+    def place(self) -> str:
+        """Where the token stands: `train, document 3 (a.txt), token 7`."""
+        called = f" ({self.name})" if self.name else ""
+        return f"{self.split}, document {self.document}{called}, token {self.offset}"
 
 
 class _Span(NamedTuple):
@@ -58,9 +64,9 @@ class SplitText:
         ids: integers [T], a NumPy or Zarr array.
         doc_offsets: int64 [D + 1], where documents start, and the end.
         text: the tokenizer.
-        names: of its documents, where they are wanted.
+        names: of the documents.
         """
-        self.split, self._text, self._names = split, text, names
+        self.split, self._text, self._names = split, text, names or DocumentNames(())
         self._offsets = np.asarray(doc_offsets[:])
 
         @lru_cache(BLOCKS_KEPT)
@@ -70,9 +76,9 @@ class SplitText:
         self._block = block
 
     @classmethod
-    def of(cls, group: Any, split: str, text: TokenText) -> "SplitText":
+    def of(cls, group: Any, split: str, text: TokenText, names: DocumentNames | None = None) -> "SplitText":
         """A split of a group `tokens.zarr`, or of a passage."""
-        return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text)
+        return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text, names)
 
     def at(self, row: int, before: int = 12, after: int = 4) -> Excerpt:
         """Token `row`, with so many tokens of its document around it."""
@@ -109,7 +115,7 @@ class SplitText:
             before="".join(pieces[:place]),
             token=pieces[place] if pieces[place].strip() else self._text.label(ids[place]),
             after="".join(pieces[place + 1 :]),
-            name=None if self._names is None else self._names.of(span.document),
+            name=self._names.of(span.document),
         )
 
     def _ids(self, start: int, stop: int) -> list[int]:

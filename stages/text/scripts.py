@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from stages.metrics import LONG_WORD
+
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
@@ -11,8 +13,6 @@ SHARE = 0.3
 """Of the characters, from which on a text counts as written so."""
 LONG_RUN = 3
 """Characters, on average, from which on runs are no words: where words were set apart beforehand they have two."""
-LONG_WORD = 25
-"""Characters to a word that no language's prose has on average: German has 6, Finnish 8."""
 
 
 def lacks_words(texts: Sequence[str]) -> bool:

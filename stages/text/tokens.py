@@ -1,10 +1,7 @@
 """Reading a tokens artifact."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import zarr
+from typing import Any
 
 SPLITS = ("train", "valid", "test")
 """Splits that text is tokenized as."""
@@ -24,7 +21,7 @@ class TokenSplit:
     """uint64 [P]: BLAKE2b-64 of each paragraph's text without the white space around it."""
 
 
-def open_split(tokens: "zarr.Group", split: str) -> TokenSplit:
-    """One split of a group `tokens.zarr`, which must have it. Raises: KeyError if it has not."""
+def open_split(tokens: Any, split: str) -> TokenSplit:
+    """One split of a group `tokens.zarr`, which must have it. Raises: ArtifactError if it has not."""
     group = tokens[split]
-    return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))  # type: ignore[index]
+    return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))

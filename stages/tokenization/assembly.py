@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
         if own:
             records = [job.draft.record(shard.key) for shard in own]
             figures = splits[split] = _split_metrics(split, records)
+            figures["types"] = _types(job.folder, own, work.tokenizer.vocabulary_size)
             _write_arrays(job, work, own, records, paragraphs)
             _write_names(job, work, split, range(documents, documents + figures["documents"]))
             paragraphs += figures["paragraphs"]
@@ -45,6 +47,14 @@ def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, 
         raise DataError(f"The tokenizer makes no token of the text of {split}.")
     sums["unknown_rate"] = sum(part["unknown"] for part in parts) / sums["tokens"]
     return sums
+
+
+def _types(folder: Path, shards: Sequence[TextShard], vocabulary: int) -> int:
+    """How many types of the vocabulary occur in some shards."""
+    seen = np.zeros(vocabulary, bool)
+    for shard in shards:
+        seen[np.load(folder / scratch_file(shard, "ids"))] = True
+    return int(np.count_nonzero(seen))
 
 
 def _write_arrays(

@@ -3,30 +3,30 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.numbers import size as bytes_size
 from stages.reporting import Reporter
+from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure or to learn from."""
-MANY_TYPES = 2**16
-"""A vocabulary with more costs more than most models of its text."""
+WIDTH, LAYERS = 512, 8
+"""Of the model that the cost of a vocabulary is told of."""
 
 
 def warn_of_size(types: int, reporter: Reporter) -> None:
     """Warn of a vocabulary of many types."""
     if types > MANY_TYPES:
+        weights = types * WIDTH
+        cost = vocabulary_cost(weights, weights, LAYERS * 12 * WIDTH**2)
         reporter.warning(
-            f"the vocabulary has {types:,} types: a model of width 512 takes {types * 512 / 1e6:,.0f} million weights "
-            f"for it, and the scores of 4,096 tokens take {bytes_size(4096 * 4 * types)}. "
-            "--tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
+            f"the vocabulary has {types:,} types: training a Transformer of {LAYERS} layers of width {WIDTH}, it takes "
+            f"{cost}. --tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
         )
 
 
 def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> None:
-    """Say, and add to the figures of splits, which share of the text each got; warn of small ones."""
+    """Add to the figures of splits which share of the text each got; warn of small ones."""
     total = sum(figures["characters"] for figures in splits.values())
     for split, figures in splits.items():
         figures["share"] = figures["characters"] / total
-        reporter.info(f"{split}: {figures['share']:.1%} of the text, {figures['documents']:,} documents")
         if figures["tokens"] < FEW_TOKENS:
             reporter.warning(f"{split} has only {figures['tokens']:,} tokens")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from stages.artifacts.stage import Job, Shard
+from stages.lineage.corpus import tokenizer_of
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
 from stages.text.corpus import read_corpus
@@ -12,7 +13,7 @@ from stages.text.scripts import lacks_words
 from stages.text.splits import cut_by_shares, whole
 from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
 from stages.text.tokens import SPLITS
-from stages.tokenization.sources import ONE_CORPUS, TOKENIZER_FILE, given_tokenizer, text_files
+from stages.tokenization.sources import ONE_CORPUS, TOKENIZER, TOKENIZER_FILE, given_tokenizer, text_files
 
 SPOOL = "scratch/text"
 SCANNED = "read"
@@ -70,7 +71,9 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
     config, given = job.config, given_tokenizer(job.inputs)
-    if given is not None:
+    if TOKENIZER in job.inputs:
+        tokenizer = tokenizer_of(job.inputs[TOKENIZER])
+    elif given is not None:
         tokenizer = open_tokenizer(given)
     else:
         if config.tokenizer == "word":

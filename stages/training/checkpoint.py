@@ -1,5 +1,6 @@
 """All that a training run needs to go on as if it had not stopped, in one file that is replaced at once."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,18 @@ def save_checkpoint(
         tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
         tensors |= {f"{CARRIED}{rank}/{i}": state for i, state in enumerate(own.carried or ())}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(tensors, {"progress": json.dumps(progress), "ranks": str(len(ranks))}))
+    told = {"progress": json.dumps(progress), "ranks": str(len(ranks))}
+    write_atomically(path, save(tensors, told | {"digest": _digest(tensors, told)}))
+
+
+def _digest(tensors: dict[str, Tensor], told: dict[str, str]) -> str:
+    """Of all that a checkpoint holds: safetensors has no checksum of its own."""
+    digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_checkpoint(
@@ -57,12 +69,13 @@ def load_checkpoint(
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            progress: dict[str, Any] = json.loads(file.metadata()["progress"])
-            saved_ranks = int(file.metadata()["ranks"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(
-            f"The checkpoint {path} is damaged ({error}); remove it, and the same command trains from the beginning."
-        ) from error
+            told = file.metadata()
+        if told.pop("digest", None) not in (None, _digest(tensors, told)):
+            raise ValueError("it does not hold what was saved")
+        progress: dict[str, Any] = json.loads(told["progress"])
+        saved_ranks = int(told["ranks"])
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged_checkpoint(path, str(error)) from error
     model.load_state_dict(_below(tensors, MODEL))
     states: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _below(tensors, OPTIMIZER).items():
@@ -74,6 +87,14 @@ def load_checkpoint(
         set_random_state(random)
     carried = _below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
     return progress, tuple(carried[str(i)] for i in range(len(carried))) or None
+
+
+def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
+    """What is said where a run cannot go on from what it saved."""
+    return ArtifactError(
+        f"The checkpoint {checkpoint} is damaged ({problem}); remove it, and the same command trains from the "
+        "beginning."
+    )
 
 
 def random_state() -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, WrapValidator, model_validator
 
 from stages.config import Settings, StageConfig
 from stages.methods import METHODS
@@ -11,6 +11,10 @@ from stages.models.config import ModelConfig, Probability, Size, parse_model
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+
+AUTO = 0
+"""Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may give."""
+Steps = Annotated[Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))]
 
 
 class OptimizerConfig(Settings):
@@ -52,8 +56,8 @@ class TrainConfig(StageConfig):
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
 
-    steps: Size = 1000
-    """Updates of the weights."""
+    steps: Steps = AUTO
+    """Updates of the weights; `auto`: as many as the text is worth to the model, see `stages.training.automatic`."""
     epochs: Positive | None = None
     """Passes over the training split; if given, `steps` is computed from it."""
     segment_length: Size = 128
@@ -69,7 +73,7 @@ class TrainConfig(StageConfig):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
     valid_every: Annotated[int, Field(ge=0)] = 500
-    """Steps between validations; 0: at the end only."""
+    """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
     log_every: Size = 50
     """Steps between lines of training.jsonl."""
 

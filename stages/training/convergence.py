@@ -20,8 +20,8 @@ class Validation(NamedTuple):
 
 def read_validations(lines: Path) -> list[Validation]:
     """All validations of a journal (`training.jsonl`), in order."""
-    told = (json.loads(line) for line in lines.read_text("utf-8").splitlines())
-    return [Validation(line["step"], line["valid_loss"]) for line in told if line.get("valid_loss") is not None]
+    records = (json.loads(line) for line in lines.read_text("utf-8").splitlines())
+    return [Validation(line["step"], line["valid_loss"]) for line in records if line.get("valid_loss") is not None]
 
 
 def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:

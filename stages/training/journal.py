@@ -1,11 +1,25 @@
 """The course of a training run: training.jsonl and TensorBoard logs."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+from stages.artifacts.checksums import file_entry
+
 LINES, LOGS = "training.jsonl", "logs"
+
+
+def is_whole(folder: Path, size: int, digest: str | None) -> bool:
+    """Whether the first bytes of a journal are those that a checkpoint speaks of; None: it does not tell."""
+    path = folder / LINES
+    if digest is None or not size:
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.blake2b(file.read(size)).hexdigest() == digest
 
 
 class Journal:
@@ -15,7 +29,8 @@ class Journal:
         """Open the journal of a run that stands at `step`, cut back to the `size` bytes it had then."""
         from torch.utils.tensorboard import SummaryWriter
 
-        self._file = (folder / LINES).open("ab")
+        self._path = folder / LINES
+        self._file = self._path.open("ab")
         self._file.truncate(size)
         self._board = SummaryWriter(str(folder / LOGS), purge_step=step + 1 if step else None)
 
@@ -28,10 +43,11 @@ class Journal:
             if value is not None:
                 self._board.add_scalar(name, value, step)
 
-    def sync(self) -> int:
-        """Force all lines onto the disk; returns the size in bytes."""
+    def sync(self) -> tuple[int, str]:
+        """Force all lines onto the disk; returns their size in bytes, and their digest."""
         os.fsync(self._file.fileno())
-        return os.fstat(self._file.fileno()).st_size
+        entry = file_entry(self._path)
+        return entry["bytes"], entry["blake2b"]
 
     def close(self) -> None:
         self._file.close()

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync
 from stages.errors import DataError, UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
@@ -19,12 +21,12 @@ from stages.methods.segments import Segments, aligned_order
 from stages.models.backbone import State
 from stages.models.language_model import LanguageModel, save_weights
 from stages.reporting import Reporter, Silent
-from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
+from stages.training.checkpoint import RankState, damaged_checkpoint, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import TrainConfig
-from stages.training.journal import Journal
+from stages.training.journal import LINES, Journal, is_whole
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer
-from stages.training.progress import Progress, Splits
+from stages.training.progress import Forecast, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
 from stages.training.update import make_update
@@ -105,6 +107,7 @@ class Trainer:
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
             stop = stack.enter_context(deferred_signals())
+            self._forecast = Forecast(self.progress, self.config.steps, self.update_tokens)
             while self.progress.step < self.config.steps:
                 self._update()
                 self._report()
@@ -205,6 +208,8 @@ class Trainer:
             perplexity=_exp(self.progress.mean_loss),
             tokens_per_second=self._tokens_per_second(),
         )
+        if (line := self._forecast.line(self.progress)) is not None:
+            self.reporter.info(line)
 
     def _tokens_per_second(self) -> float:
         return self.progress.steps_per_second * self.update_tokens
@@ -239,6 +244,7 @@ class Trainer:
         if self.progress.is_best(loss) and self.fabric.is_global_zero:
             save_weights(self.model, self.folder / best_weights(step))
             fsync(self.folder / best_weights(step))
+            self.progress.valid_digest = file_entry(self.folder / best_weights(step))["blake2b"]
         return loss
 
     # Checkpoints
@@ -265,7 +271,8 @@ class Trainer:
         ranks = gather_over_ranks(self.fabric, own)
         if self.fabric.is_global_zero:
             assert self.journal is not None
-            self.progress.journal_bytes = self.journal.sync()
+            self.progress.journal_bytes, self.progress.journal_digest = self.journal.sync()
+            fsync(self.folder)  # the journal and the best weights have their names before the checkpoint counts on them
             save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, ranks, asdict(self.progress))
             self._drop_old_weights()
         self._saved_at = time.monotonic()
@@ -275,14 +282,41 @@ class Trainer:
             if path.name != best_weights(self.progress.valid_step):
                 path.unlink()
 
+    def _read_progress(self, path: Path, saved: dict[str, Any]) -> Progress:
+        """The progress of a checkpoint. Raises: ArtifactError if what it speaks of is not as it was saved."""
+        try:
+            progress = Progress(**saved)
+        except TypeError as error:
+            raise damaged_checkpoint(path, str(error)) from error
+        if self.fabric.is_global_zero:
+            best_file(self.folder, progress)
+            if not is_whole(self.folder, progress.journal_bytes, progress.journal_digest):
+                raise damaged_checkpoint(path, f"{LINES} is not as it was saved")
+        return progress
+
     def _restore(self) -> None:
         path = self.folder / CHECKPOINT
         if path.is_file():
             rank, ranks = self.fabric.global_rank, self.fabric.world_size
             saved, carried = load_checkpoint(path, self.model, self._optimizer, rank, ranks)
-            self.progress = Progress(**saved)
+            self.progress = self._read_progress(path, saved)
             self._carried = carried and tuple(tensor.to(self.fabric.device) for tensor in carried)
             self.reporter.info(f"resumed: {self.progress.step} of {self.config.steps} steps")
+
+
+def best_file(folder: Path, progress: Progress) -> Path | None:
+    """The weights that did best on the validation split, if there is one.
+
+    Raises: ArtifactError if the file is not as it was saved.
+    """
+    if progress.valid_step is None:
+        return None
+    file = folder / best_weights(progress.valid_step)
+    if progress.valid_digest is not None and not (
+        file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest
+    ):
+        raise damaged_checkpoint(folder / CHECKPOINT, f"{file.name} is not as it was saved")
+    return file
 
 
 def best_weights(step: object) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.artifacts.durable import fsync
+from stages.artifacts.checksums import file_entry
+from stages.artifacts.durable import fsync, write_atomically
 
 ROWS = 1 << 18
 """Rows that are written at a time."""
@@ -15,21 +16,37 @@ Rows = Callable[[int, int], np.ndarray]
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: Rows) -> np.ndarray:
-    """An array in a file, memory-mapped for reading; the file is made if it is not there.
+    """An array in a file, memory-mapped for reading; the file is made if it is not there, or not as it was made.
 
     Args:
-        path: an `.npy` file; it appears when all of it is written.
+        path: an `.npy` file; it appears when all of it is written. Its digest stands beside it.
     Raises: OSError if it cannot be written, and then leaves nothing behind.
     """
-    if not path.exists():
+    if not _is_whole(path):
         unfinished = path.with_name(f".{path.name}.tmp")
         try:
             _write(unfinished, shape, np.dtype(dtype), rows)
             fsync(unfinished)
+            write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r")
+
+
+def remove(path: Path) -> None:
+    """Remove such a file, if it is there."""
+    for file in (path, _digest_file(path)):
+        file.unlink(missing_ok=True)
+
+
+def _is_whole(path: Path) -> bool:
+    beside = _digest_file(path)
+    return path.is_file() and beside.is_file() and beside.read_bytes() == file_entry(path)["blake2b"].encode()
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.blake2b")
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Rows) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.retrieval.neighbor_tokens import neighbor_tokens
-from stages.training.mapped import mapped
+from stages.training.mapped import mapped, remove
 
 DTYPE = np.dtype(np.int32)
 
@@ -40,5 +40,5 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
         )
 
     by_split = {split: tokens(split) for split in splits}
-    beside.unlink(missing_ok=True)
+    remove(beside)
     return by_split

@@ -42,7 +42,7 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     """The settings that the user's own are laid over.
 
     Args:
-        name: a preset, or a TOML file; None: the smallest of the backbone.
+        name: a preset, or a TOML file; None: the smallest of the backbone, its steps chosen from the text.
         backbone: the one that the user asks for; None: the preset's, or the one that is usual for the method.
     Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
     """
@@ -51,7 +51,7 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     if name is None:
         if backbone is None and method is not None:
             backbone = METHODS.settings(method).usual_backbone
-        return _smallest(backbone or DEFAULT_BACKBONE)
+        return _without_steps(_smallest(backbone or DEFAULT_BACKBONE))
     preset = load_preset(name)
     own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
     if backbone not in (None, own):
@@ -60,6 +60,11 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
             "leave --backbone out, or name another preset (memlm presets)."
         )
     return preset
+
+
+def _without_steps(preset: dict[str, Any]) -> dict[str, Any]:
+    """A preset that nobody named, without how long to train: that is chosen from the text."""
+    return {name: value for name, value in preset.items() if name != "steps"}
 
 
 def _smallest(backbone: str) -> dict[str, Any]:

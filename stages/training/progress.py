@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.numbers import duration, number
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -46,7 +48,11 @@ class Progress:
     valid_loss: float | None = None
     """The lowest of all validations, and its step."""
     valid_step: int | None = None
+    valid_digest: str | None = None
+    """BLAKE2b of the file of the weights that did best; None: saved before there were such."""
     journal_bytes: int = 0
+    journal_digest: str | None = None
+    """BLAKE2b of so many bytes of the journal."""
 
     def add(self, loss: float, seconds: float) -> None:
         """Count an update."""
@@ -81,3 +87,29 @@ class Progress:
         since_line = self.step - self.line_step, self.seconds - self.line_seconds
         steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
         return steps / max(seconds, 1e-9)
+
+
+class Forecast:
+    """How long a run will take, known once its first updates have been timed."""
+
+    TIMED = 5.0
+    """Seconds of updates that are timed."""
+    WORTH_SAYING = 30.0
+    """Seconds left; the end of a shorter run is there before the line is read."""
+
+    def __init__(self, start: Progress, steps: int, update_tokens: int) -> None:
+        """`start`: where the run begins; `steps`: where it ends; `update_tokens`: what one of them reads."""
+        self._first, self._began = start.step, start.seconds
+        self.steps, self.update_tokens = steps, update_tokens
+        self._said = False
+
+    def line(self, now: Progress) -> str | None:
+        """What to say of the time, once; None while there is nothing to say."""
+        done, seconds = now.step - self._first, now.seconds - self._began
+        if self._said or seconds < self.TIMED:
+            return None
+        self._said, left = True, seconds / done * (self.steps - now.step)
+        if left < self.WORTH_SAYING:
+            return None
+        speed = number(round(done * self.update_tokens / seconds))
+        return f"{self.steps:,} steps: about {duration(round(left))} left, at {speed} tokens a second"

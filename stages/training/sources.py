@@ -5,6 +5,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import require_same_tokenizer
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
+from stages.models.config import parse_model
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors")
@@ -74,7 +75,7 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
         the settings name, or a gate that the method has no neighbours for.
     """
     _require_backbone(config, init)
-    _require_readable_gate(config, init)
+    _require_neighbors_read(config, init)
     size = init.config["model"]["vocab_size"]
     if size != tokens.metrics["vocabulary_size"]:
         raise ArtifactError(
@@ -94,8 +95,8 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
         )
 
 
-def _require_readable_gate(config: TrainConfig, init: Artifact) -> None:
-    if init.config["model"].get("gate") and not config.method_settings.neighbors_read:
+def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
+    if parse_model(init.config["model"]).reads_neighbors and not config.method_settings.neighbors_read:
         raise UsageError(
             f"{init.reference} has a gate, which cannot be left out, but method {config.method!r} reads no neighbours: "
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "

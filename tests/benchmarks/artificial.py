@@ -67,7 +67,8 @@ class Tokens(Artificial):
             for name, block in arrays.items():
                 job.draft.array(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24).write(0, block)
         units = ("tokens", "characters", "bytes", "words")
-        return {"splits": {s: dict.fromkeys(units, n) for s, n in job.config.splits.items()}, "eos_id": 0}
+        splits = {s: dict.fromkeys(units, n) for s, n in job.config.splits.items()}
+        return {"splits": splits, "eos_id": 0, "vocabulary_size": VOCABULARY}
 
 
 class Model(Artificial):
@@ -87,13 +88,14 @@ class Model(Artificial):
 
 
 class Datastore(Artificial):
-    """Values only: its keys are never read."""
+    """Values only: its keys are never read, and narrow."""
 
     kind = "datastore"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         rows = job.config.rows
-        job.draft.array("datastore.zarr/keys", (rows, 256), np.float16, 1 << 15)
+        keys = job.draft.array("datastore.zarr/keys", (rows, 1), np.float16, rows)
+        keys.write(0, np.zeros((rows, 1), np.float16))
         values = job.draft.array("datastore.zarr/values", (rows,), np.int32, rows)
         values.write(0, zipf(rows).astype(np.int32))
         return {"rows": rows}

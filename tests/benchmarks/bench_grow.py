@@ -103,8 +103,9 @@ def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -
     """Recall as build-index measures it; the index that was built anew reads as many lists as it does by itself."""
     for name, index in (("changed", changed), ("built at once", anew)):
         started = time.process_time()
-        searcher = open_searcher(index.file("index.faiss"), index.config)
-        figures = measure(searcher, keys_of(index.input("datastore")), queries, 0)
+        keys = keys_of(index.input("datastore"))
+        searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim))
+        figures = measure(searcher, keys, queries, 0)
         told(
             f"recall, {what}, {name}",
             lists=index.config["lists"],

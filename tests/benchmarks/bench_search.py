@@ -82,7 +82,11 @@ def build(store: Store, datastore: Artifact, **settings: Any) -> Artifact:
 def ours(index: Artifact, keys: StoredKeys, block: int) -> Callable[[int], tuple[int, np.ndarray]]:
     resolved = PrecomputeNeighbors().resolve(NeighborsConfig(k=K), _inputs(index), Execution("cpu"))
     print(f"ours: {index.config['index']}, {index.config['lists']} lists, {resolved.probe} read")
-    searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": resolved.probe})
+    searcher = open_searcher(
+        index.file("index.faiss"),
+        {**index.config, "probe": resolved.probe},
+        (index.metrics["rows"], index.metrics["dim"]),
+    )
 
     def run(start: int) -> tuple[int, np.ndarray]:
         stop = min(start + block, keys.rows)

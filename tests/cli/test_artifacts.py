@@ -11,6 +11,7 @@ import pytest
 from memlm_cli.lineage_tree import parents_first
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held
+from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.reporting import Silent
 from tests.cli.conftest import Memlm
@@ -98,6 +99,21 @@ def test_verify_finds_a_flipped_bit(memlm: Memlm, store: Store, made: Lineage) -
     assert made.tokens in ended.out and made.model not in ended.out
     assert memlm("build-datastore", made.model, "--key", "hidden").code == 4
     assert memlm("artifacts", "rm", "--force", made.model).code == 0
+
+
+@pytest.mark.parametrize("command", ["evaluate", "build-datastore"])
+def test_verified_inputs_are_right_whatever_the_file_system_says(
+    memlm: Memlm, store: Store, made: Lineage, command: str
+) -> None:
+    model = store.get(made.model)
+    weights = model.path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    write_stamps(store.root / ".stamps" / f"{made.model}.json", model.path, model.manifest.files)
+    ended = memlm(command, made.model, "--split", "train", "--verify-inputs")
+    assert ended.code == 4
+    assert "model.safetensors has other content" in ended.err
+    (store.root / "store.toml").write_text("verify_inputs = true\n")
+    assert memlm("generate", made.model, "--prompt", "the cat").code == 4
 
 
 def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: Lineage) -> None:

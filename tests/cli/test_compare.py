@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -61,9 +62,10 @@ def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, 
     rows = [line.split() for line in lines]
     won = lines.index("Tokens that B wins most")
     assert rows[won + 1][:5] == ["nats", "p(A)", "p(B)", "gate", "B"]
-    assert rows[won + 2] == ["-3.00", "0.018", "0.37", "0.25", "2:1", "b[<eos>]"]
+    assert rows[won + 2] == ["-3.00", "0.018", "0.37", "0.25", "2:1", rows[won + 2][5], "b[<eos>]"]
+    assert re.fullmatch(r"\(test-\d\.txt\)", rows[won + 2][5])
     lost = lines.index("Tokens that B loses most")
-    assert rows[lost + 2] == ["+0.50", "0.61", "0.37", "0.25", "0:2", "b[<eos>]"]
+    assert rows[lost + 2] == ["+0.50", "0.61", "0.37", "0.25", "0:2", rows[won + 2][5], "b[<eos>]"]
 
 
 def test_json_holds_all_of_it(memlm: Memlm, root: Path, made: Reports) -> None:

@@ -50,8 +50,8 @@ def test_memories_are_named_on_stderr_and_none_is_the_model_alone(generate, inde
     memory = ("--memory", "external:k=5,temperature=2,lambda=0.9", "--memory", "long:size=7,theta=0.5,lambda=0.1")
     read = generate(index.reference, *options, *memory)
     assert read.err.splitlines() == [
-        "generate: memory 1: external, interpolate, k 5, temperature 2, lambda 0.9",
-        "generate: memory 2: long, interpolate, size 7, theta 0.5, lambda 0.1",
+        "generate: datastore: external, interpolate, k 5, temperature 2, lambda 0.9",
+        "generate: cache: long, interpolate, size 7, theta 0.5, lambda 0.1",
     ]
     alone = generate(index.reference, *options, "--memory", "none")
     assert alone == generate(index.find("encoder").reference, *options)
@@ -66,7 +66,7 @@ def test_attribution_stands_behind_the_text(generate, index):
     assert ended.out.startswith(told["text"] + "\n\n")
     heads = [line for line in ended.out.splitlines() if " = model " in line]
     assert [head.split()[0] for head in heads] == [token["text"] for token in told["tokens"]]
-    assert all(" + memory 1 " in head for head in heads)
+    assert all(" + datastore " in head for head in heads)
     for head, token in zip(heads, told["tokens"], strict=True):
         total, parts = head.split("  ", 1)[1].split(" = ")
         assert float(total) == pytest.approx(token["probability"], rel=1e-3)

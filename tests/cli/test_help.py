@@ -1,5 +1,6 @@
 """Help is complete, and loads nothing that computes."""
 
+import re
 import subprocess
 import sys
 
@@ -7,9 +8,13 @@ import pytest
 
 from memlm_cli.options import ON_CPU
 from pipelines.catalogue import stage_of
+from stages.methods import METHODS
+from stages.models import BACKBONES
+from stages.training.presets import preset_names
 from tests.cli.conftest import Memlm
 
 COMMANDS = [
+    "try",
     "tokenize",
     "train",
     "build-datastore",
@@ -25,6 +30,7 @@ COMMANDS = [
     "run",
     "artifacts",
     "presets",
+    "recipes",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
@@ -37,6 +43,7 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
+    "--verify-inputs",
     "--json",
 ]
 
@@ -59,8 +66,13 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
         assert all(option in ended.out for option in EVERYWHERE)
 
 
+def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None:
+    words = set(re.findall(r"[\w-]+", memlm("train", "--help").out))
+    assert words >= {*METHODS.names(), *BACKBONES.names(), *preset_names()}
+
+
 def test_help_names_the_commands_that_run_no_model() -> None:
-    *without, last = (name for name in COMMANDS[:8] if "precision" not in stage_of(name).Config.model_fields)
+    *without, last = (name for name in COMMANDS[1:9] if "precision" not in stage_of(name).Config.model_fields)
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 

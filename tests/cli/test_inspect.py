@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
 from stages.inspection.entered import EnteredContext
-from stages.inspection.inspect import Inspected, TokenView
+from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
@@ -39,10 +39,10 @@ def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):
     ended = inspect("--text", TEXT, *MEMORY, "--contexts", 2)
     assert (ended.code, ended.err) == (0, "")
     told = json.loads(inspect("--text", TEXT, *MEMORY, "--contexts", 2, "--json").out)
-    columns = ["position", "token", "model", "memory 1", "λ 1", "memory 2", "λ 2", "final", "gain"]
+    columns = ["position", "token", "model", "datastore", "λ datastore", "cache", "λ cache", "final", "gain"]
     lines = ended.out.splitlines()
     assert lines[0] == f"{index.find('encoder').reference}, passage, tokens 0 to 5"
-    assert lines[1] == "memory 1: external, interpolate, k 5, temperature 2, lambda 0.4"
+    assert lines[1] == "datastore: external, interpolate, k 5, temperature 2, lambda 0.4"
     assert re.split(" {2,}", lines[3]) == columns
     rows = [line.split() for line in lines[4:10]]
     assert (
@@ -53,7 +53,7 @@ def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):
     assert [float(row[-2]) for row in rows] == pytest.approx([token["final"] for token in told["tokens"]], rel=1e-3)
     context = told["tokens"][2]["contexts"][0]
     source = context["source"]
-    where = f"{source['split']}, document {source['document']} (train.txt), token {source['offset']}"
+    where = f"{source['split']}, document {source['document']} ({source['name']}), token {source['offset']}"
     assert (where if context["back"] is None else f"{context['back']} back") in ended.out
     assert f"[{context['source']['token'].strip()}]" in ended.out
 
@@ -107,10 +107,11 @@ def test_what_would_move_the_cursor_is_spelled_out():
     source = Excerpt("train", 5, 0, 5, "the \x1b[2J", "\x07", "\n cat")
     token = TokenView(
         **{"position": 0, "id": 7, "label": "\x1b[2J", "text": "\x1b[2J", "model": 0.1, "final": 0.9, "gain": 2.2},
-        **{"memories": [], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
+        **{"memories": [MemoryView(0.5, 0.4)], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
         entered=[EnteredContext(True, source)],
     )
-    shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [], [token]), terminal=False)
+    memory = {"sources": ["external"], "reader": "interpolate", "numbers": "given"}
+    shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [memory], [token]), terminal=False)
     assert shown.replace("\n", "").isprintable()
     assert shown.count("the \\x1b[2J[\\x07] cat") == 2
 

@@ -131,13 +131,13 @@ def test_training_names_its_preset_and_what_differs(preset: str) -> None:
 def test_training_with_another_method_backbone_or_beginning() -> None:
     config = trained("tiny", method="trime", memory={"temperature": 0.5})
     line = spelled("model/1", {"tokens": "tokens/1"}, **config)
-    assert line == "memlm train tokens/1 --method trime --set memory.temperature=0.5"
+    assert line == "memlm train tokens/1 --method trime --set memory.temperature=0.5 --steps 700"
     line = spelled("model/1", {"tokens": "tokens/1"}, **trained("tiny-lstm"))
-    assert line in ("memlm train tokens/1 --backbone lstm", "memlm train tokens/1 --model tiny-lstm")
+    assert line in ("memlm train tokens/1 --backbone lstm --steps 900", "memlm train tokens/1 --model tiny-lstm")
     config = trained("tiny")
     config["model"]["width"] = 64
     assert spelled("model/1", {"tokens": "tokens/1", "init": "model/lm"}, **config) == (
-        "memlm train tokens/1 --init-from model/lm"
+        "memlm train tokens/1 --init-from model/lm --steps 700"
     )
     config = trained("tiny-transformer-xl", method="spalm")
     config["model"] |= {"gate": "scalar", "memory_length": 7, "segment_length": 128}
@@ -157,7 +157,7 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
 
 @pytest.mark.parametrize(
     ("preset", "words"),
-    [("tiny", "--method spalm --backbone transformer"), ("tiny-transformer-xl", "--method spalm")],
+    [("tiny", "--model tiny --method spalm"), ("tiny-transformer-xl", "--method spalm --steps 700")],
 )
 def test_a_backbone_is_named_that_is_not_the_usual_one_of_the_method(preset: str, words: str) -> None:
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **trained(preset, method="spalm"))

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from memlm_cli.result_tables import (
-    against_lines,
     buckets_table,
     curves_table,
     report_table,
@@ -15,6 +14,7 @@ from memlm_cli.result_tables import (
     splits_table,
 )
 from memlm_cli.tables import table
+from stages.evaluation.results.remarks import on_change
 
 
 def row(name: str, perplexity: float) -> dict:
@@ -225,6 +225,13 @@ def test_the_folder_of_the_figures_is_named(
     assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_reference_that_stands_on_the_screen_is_not_repeated(capsys, named: bool) -> None:
+    show_result(SimpleNamespace(kind="model", reference="model/0123456789ab", metrics={"steps": 7}), named=named)
+    told = capsys.readouterr().err
+    assert "steps" in told and ("model/0123456789ab" in told) != named
+
+
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:
     long = "x" * 300
     lines = table("", ("name", "n"), [("a", "1"), (long, "1,000")]).splitlines()
@@ -249,17 +256,20 @@ def test_a_cell_may_have_a_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> None:
-    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "unknown_rate": 0.0423}
+    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "types": 70}
+    split["unknown_rate"] = 0.0423
     columns, cells = splits_table({"test": split, "train": {**split, "share": 0.9}})
-    assert columns == ["split", "documents", "tokens", "unknown", "characters", "bytes", "paragraphs", "share of text"]
-    assert cells[0] == ["train", "1", "5,000", "4.23%", "9", "9", "2", "90.00%"]
+    first = ["split", "documents", "tokens", "types", "unknown"]
+    assert columns == [*first, "characters", "bytes", "paragraphs", "share of text"]
+    assert cells[0] == ["train", "1", "5,000", "70", "4.23%", "9", "9", "2", "90.00%"]
     assert cells[1][0] == "test" and cells[1][-1] == ""
 
 
 def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
+    rows += [{**row("plain", 80.0), "word_perplexity": 321.5, "bits_per_character": 0.3}]  # words of 28 characters
     _, cells = report_table({"rows": rows})
-    assert [line[4] for line in cells] == ["321.5", "", ""]
+    assert [line[4] for line in cells] == ["321.5", "", "", ""]
 
 
 def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
@@ -298,21 +308,6 @@ def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -
         assert said == shown
 
 
-@pytest.mark.parametrize(
-    ("method", "first", "told"),
-    [
-        ("lm", "plain", ["change: against plain, model/3 without memory"]),
-        ("trime", "plain", ["change: against plain, model/3 without memory", "it learned to be read with memory, so"]),
-        ("spalm", "spalm", ["change: against spalm, model/3 with what its gate reads"]),
-    ],
-)
-def test_what_changes_are_against_is_said(method: str, first: str, told: list[str]) -> None:
-    report = {**REPORT, "method": method, "read": {"model": "model/3"}, "rows": [row(first, 80.0), row("knn-lm", 72.0)]}
-    lines = list(against_lines(report))
-    assert [line[: len(start)] for line, start in zip(lines, told, strict=True)] == told
-    assert list(against_lines({**report, "rows": report["rows"][:1]})) == []
-
-
 @pytest.mark.parametrize(("text", "new"), [("tokens/1", "110"), ("tokens/2", "")])
 def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> None:
     outside = {**REPORT["outside_repeated_paragraphs"], "texts": [{"corpus": "tokens/1", "split": "train"}]}
@@ -328,4 +323,4 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     ]
     assert [line[6] for line in cells] == [new, "100", "95"]
     assert cells[2][7] == ("-13.6%" if new else "")
-    assert list(against_lines(report)) == ["change: against plain, model/7 (report/7) without memory"]
+    assert list(on_change(report)) == ["change: against plain, model/7 (report/7) without memory"]

@@ -1,10 +1,16 @@
 """SIGINT and SIGTERM end every command in the same way."""
 
+import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
 
 WORKING = """
 import sys, time
@@ -34,3 +40,66 @@ def test_a_job_in_the_background_hears_them(signum: int, code: int, told: str) -
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signum)
         assert (process.wait(30), process.stderr.read()) == (code, f"memlm evaluate: {told}.\n")
+
+
+IN_SMALL_SHARDS = """
+import sys
+from memlm_cli import app
+from stages.text import spool
+
+spool.SHARD_CHARACTERS = 100
+sys.exit(app.main())
+"""
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session that are no zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, session = stat.read_text().rsplit(")", 1)[1].split()[:4]
+        except OSError:
+            continue
+        if int(session) == leader and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_several_workers_end_with_an_interrupted_command_and_the_next_goes_on(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a terminal, which sends Ctrl-C to the workers too."""
+    text, store = tmp_path / "text.txt", Store(tmp_path / "store")
+    text.write_text("a line of nineteen.\n" * 1000)
+    arguments = ["tokenize", "--train", str(text), "--tokenizer", "byte"]
+    with monkeypatch.context() as patched:
+        patched.setattr("stages.text.spool.SHARD_CHARACTERS", 100)
+        reference = memlm(*arguments, "--store", tmp_path / "alone").reference
+    command = [sys.executable, "-c", IN_SMALL_SHARDS, *arguments, "--workers", "2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    log = store.draft_folder("tokens", reference.split("/")[1]) / "progress.jsonl"
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        while _shards(log) < 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        assert len(_session(process.pid)) >= 3
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "memlm tokenize: interrupted; the same command goes on from there."
+    deadline = time.monotonic() + 30
+    while _session(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    done = _shards(log)
+    assert 3 <= done < 200
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (0, f"{reference}\n")
+    assert f"resumed: {done} of 200 shards" in again.stderr
+    assert store.get(reference).manifest.files == Store(tmp_path / "alone").get(reference).manifest.files
+
+
+def _shards(log: Path) -> int:
+    """How many shards of text are committed."""
+    return log.read_text().count('"key": "train-') if log.exists() else 0

@@ -14,8 +14,8 @@ def test_the_table_of_splits_is_on_stderr_made_or_cached(memlm: Memlm, text: Pat
         ended = memlm("tokenize", "--train", text, "--valid", text, "--tokenizer", "word")
         header, train, valid = ended.err.splitlines()[-3:]
         assert f"{ended.reference}, word, 12 types" in ended.err
-        assert header.split()[:4] == ["split", "documents", "tokens", "unknown"]
-        assert (train.split()[:2], valid.split()[3]) == (["train", "1"], "0.00%")
+        assert header.split()[:5] == ["split", "documents", "tokens", "types", "unknown"]
+        assert (train.split()[:2], valid.split()[3:5]) == (["train", "1"], ["11", "0.00%"])
 
 
 def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path: Path) -> None:

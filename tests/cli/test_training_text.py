@@ -4,7 +4,7 @@ from math import log
 
 import pytest
 
-from memlm_cli.training_text import training_line, undertrained_line
+from memlm_cli.training_text import training_line
 
 
 def model(passes: float, falling: bool | None, *validations: tuple[int, float], best: int = 1000) -> dict:
@@ -44,21 +44,3 @@ def test_the_end_of_training_is_told_with_what_to_do(metrics: dict, told: str) -
 
 def test_of_models_that_do_not_say_nothing_is_said() -> None:
     assert training_line({"steps": 3}) is None
-    assert undertrained_line({}) is undertrained_line({"training": None}) is None
-
-
-@pytest.mark.parametrize(
-    ("passes", "falling", "told"),
-    [
-        (0.5, None, "model/1 was trained for 0.5 passes over its text: "),
-        (2, True, "model/1 was trained for 2 passes over its text, and validation was still falling at the end: "),
-        (2, False, None),
-        (2, None, None),
-    ],
-)
-def test_an_evaluation_repeats_it_of_an_undertrained_model(
-    passes: float, falling: bool | None, told: str | None
-) -> None:
-    report = {"read": {"model": "model/1"}, "training": {"passes": passes, "still_falling": falling}}
-    line = undertrained_line(report)
-    assert line is None if told is None else line is not None and line.startswith(told + "a memory gains more")

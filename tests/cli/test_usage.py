@@ -41,8 +41,9 @@ def test_standard_input_that_is_no_text(memlm: Memlm) -> None:
     assert (ended.code, "is no UTF-8" in ended.err) == (4, True)
 
 
-def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path) -> None:
-    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+@pytest.mark.parametrize("content", ["a = " + "[" * 100_000, "a." * 20_000 + "b = 1"])
+def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path, content: str) -> None:
+    (tmp_path / "deep.toml").write_text(content)
     ended = memlm("train", "--config", tmp_path / "deep.toml")
     assert (ended.code, "nested too deeply" in ended.err) == (2, True)
 
@@ -50,6 +51,13 @@ def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path)
 def test_a_store_where_no_folder_can_be(memlm: Memlm, text: Path) -> None:
     ended = memlm("tokenize", "--train", text, "--store", "/proc/x")
     assert (ended.code, "cannot be made" in ended.err) == (2, True)
+
+
+GRID = ",".join(
+    f"{name}=" + "/".join(f"{number / unit:g}" for number in range(1, 301))
+    for name, unit in (("external:k", 1), ("temperature", 1), ("lambda", 1000))
+)
+"""Of 300 numbers each."""
 
 
 @pytest.mark.parametrize("command", STAGES)
@@ -64,8 +72,8 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
     [
         (["trian"], "Did you mean 'train'"),
         (["train", "--stpes", "3"], "--steps"),
-        (["train", "--steps", "many"], "--steps"),
-        (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: -3)"),
+        (["train", "--steps", "many"], "steps: input should be a valid integer"),
+        (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: '-3')"),
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),
         (["train", "--method", "spalms"], "There is no method 'spalms'; did you mean 'spalm'"),
         (["train", "--model", "tinny"], "did you mean 'tiny'"),
@@ -75,6 +83,9 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),
         (["train", "--set", f"seed={2**64}"], "seed: input should be less than"),
         (["train", "--method", "trime", "--set", "memory.temperature=1e-30"], "memory.temperature: input should be"),
+        (["train", "--set", f"model.width={2**62}"], "model.width: input should be less than"),
+        (["train", "--batch-tokens", str(2**62)], "batch_tokens: input should be less than"),
+        (["evaluate", "--memory", GRID], "a grid of 27,000,000 points (300 of temperature x 300 of"),
         (["train", "--set", "steps=" + "[" * 50_000], "is nested too deeply"),
         (["train", "--store", ""], "name a folder"),
         (["generate", "--prompt", "a\udcffb"], "--prompt is no UTF-8"),

@@ -170,6 +170,16 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
         ('from = "tokens"', "", "Stage 'model' has no `from`"),
         ('from = "tokens"', 'from = "datastore"', "Stage 'model' reads 'datastore', which is no stage above it"),
         ('from = "tokens"', 'from = ["tokens", "tokens"]', "Stage 'model': `from` names one artifact, not a list of 2"),
+        (
+            'from = "tokens"',
+            'from = "tokens"\nwith = { init_from = "tokens" }',
+            "Stage 'model' reads 'tokens', which is of kind tokens; train reads model.",
+        ),
+        (
+            'from = "tokens"',
+            'from = "index/0123456789ab"',
+            "Stage 'model' reads 'index/0123456789ab', which is of kind index; train reads tokens.",
+        ),
         ("steps = 2", "setps = 2", "stage 'model': There is no setting 'setps'; did you mean 'steps'?"),
         ("steps = 2", "steps = -2", "stage 'model': steps: input should be greater than 0"),
         ('"tiny"', '"tinny"', "There is no preset 'tinny'; did you mean 'tiny'?"),
@@ -184,6 +194,22 @@ def test_mistakes_are_named(recipe_file: Path, files: Files, old: str, new: str,
     with pytest.raises(UsageError) as caught:
         load_recipe(recipe_file, files, {})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch_tokens = 32", "batch-tokens = 'few'", "stage 'model': batch-tokens: input should be"),
+        ("batch_tokens = 32", "batch-tokens = 31", "batch-tokens 31 is not a multiple of segment_length 16"),
+        ("steps = 2", "log-evry = 2", "There is no setting 'log-evry'"),
+    ],
+)
+def test_mistakes_are_named_as_the_recipe_spells_them(
+    recipe_file: Path, files: Files, old: str, new: str, message: str
+) -> None:
+    recipe_file.write_text(recipe_file.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        load_recipe(recipe_file, files, {})
 
 
 def test_files_that_are_missing_or_not_asked_for_are_named(recipe_file: Path, files: Files) -> None:

@@ -19,6 +19,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.tuning import tuning
+from stages.evaluation.tuning.select import choose
 from stages.index import BuildIndex
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -385,11 +387,45 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, index, spec)
     resumed = metrics(evaluated(store, index, spec))
-    parts = [f"tune-{n:06d}" for n in range(3)] + [f"score-{n:06d}" for n in range(3)]
-    assert ran == ["sample", *parts]
+    tuning, scoring = ([f"{phase}-{n:06d}" for n in range(3)] for phase in ("tune", "score"))
+    assert ran == ["sample", *tuning, "select", *scoring]
     whole = metrics(evaluated(store, index, spec + ",reader=interpolate", save_token_scores=True))
     for name in ("nll", "memories", "grid", "curves"):
         assert resumed[name] == whole[name]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch, recorded):
+    """A draft of a memlm that chose wherever it scored has scores, but no record of the choice: it is made once."""
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    spec, settings = "external:k=4,lambda=tune,temperature=tune", {"save_token_scores": True}
+    whole = evaluated(store, neighbors, spec, **settings)
+    told, files = metrics(whole), whole.manifest.files
+    store.remove(whole.reference)
+    ran, original, end = [], Evaluate.run_shard, ["score-000001"]
+
+    def run_shard(self, job, work, shard):
+        if shard.key in end:
+            raise KeyboardInterrupt
+        ran.append(shard.key)
+        return original(self, job, work, shard)
+
+    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(store, neighbors, spec, **settings)
+    if not recorded:
+        progress = store.draft_folder("report", whole.manifest.id) / "progress.jsonl"
+        lines = progress.read_text().splitlines(keepends=True)
+        progress.write_text("".join(line for line in lines if json.loads(line)["key"] != "select"))
+    chosen, end[:], ran[:] = [], [], []
+    monkeypatch.setattr(tuning, "choose", lambda *row: chosen.append(row) or choose(*row))
+    again = evaluated(store, neighbors, spec, **settings)
+    assert ran == [*["select"][recorded:], "score-000001", "score-000002"]
+    assert len(chosen) == (0 if recorded else len(told["rows"]) - 1)
+    for name in files:
+        assert name == "metrics.json" or again.manifest.files[name] == files[name]
+    for name in ("nll", "memories", "grid", "curves"):
+        assert metrics(again)[name] == told[name]
 
 
 def test_a_report_holds_what_the_contract_promises(store, neighbors):

@@ -120,7 +120,7 @@ def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
     told = metrics(whole)
     store.remove(whole.reference)
     made, attempts = made_in_pieces(monkeypatch, lambda: run(model, encoder, *memory), logged=logged)
-    assert attempts.begun_with == list(range(1 + 5 + 5 + 1))
+    assert attempts.begun_with == list(range(1 + 5 + 1 + 5 + 1))
     assert attempts.most_states <= 2 + 4
     scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
     assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]

@@ -14,7 +14,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
-from stages.retrieval.neighbors import Found, IndexSearch
+from stages.retrieval.neighbors import FoundNeighbors, IndexSearch
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
@@ -59,7 +59,7 @@ def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     """Every third token finds nothing, the ones behind it two neighbours fewer."""
     find, worst = IndexSearch.find, np.inf if metric == "l2" else -np.inf
 
-    def with_holes(self, split, start, stop, keys) -> Found:
+    def with_holes(self, split, start, stop, keys) -> FoundNeighbors:
         found = find(self, split, start, stop, keys)
         for row, token in enumerate(range(start, stop)):
             kept = found_at(token, found.ids.shape[1])

@@ -130,10 +130,10 @@ def test_a_changed_index_finds_what_one_built_anew_finds(store: Store, tmp_path:
     datastore = made(store, UpdateDatastore(), UpdateConfig(forget=("2.txt", "5-6")), datastore)
     index = indexed(store, datastore, notes)
     assert "learned" in index.metrics
-    searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": 8})
     keys = array(datastore, "datastore.zarr", "keys").astype(np.float32)
+    searcher = open_searcher(index.file("index.faiss"), {**index.config, "probe": 8}, keys.shape)
     anew = indexed(store, datastore, update="none", index="flat", lists="auto", probe="auto")
-    exact = open_searcher(anew.file("index.faiss"), anew.config)
+    exact = open_searcher(anew.file("index.faiss"), anew.config, keys.shape)
     for found, true in zip(searcher.search(keys, 5), exact.search(keys, 5), strict=True):
         np.testing.assert_array_equal(found, true)
     opened = faiss.read_index(str(index.file("index.faiss")))

@@ -62,7 +62,9 @@ def build_index(store: Store, datastore: Artifact, notes: Notes | None = None, *
 def test_finds_what_the_definition_finds(store: Store, datastore: Artifact, index: str) -> None:
     artifact = build_index(store, datastore, index=index, recall_queries=50)
     keys = array(datastore, "datastore.zarr", "keys").astype(np.float32)
-    searcher = open_searcher(artifact.file("index.faiss"), artifact.config)
+    searcher = open_searcher(
+        artifact.file("index.faiss"), artifact.config, (artifact.metrics["rows"], artifact.metrics["dim"])
+    )
     ids, _ = searcher.search(keys[:40], 4)
     want, _ = nearest(keys[:40], keys, 4, "l2")
     assert (ids == want).mean() > (0.8 if index == "hnsw" else 0.999)

@@ -11,6 +11,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -297,6 +298,44 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
     assert made.manifest.files == whole.manifest.files
     assert attempts.begun_with == list(range(4 + 2 + 1))
     assert attempts.most_states <= 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("damaged", "read_again"),
+    [
+        ((0,), [(0, 90)]),
+        ((1, 3), [(0, 90), (90, 96), (192, 288)]),
+        ((2,), [(0, 90), (90, 96), (96, 192)]),
+    ],
+)
+def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch, damaged: tuple[int, ...], read_again: list[tuple[int, int]]
+) -> None:
+    """Of a split whose first 90 tokens are stored, in shards of 96, the state is read again as they cut it."""
+    model = small_model(store, small_tokens(store, lengths={"train": 400}), model=XL)
+    references, config = {"source": model.reference}, DatastoreConfig(fraction=0.225, dtype="float32")
+    stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
+    index = build_index(store, stored, index="flat")
+    whole = precompute(store, index, k=3)
+    store.remove(whole.reference)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(PrecomputeNeighbors, "finish", interrupted)
+        precompute(store, index, k=3)
+    draft, read, original = store.draft_folder("neighbors", whole.id), [], KeyEncoder.state_past
+    for shard in damaged:
+        (draft / f"neighbors.zarr/train/distances/c/{3 * shard}/0").write_bytes(b"damaged")
+
+    def state_past(self: KeyEncoder, split: str, stop: int, state: Any = None, start: int = 0) -> Any:
+        read.append((start, stop))
+        return original(self, split, stop, state, start)
+
+    monkeypatch.setattr(KeyEncoder, "state_past", state_past)
+    assert precompute(store, index, k=3).manifest.files == whole.manifest.files
+    assert read == read_again
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("k", [4, 64, 1024])

@@ -23,6 +23,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
+from stages.training.automatic import MOST_PASSES
 from stages.training.config import TrainConfig
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
@@ -99,6 +100,32 @@ def test_epochs_become_steps(store):
     assert by_epochs.config["steps"] == math.ceil(1.5 * (90 // 8 // 2))
     assert by_epochs.config["epochs"] is None
     assert by_epochs.reference == train(store, tokens, steps=by_epochs.config["steps"]).reference
+
+
+def test_steps_follow_from_text_and_model_where_nobody_says(store):
+    """90 tokens are 11 segments, 5 batches a pass, and the model has weights enough for the most passes."""
+    tokens, notes = small_tokens(store), Interrupt()
+    model = train(store, tokens, reporter=notes, steps="auto")
+    assert model.config["steps"] == MOST_PASSES * 5
+    assert model.config["valid_every"] == 2  # as it was given
+    said = f"{MOST_PASSES * 5} steps, {MOST_PASSES} passes over the 90 tokens of the text (--steps auto)"
+    assert said in notes.messages
+    assert model.reference == train(store, tokens, steps=MOST_PASSES * 5).reference
+    assert train(store, tokens, steps="auto", epochs=1.0).config["steps"] == 5
+
+
+def test_a_validation_comes_often_enough_to_find_the_best_weights(store):
+    settings = {name: value for name, value in SMALL.items() if name not in ("steps", "valid_every")}
+    references = {"source": small_tokens(store).reference}
+    execution = Execution(device="cpu")
+    model = make(Train(), TrainConfig.model_validate(settings), references, store, execution).artifact
+    assert (model.config["steps"], model.config["valid_every"]) == (MOST_PASSES * 5, MOST_PASSES * 5 // 20)
+
+
+@pytest.mark.parametrize("steps", [0, -1, "many", 1.5])
+def test_a_number_of_steps_that_is_none_is_refused(steps):
+    with pytest.raises(ValidationError, match="steps"):
+        TrainConfig.model_validate(SMALL | {"steps": steps})
 
 
 LSTM = {"backbone": "lstm", "width": 8}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stages import pack
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import is_log
 from stages.artifacts.make import make
@@ -23,6 +24,7 @@ from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 8, "dropout": 0.0}
 MEMORY = ("external:k=3,lambda=tune",)
+PAST = ("long:size=20,theta=0.3/1,lambda=tune",)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def small_shards() -> Iterator[None]:
         patch.setattr("stages.index.PART_BYTES", 72 * 16)
         patch.setattr("stages.neighbors.FEWEST_QUERIES", 48)
         patch.setattr("stages.neighbors.MOST_QUERIES", 48)
-        patch.setattr("stages.pack.SEGMENTS", 8)
+        patch.setitem(pack.SEGMENTS, "fast", 8)
         patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
         yield
 
@@ -46,18 +48,25 @@ def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[s
     """One artifact of each stage whose shards may stand alone, made by one process; and one in a chain."""
     store = Store(tmp_path_factory.mktemp("one") / "store")
     tokens = small_tokens(store, lengths={"train": 220, "valid": 40, "test": 50})
-    model = small_model(store, tokens)
+    model, lstm = small_model(store, tokens), small_model(store, tokens, model=LSTM)
     datastore = run(store, BuildDatastore(), DatastoreConfig(), model.reference)
     index = run(store, BuildIndex(), IndexConfig(index="ivf-flat"), datastore.reference)
+    part = run(store, BuildDatastore(), DatastoreConfig(fraction=0.5), lstm.reference)
+    index_of_part = run(store, BuildIndex(), IndexConfig(index="flat"), part.reference)
     return {
         "tokens": tokens,
         "model": model,
-        "lstm": small_model(store, tokens, model=LSTM),
+        "lstm": lstm,
         "datastore": datastore,
         "index": index,
         "neighbors": run(store, PrecomputeNeighbors(), NeighborsConfig(), index.reference),
         "batches": run(store, PackBatches(), PackConfig(segment_length=8), tokens.reference),
         "report": run(store, Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), index.reference),
+        "index of part": index_of_part,
+        "neighbors of a stream": run(store, PrecomputeNeighbors(), NeighborsConfig(), index_of_part.reference),
+        "report of a stream": run(
+            store, Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), lstm.reference
+        ),
     }
 
 
@@ -69,8 +78,10 @@ def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[s
         ("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index"),
         ("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
         ("report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"),
+        ("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
+        ("report of a stream", Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), "lstm"),
     ],
-    ids=["datastore", "index", "neighbors", "batches", "report"],
+    ids=["datastore", "index", "neighbors", "batches", "report", "neighbors-of-a-stream", "report-of-a-stream"],
 )
 def test_two_workers_make_what_one_makes(
     made: dict[str, Artifact], tmp_path: Path, kind: str, stage: Stage[Any], config: Any, source: str

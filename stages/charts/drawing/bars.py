@@ -1,6 +1,6 @@
 """Bars over groups, up and down from zero."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from stages.charts.data import Bars
 from stages.charts.drawing import axes, shapes
@@ -12,7 +12,7 @@ def draw_bars(plot: Bars) -> Drawing:
     """One bar a series in each group."""
     labels = [one.label for one in plot.series] if len(plot.series) > 1 else []
     area = axes.plot_area(labels)
-    up = _scale([value for one in plot.series for value in one.values if value is not None], area)
+    up = _scale(list(_reached(plot)), area)
     step = (area.right - area.left) / len(plot.groups)
     places = [(area.left + (place + 0.5) * step, label) for place, label in enumerate(plot.groups)]
     elements = [
@@ -27,7 +27,24 @@ def draw_bars(plot: Bars) -> Drawing:
             if value is not None:
                 left = middle - step * 0.4 + place * width
                 elements.append(_bar(left, width, value, up, place, f"{one.label}, {group}: {signed(value)}"))
+        for (middle, _), interval in zip(places, one.intervals, strict=False):
+            if interval is not None:
+                elements += _whisker(middle - step * 0.4 + (place + 0.5) * width, interval, up)
     return Drawing(axes.WIDTH, area.height, elements)
+
+
+def _reached(plot: Bars) -> Iterator[float]:
+    """All that the axis upwards must hold."""
+    for one in plot.series:
+        yield from (value for value in one.values if value is not None)
+        yield from (edge for interval in one.intervals if interval is not None for edge in interval)
+
+
+def _whisker(x: float, interval: tuple[float, float], up: Scale) -> list[str]:
+    """A line from one end of an interval to the other, with a stroke at both."""
+    low, high = (up(edge) for edge in interval)
+    strokes = [shapes.line((x - 4, y), (x + 4, y), "whisker") for y in (low, high)]
+    return [shapes.line((x, low), (x, high), "whisker"), *strokes]
 
 
 def signed(value: float) -> str:

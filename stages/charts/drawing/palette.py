@@ -52,7 +52,7 @@ DARK = _palette(
 
 
 def page_style() -> str:
-    """For drawings inside a page: follows the reader's setting; print is light."""
+    """Of a page and the drawings inside it, as variables: follows the reader's setting; print is light."""
     dark = f"@media screen and (prefers-color-scheme: dark) {{\n{_variables(DARK)}\n}}"
     return "\n".join((_variables(LIGHT), dark, _rules()))
 
@@ -72,4 +72,4 @@ def _rules() -> str:
 
 
 def _variables(palette: dict[str, str]) -> str:
-    return f"svg.drawing {{ {' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}"
+    return f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}"

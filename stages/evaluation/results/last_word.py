@@ -11,6 +11,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.encoding.encode import READ_AHEAD_IDS
 from stages.errors import DataError
+from stages.lineage.corpus import tokenizer_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,11 +71,10 @@ def find_last_words(tokens: Artifact, split: str) -> LastWords:
 
     Raises: UsageError if the tokenizer does not tell words apart; DataError if no document has a word.
     """
-    from stages.text.given import open_tokenizer
     from stages.text.words import last_words
 
     group: Any = tokens.zarr("tokens.zarr")[split]
-    tokenizer = open_tokenizer(tokens.file("tokenizer.json"))
+    tokenizer = tokenizer_of(tokens)
     spans = last_words(group["ids"], group["doc_offsets"], tokenizer)
     spans = spans[spans[:, 0] < spans[:, 1]]
     if not len(spans):

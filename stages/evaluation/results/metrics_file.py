@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.diagnostics import PROBES
 from stages.evaluation.results import report
-from stages.lineage.evaluation import has_gate
+from stages.lineage.evaluation import reads_neighbors
 from stages.metrics import Counts
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def metrics_of(
 ) -> dict[str, Any]:
     """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
     totals, counts = report.Totals.of(records), _counts(job, plan)
-    first = report.GATED if has_gate(job.inputs["model"]) else report.PLAIN
+    first = report.GATED if reads_neighbors(job.inputs["model"]) else report.PLAIN
     names = [first, *(row.name for row in memory)]
     vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
     tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]

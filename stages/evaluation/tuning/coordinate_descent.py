@@ -19,9 +19,9 @@ MOST_ROUNDS = 10
 CHUNK_TOKENS = 1 << 13
 """Tokens read at a time: few enough to stay near the processor at every weight of a grid."""
 
-Part = tuple[Tensor, Tensor, Sequence[LogSums]]
+TuningSums = tuple[Tensor, Tensor, Sequence[LogSums]]
 """Of n tokens: log p and log Z of the model alone, [n] each, and each reading's log sums, [S, C, n]."""
-Parts = Callable[[], Iterable[Part]]
+Parts = Callable[[], Iterable[TuningSums]]
 """Reads the tuning split once more, part by part, so that one part is in memory."""
 Place = tuple[int, ...]
 """Scale, cut-off and weight of a reading, as they stand in its grid."""
@@ -102,7 +102,7 @@ def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
     return LogSums(log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk])
 
 
-def _sweep_part(part: Part, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
+def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
     log_p, log_z, log_sums = part
     grid, sums = grids[number], np.zeros(grids[number].shape)
     others = list(zip(grids, log_sums, places, strict=False))
@@ -123,7 +123,7 @@ def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, pl
     return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.weights[weight])
 
 
-def save_part(path: Path, part: Part) -> None:
+def save_part(path: Path, part: TuningSums) -> None:
     """Keep a part of the tuning split for `load_part`: float32 arrays in one file, not compressed."""
     log_p, log_z, log_sums = part
     tensors = {"log_p": log_p, "log_z": log_z}
@@ -140,7 +140,7 @@ def part_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
     return 4 * tokens * (2 + log_sums)
 
 
-def load_part(path: Path) -> Part:
+def load_part(path: Path) -> TuningSums:
     """What `save_part` kept, on the CPU."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}

@@ -10,7 +10,7 @@ import numpy as np
 from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.coordinate_descent import coordinate_descent, load_part
 from stages.metrics import finite
-from stages.retrieval.grids import Best, Point, ReadingGrid, best_point
+from stages.retrieval.grids import Best, Point, ReadingGrid, at_place, best_point
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Source
 
@@ -18,12 +18,25 @@ MOST_POINTS = 10_000
 """Points of a product of grids up to which each is tried; of more, one reading's at a time."""
 
 
+class Choice(NamedTuple):
+    """What is chosen for a row, as it is recorded, JSON.
+
+    Places are those of scale, cut-off and weight in the grid of each reading, one reading after the other.
+    """
+
+    place: Sequence[int]
+    by_cutoff: Sequence[Sequence[int]]
+    """The best places of a lone reading for every cut-off."""
+    nll: Sequence[Sequence[float | None]] | None
+    """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where nothing was tuned."""
+
+
 class Selected(NamedTuple):
-    """A row's settings and where they come from; `nll` sums over a lone reading's grid, None without a choice."""
+    """A row's settings and where they come from; `nll` as in `Choice`."""
 
     settings: RowSettings
     best: Best
-    nll: np.ndarray | None
+    nll: Sequence[Sequence[float | None]] | None
 
 
 def tries_all(grids: Sequence[ReadingGrid]) -> bool:
@@ -31,24 +44,36 @@ def tries_all(grids: Sequence[ReadingGrid]) -> bool:
     return len(grids) == 1 or math.prod(n for grid in grids for n in grid.shape) <= MOST_POINTS
 
 
-def select(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) -> Selected:
-    """The best settings of a row; a lone reading also gets the best ones for every cut-off.
+def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) -> Choice:
+    """The best place of a row's grids; a lone reading also gets the best ones for every cut-off.
 
     Args:
         files: what each part of the tuning split left: sums as `grid_nll` gives them where all
             points are tried, else log sums as `save_part` keeps them; none if there is no choice.
     """
-    allowed = [source.cutoffs for source in row.sources]
     if files and not tries_all(grids):
-        best = coordinate_descent(lambda: map(load_part, files), grids, allowed).best
-        return Selected(RowSettings(grids, best.points, []), best, None)
+        return Choice(coordinate_descent(lambda: map(load_part, files), grids, _allowed(row)).best.place, [], None)
     shape = [n for grid in grids for n in grid.shape]
     nll = np.sum([np.load(file) for file in files], axis=0) if files else np.zeros(shape)
-    best = best_point(nll, grids, allowed)
-    by_cutoff: list[Point] = []
-    if len(grids) == 1:
-        by_cutoff = [best_point(nll, grids, [(c,)]).points[0] for c in grids[0].cutoffs]
-    return Selected(RowSettings(grids, best.points, by_cutoff), best, nll if files else None)
+    place = best_point(nll, grids, _allowed(row)).place
+    if len(grids) > 1:
+        return Choice(place, [], None)
+    by_cutoff = [best_point(nll, grids, [(c,)]).place for c in grids[0].cutoffs]
+    sums = [[finite(value) for value in line] for line in nll[:, place[1], :].tolist()]
+    return Choice(place, by_cutoff, sums if files else None)
+
+
+def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None = None) -> Selected:
+    """The settings at what was chosen for a row; None: where no reading leaves a choice."""
+    choice = choose(row, grids, []) if choice is None else choice
+    best = at_place(choice.place, grids, _allowed(row))
+    by_cutoff = [grids[0].point(*place) for place in choice.by_cutoff]
+    return Selected(RowSettings(grids, best.points, by_cutoff), best, choice.nll)
+
+
+def _allowed(row: MemoryRow) -> list[Sequence[int]]:
+    """The cut-offs that each reading may be set to."""
+    return [source.cutoffs for source in row.sources]
 
 
 def describe_row(row: MemoryRow, selected: Selected, tune_split: str | None) -> list[dict[str, Any]]:
@@ -67,7 +92,7 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
 
     It is that at the best number of entries. None where nothing was tuned, or several readings were.
     """
-    if selected.nll is None or len(selected.settings.grids) != 1:
+    if selected.nll is None:
         return None
     (grid,), (source,), place = selected.settings.grids, row.sources, selected.best.place
     reading = source.reading
@@ -80,14 +105,14 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
         "scales": [reading.scale_of(scale) for scale in grid.scales],
         "weight_name": reading.weight_name,
         "weights": list(grid.weights),
-        "nll": [[finite(value / tokens) for value in line] for line in selected.nll[:, place[1], :].tolist()],
+        "nll": [[None if value is None else value / tokens for value in line] for line in selected.nll],
     }
 
 
 def at_edge(row: MemoryRow, selected: Selected) -> list[tuple[str, float]]:
     """The tuned numbers, by name, whose best value lies at the edge of their grid."""
-    told = describe_row(row, selected, None)
-    return [(name, reading[name]) for reading in told for name, inside in reading["interior"].items() if not inside]
+    readings = describe_row(row, selected, None)
+    return [(name, reading[name]) for reading in readings for name, inside in reading["interior"].items() if not inside]
 
 
 def _describe_reading(

@@ -10,12 +10,14 @@ import numpy as np
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.range_pass import SAMPLE, RangePass
+from stages.evaluation.range_pass import SAMPLE, SELECT, RangePass
 from stages.evaluation.results.range_scores import summed
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
 from stages.evaluation.tuning.select import (
+    Choice,
     Selected,
     at_edge,
+    choose,
     describe_by_cutoff,
     describe_grid,
     describe_row,
@@ -84,15 +86,23 @@ class Tuning:
         spreads = self._record(SAMPLE)["spreads"]
         return [row.grids(spread) for row, spread in zip(self._rows, spreads, strict=True)]
 
+    def choose(self) -> dict[str, Any]:
+        """The record of the shard behind all others of the split: the best of what they left, row by row."""
+        chosen = [
+            choose(row, grids, [self._folder / _file(shard, number, grids) for shard in self._shards])
+            for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True))
+        ]
+        return {"rows": [choice._asdict() for choice in chosen]}
+
     # What is chosen
 
     @cached_property
     def selected(self) -> list[Selected]:
-        """The settings of every row; asked for when all shards of the split are done."""
-        return [
-            select(row, grids, [self._folder / _file(shard, number, grids) for shard in self._shards])
-            for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True))
-        ]
+        """The settings of every row; asked for once they are chosen."""
+        if self._over is None:
+            return [select(row, grids) for row, grids in zip(self._rows, self._grids, strict=True)]
+        chosen = [Choice(**choice) for choice in self._record(SELECT)["rows"]]
+        return [select(*one) for one in zip(self._rows, self._grids, chosen, strict=True)]
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""

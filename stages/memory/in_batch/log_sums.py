@@ -12,6 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -22,8 +23,13 @@ from stages.memory.in_batch.visible import Visible
 
 
 def in_batch_log_sums(
-    queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible, scale: float
-) -> tuple[Tensor, Tensor]:
+    queries: Float[Tensor, "N d"],
+    keys: Float[Tensor, "K d"],
+    targets: Int64[Tensor, " N"],
+    values: Int64[Tensor, " K"],
+    visible: Visible,
+    scale: float,
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """What each query's visible keys give to its target, and in all: log Σ exp(scale q·k) over the cells.
 
     Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K: up

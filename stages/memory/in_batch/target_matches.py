@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 
 from stages.memory.in_batch.blocks import Block
@@ -35,7 +36,7 @@ class TargetMatches:
     Holds 8 bytes a key, and 16 a row of each block: 1/128 byte a cell where blocks are 2,048 keys wide.
     """
 
-    def __init__(self, targets: Tensor, values: Tensor, blocks: Sequence[Block]) -> None:
+    def __init__(self, targets: Int64[Tensor, " N"], values: Int64[Tensor, " K"], blocks: Sequence[Block]) -> None:
         """Args:
         targets: the token that each query predicts, int64 [N].
         values: the token that followed each key, int64 [K].
@@ -62,7 +63,9 @@ class TargetMatches:
         return Matches(rows, columns.mul_(across).add_(rows, alpha=down))
 
 
-def _run(ordered: Tensor, wanted: Tensor, keys: slice) -> tuple[Tensor, Tensor]:
+def _run(
+    ordered: Int64[Tensor, " K"], wanted: Int64[Tensor, " n"], keys: slice
+) -> tuple[Int64[Tensor, " n"], Int64[Tensor, " n"]]:
     """Beginning and length of the runs of wanted tokens [n] among the sorted keys, of the places `keys` alone."""
     first = torch.searchsorted(ordered, wanted + keys.start)
     return first, torch.searchsorted(ordered, wanted + keys.stop) - first

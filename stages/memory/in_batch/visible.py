@@ -6,6 +6,7 @@ Shapes: N queries, K keys; key j of the batch itself is the position that it sta
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 
@@ -16,10 +17,10 @@ class Visible:
     No hole: `hole_start` and `hole_stop` are the same. Nothing to read: `stop` is not above `start`.
     """
 
-    start: Tensor
-    stop: Tensor
-    hole_start: Tensor
-    hole_stop: Tensor
+    start: Int64[Tensor, " N"]
+    stop: Int64[Tensor, " N"]
+    hole_start: Int64[Tensor, " N"]
+    hole_stop: Int64[Tensor, " N"]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -32,7 +33,7 @@ class Visible:
         """The same on a device."""
         return Visible(*(bound.to(device) for bound in self._bounds))
 
-    def hides(self, keys: slice) -> Tensor:
+    def hides(self, keys: slice) -> Bool[Tensor, "N {keys.stop-keys.start}"]:
         """Which of the keys [keys.start, keys.stop) each query does not read; bool [N, keys].
 
         Takes 2 bytes a cell while it is made. Bounds are made narrow before they are compared, which is faster.
@@ -44,7 +45,7 @@ class Visible:
         in_hole = (key >= hole_start).logical_and_(key < hole_stop)
         return in_hole.logical_or_(key < start).logical_or_(key >= stop)
 
-    def counts(self, starts: Tensor, stops: Tensor) -> Tensor:
+    def counts(self, starts: Int64[Tensor, " B"], stops: Int64[Tensor, " B"]) -> Int64[Tensor, "N B"]:
         """How many keys of each of B ranges each query reads, int64 [N, B]; starts, stops int64 [B]."""
         start, stop, hole_start, hole_stop = (bound[:, None] for bound in self._bounds)
         hidden = torch.maximum(start, hole_start), torch.minimum(stop, hole_stop)
@@ -60,7 +61,7 @@ class Visible:
         return self.start, self.stop, self.hole_start, self.hole_stop
 
 
-def earlier(start: Tensor, own: Tensor) -> Visible:
+def earlier(start: Int64[Tensor, " N"], own: Int64[Tensor, " N"]) -> Visible:
     """The keys [start, own): local memory if start is the segment's, long memory if it lies before.
 
     Args: int64 [N] each.
@@ -77,7 +78,13 @@ def earlier(start: Tensor, own: Tensor) -> Visible:
     return Visible(start, own, start, start)
 
 
-def others(segment_starts: Tensor, segment_stops: Tensor, own: Tensor, keys: int, local: bool) -> Visible:
+def others(
+    segment_starts: Int64[Tensor, " N"],
+    segment_stops: Int64[Tensor, " N"],
+    own: Int64[Tensor, " N"],
+    keys: int,
+    local: bool,
+) -> Visible:
     """Every key but those of the query's own segment; with `local`, the earlier ones of that too.
 
     Args:

@@ -2,25 +2,14 @@
 
 from typing import Literal, Self
 
-from stages.methods.config import MethodSettings
+from stages.methods.config import WithoutNeighbors
 from stages.models.config import BackboneConfig
 
 
-class LmConfig(MethodSettings):
+class LmConfig(WithoutNeighbors):
     """Nothing to tell it."""
 
     method: Literal["lm"] = "lm"
-
-    @property
-    def neighbors_read(self) -> int:
-        return 0
-
-    @property
-    def continues(self) -> None:
-        return None
-
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model
 
     def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
         return self

@@ -1,5 +1,7 @@
 """TRIME with local memory: each position reads the earlier ones of its own segment."""
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -38,12 +40,7 @@ class Trime(Method[TrimeConfig]):
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, MemoryBatch)
-        encoding = model.encode(batch.inputs)
-        if batch.plain:
-            return in_batch.plain_loss(model, batch, encoding.hidden), None
-        queries = encoding.key(in_batch.key_name(self.settings, model)).flatten(0, 1)
-        memory = _local(batch, in_batch.readable(self.settings, queries))
-        return in_batch.joint_loss(self.settings, model, batch, encoding.hidden, queries, memory), None
+        return in_batch.batch_loss(self.settings, model, batch, partial(_local, batch)), None
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return in_batch.joint_log_prob(self.settings, model, read, starts)

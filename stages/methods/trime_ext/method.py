@@ -1,6 +1,7 @@
 """TRIME with external memory: segments that are alike share a batch, and each reads all others."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -64,12 +65,7 @@ class TrimeExt(Method[TrimeExtConfig]):
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, ExtBatch)
-        encoding = model.encode(batch.inputs)
-        if batch.plain:
-            return in_batch.plain_loss(model, batch, encoding.hidden), None
-        queries = encoding.key(in_batch.key_name(self.settings, model)).flatten(0, 1)
-        memory = _of_others(batch, in_batch.readable(self.settings, queries))
-        return in_batch.joint_loss(self.settings, model, batch, encoding.hidden, queries, memory), None
+        return in_batch.batch_loss(self.settings, model, batch, partial(_of_others, batch)), None
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""

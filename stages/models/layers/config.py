@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stages.config import OneOf
 from stages.models.config import BackboneConfig, Probability, Size
@@ -13,6 +13,11 @@ from stages.models.layers.settings import SublayerSettings
 Place = Literal["attention", "feed_forward"]
 PLACES: tuple[Place, Place] = ("attention", "feed_forward")
 """Settings that choose the layers of a block."""
+
+
+def unless(usual: SublayerSettings) -> Any:
+    """Leaves a setting out of what is stored where it is the usual one: older models keep their ids."""
+    return Field(exclude_if=lambda chosen: bool(chosen == usual))
 
 
 class AttentionConfig(BackboneConfig):
@@ -27,7 +32,7 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
     """What stands in the feed-forward place."""
 
     @model_validator(mode="after")
@@ -52,9 +57,3 @@ class AttentionConfig(BackboneConfig):
     @classmethod
     def _usual(cls, place: Place) -> SublayerSettings:
         return cast(SublayerSettings, cls.model_fields[place].default)
-
-    @model_serializer(mode="wrap")
-    def _without_usual_layers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Usual layers are left out, so that models from before they could be chosen keep their ids."""
-        usual = [place for place in PLACES if getattr(self, place) == self._usual(place)]
-        return {name: value for name, value in handler(self).items() if name not in usual}

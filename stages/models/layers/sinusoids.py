@@ -3,10 +3,11 @@
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
-def sinusoids(length: int, width: int, device: torch.device | None = None) -> Tensor:
+def sinusoids(length: int, width: int, device: torch.device | None = None) -> Float[Tensor, "{length} {width}"]:
     """Position vectors [length, width]: sines in the first half, cosines in the second.
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.

@@ -10,7 +10,7 @@ from torch import Tensor
 from stages.encoding.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Part, Retrieved
+from stages.retrieval.retrieved import MatchedEntries, Retrieved
 from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
@@ -41,7 +41,7 @@ class RecentSource(Source):
         """Cut-offs count the positions of `long`, or those of a window."""
         if not self._long:
             return About("window")
-        return About("size", details={"scope": self.reading.value("scope")}, twin=self._unigram)
+        return About("size", details={"scope": self.reading.value("scope")}, compared_with=self._unigram)
 
     @property
     def _unigram(self) -> Reading | None:
@@ -113,7 +113,7 @@ class RecentSource(Source):
                 width=self.width,
                 window=torch.from_numpy(window[part] - earliest).to(keys.device) if self._local else None,
             )
-            return Retrieved((Part(recent_entries(at), recent_matches(at)),))
+            return Retrieved((MatchedEntries(recent_entries(at), recent_matches(at)),))
 
         return of
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class SourceSettings(ReadingOptions):
     """The keys that a source adds to a reading, and what an evaluation must know before it opens it."""
 
+    word: ClassVar[str] = "memory"
+    """What a person calls what it reads."""
     amount: ClassVar[str]
     """What its cut-offs count: one of its keys, or a name of `reported`."""
     reported: ClassVar[Mapping[str, Hyperparameter]] = {}

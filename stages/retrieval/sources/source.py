@@ -68,7 +68,7 @@ class About:
     """What stands behind the name of its row, to tell other ways to score the same entries."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else a report tells of the reading; JSON."""
-    twin: Reading | None = None
+    compared_with: Reading | None = None
     """What a lone reading is shown beside: the same memory, scored otherwise."""
 
 

@@ -49,7 +49,7 @@ class UnionSource(Source):
             leader.doubling,
             "".join(about.distinction for about in abouts),
             details | {part.about.amount: part.cutoffs[-1] for part in self._told if part is not self._leader},
-            next((about.twin for about in abouts if about.twin is not None), None),
+            next((about.compared_with for about in abouts if about.compared_with is not None), None),
         )
 
     @property

@@ -12,13 +12,18 @@ failed. Everything lies in a scratch folder, which is removed.
 
 import argparse
 import io
+import os
+import pickle
 import re
+import resource
 import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -44,6 +49,13 @@ ATTACKS: dict[str, Callable[[Case], Verdict]] = {
     name: attack for module in MODULES for name, attack in module.ATTACKS.items()
 }
 COLUMNS = ("refused", "harmless", "failed", "skipped")
+GOALS = {
+    **{"kill": 1000, "kill-installed": 10, "full-disk": 200, "file-limit": 60},
+    **{"damaged-file": 150, "damaged-manifest": 150, "damaged-name": 100, "damaged-draft": 150},
+    **{"bad-text": 300, "bad-options": 500, "bad-recipe": 150, "bad-reference": 150},
+    **{"concurrent-same": 60, "concurrent-different": 50, "crafted": 250, "remove-elsewhere": 100},
+}
+"""Cases of each attack that a whole campaign has at least; they go on in these proportions."""
 DEEP = Path("a", "b", "c", "d")
 """So that a few `..` too many end inside the scratch folder."""
 
@@ -64,30 +76,72 @@ def attempt(world: World, root: Path, name: str, seed: int, number: int) -> tupl
         shutil.rmtree(root / DEEP.parts[0])
 
 
-def campaign(
-    world: World, root: Path, names: list[str], seed: int, minutes: float, cases: int
-) -> tuple[dict[str, Counter[str]], Counter[str]]:
-    """Attack in turn, always with what had least time so far, until the time or the cases are spent.
+@dataclass
+class Tally:
+    """What became of the cases of each attack, how long they took, and what failed."""
 
-    Returns: the judgements of each attack; the failures by what failed.
-    """
-    kinds: Counter[str] = Counter()
-    spent = dict.fromkeys(names, 0.0)
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    counts: dict[str, Counter[str]]
+    milliseconds: Counter[str] = field(default_factory=Counter)
+    """Milliseconds of processors."""
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Tally") -> None:
+        for name, count in other.counts.items():
+            self.counts[name] += count
+        self.milliseconds.update(other.milliseconds)
+        self.kinds.update(other.kinds)
+
+
+def campaign(world: World, root: Path, asked: argparse.Namespace, worker: int) -> Tally:
+    """Every `jobs`-th case, always of the attack that is furthest from its goal, until time or cases are spent."""
+    names = asked.only or list(ATTACKS)
+    tally = Tally({name: Counter() for name in names})
     began = time.monotonic()
-    while time.monotonic() - began < minutes * 60:
-        open_ = [name for name in names if counts[name].total() < cases]
+    while time.monotonic() - began < asked.minutes * 60:
+        numbers = {name: worker + asked.jobs * count.total() for name, count in tally.counts.items()}
+        open_ = [name for name in names if numbers[name] < asked.cases]
         if not open_:
             break
-        name = min(open_, key=lambda name: spent[name])
-        number, start = counts[name].total(), time.monotonic()
-        verdict, notes = attempt(world, root, name, seed, number)
-        spent[name] += time.monotonic() - start
-        counts[name][verdict.judgement] += 1
+        name = min(open_, key=lambda name: numbers[name] / GOALS[name])
+        start = _processor_seconds()
+        verdict, notes = attempt(world, root, name, asked.seed, numbers[name])
+        tally.milliseconds[name] += round(1000 * (_processor_seconds() - start))
+        tally.counts[name][verdict.judgement] += 1
         if verdict.judgement == "failed":
-            tell(name, seed, number, verdict, notes)
-            kinds[f"{name}: {alike(verdict.why)}"] += 1
-    return counts, kinds
+            tell(name, asked.seed, numbers[name], verdict, notes)
+            tally.kinds[f"{name}: {alike(verdict.why)}"] += 1
+    return tally
+
+
+def in_workers(world: World, root: Path, asked: argparse.Namespace) -> Tally:
+    """The campaign in so many processes, forks of this one, which has no threads."""
+    results = [(root / f"tally-{worker}.pickle", _forked(world, root, asked, worker)) for worker in range(asked.jobs)]
+    tally = Tally({name: Counter() for name in asked.only or ATTACKS})
+    for file, process in results:
+        os.waitpid(process, 0)
+        tally.add(pickle.loads(file.read_bytes()))
+    return tally
+
+
+def _forked(world: World, root: Path, asked: argparse.Namespace, worker: int) -> int:
+    sys.stdout.flush()
+    process = os.fork()
+    if process == 0:
+        try:
+            own = root / f"worker-{worker}"
+            own.mkdir()
+            (root / f"tally-{worker}.pickle").write_bytes(pickle.dumps(campaign(world, own, asked, worker)))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    return process
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def tell(name: str, seed: int, number: int, verdict: Verdict, notes: list[str]) -> None:
@@ -103,12 +157,17 @@ def alike(why: str) -> str:
     return re.sub(r"'[^']*('|$)|(?<!\w)/\S*|[0-9a-f]{12}|\d+", "…", why.partition(" This is a bug")[0])[:150]
 
 
-def table(counts: dict[str, Counter[str]]) -> str:
-    """What became of all cases, as a table."""
-    rows: list[tuple[str, ...]] = [("attack", "tried", *COLUMNS)]
-    total = sum(counts.values(), Counter())
-    for name, count in [*counts.items(), ("all", total)]:
-        rows.append((name, str(count.total()), *(str(count[column]) for column in COLUMNS)))
+def table(tally: Tally) -> str:
+    """What became of all cases, and the processors' seconds that a case takes."""
+    rows: list[tuple[str, ...]] = [("attack", "goal", "tried", *COLUMNS, "seconds")]
+    for name, count in tally.counts.items():
+        seconds = tally.milliseconds[name] / 1000 / max(1, count.total())
+        tried = str(GOALS[name]), str(count.total())
+        rows.append((name, *tried, *(str(count[column]) for column in COLUMNS), f"{seconds:.2f}"))
+    total = sum(tally.counts.values(), Counter())
+    goals = sum(GOALS[name] for name in tally.counts)
+    sums = (str(total[column]) for column in COLUMNS)
+    rows.append(("all", str(goals), str(total.total()), *sums, f"{tally.milliseconds.total() / 1000:.0f}"))
     return "\n".join(f"{row[0]:22}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows)
 
 
@@ -119,22 +178,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", choices=ATTACKS, help="repeatable; default: all")
     parser.add_argument("--case", type=int, help="try this one again")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one a core")
     asked = parser.parse_args()
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(errors="backslashreplace")
-    names = asked.only or list(ATTACKS)
     preload()
     with tempfile.TemporaryDirectory(prefix="memlm-campaign-") as folder:
         world = World(Path(folder, "undisturbed"))
         if asked.case is not None:
-            verdict, notes = attempt(world, Path(folder), names[0], asked.seed, asked.case)
+            verdict, notes = attempt(world, Path(folder), (asked.only or list(ATTACKS))[0], asked.seed, asked.case)
             print("\n".join([*notes, f"{verdict.judgement} {verdict.why}"]))
             raise SystemExit(verdict.judgement == "failed")
-        counts, kinds = campaign(world, Path(folder), names, asked.seed, asked.minutes, asked.cases)
-        print(table(counts))
-        for kind, times in kinds.most_common():
+        tally = in_workers(world, Path(folder), asked)
+        print(table(tally))
+        for kind, times in tally.kinds.most_common():
             print(f"{times:6} {kind}")
-        raise SystemExit(any(count["failed"] for count in counts.values()))
+        raise SystemExit(any(count["failed"] for count in tally.counts.values()))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,12 @@
 import hashlib
 import json
 import struct
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from stages.artifacts.checksums import table_digest
+from stages.artifacts.checksums import manifest_digest
+from stages.artifacts.manifest import MANIFEST
 from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import damaged_bytes, damaged_json, damaged_json_text
 
@@ -38,7 +41,7 @@ def crafted(case: Case) -> Verdict:
     path = case.random.choice(files)
     how = _craft(case, path)
     case.note(f"{path.relative_to(case.store)}: {how}; {' '.join(command)}")
-    if path.name != "manifest.json":
+    with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):  # of a manifest that is none
         _sign(case.store, artifact, path)
     verdict = judge(case.memlm(*[case.world.filled(part) for part in command]))
     return failed(f"{command[0]}: {verdict.why}") if verdict.judgement == "failed" else verdict
@@ -46,7 +49,9 @@ def crafted(case: Case) -> Verdict:
 
 def _craft(case: Case, path: Path) -> str:
     data = path.read_bytes()
-    if path.name == "manifest.json" or (path.suffix == ".json" and case.random.random() < 0.8):
+    if path.name == "zarr.json" and case.random.random() < 0.3:
+        return _declare(case, path)
+    if path.name == MANIFEST or (path.suffix == ".json" and case.random.random() < 0.8):
         text, how = damaged_json_text(case.random, path.read_text())
         path.write_text(text)
     elif path.suffix == ".safetensors" and case.random.random() < 0.8:
@@ -68,19 +73,43 @@ def _craft(case: Case, path: Path) -> str:
     return how
 
 
+def _declare(case: Case, path: Path) -> str:
+    """Other rows, in one piece or many, than the files of an array hold."""
+    content = json.loads(path.read_text())
+    if content["node_type"] == "group":
+        path.write_text(path.read_text().replace("group", "array"))
+        return "a group that says it is an array"
+    rows = case.random.choice([0, 1, content["shape"][0] + 1, content["shape"][0] * 2, 10**9, 10**12, 2**63])
+    shard = case.random.choice([1, content["shape"][0], rows])
+    content["shape"][0] = rows
+    content["chunk_grid"]["configuration"]["chunk_shape"][0] = shard
+    content["codecs"][0]["configuration"]["chunk_shape"][0] = case.random.choice([1, shard])
+    path.write_text(json.dumps(content))
+    return f"{rows} rows in shards of {shard}"
+
+
 def _sign(store: Path, artifact: Path, path: Path) -> None:
-    """Put a changed file's size and hash into its manifest, and the artifact's digest into those made from it."""
-    manifest = json.loads((artifact / "manifest.json").read_text())
-    content = path.read_bytes()
-    entry = {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
-    manifest["files"][path.relative_to(artifact).as_posix()] = entry
-    (artifact / "manifest.json").write_text(json.dumps(manifest))
-    for other in store.glob("*/*/manifest.json"):
+    """Put a changed file's size and hash into its manifest, and seal this and all that was made from it anew."""
+    manifest = json.loads((artifact / MANIFEST).read_text())
+    if path.name != MANIFEST:
+        content = path.read_bytes()
+        entry = {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
+        manifest["files"][path.relative_to(artifact).as_posix()] = entry
+    _seal(store, artifact, manifest)
+
+
+def _seal(store: Path, artifact: Path, manifest: dict[str, Any]) -> None:
+    """Write a manifest with its digest, and those of what was made from it."""
+    manifest["digest"] = manifest_digest(manifest)
+    (artifact / MANIFEST).write_text(json.dumps(manifest))
+    for other in store.glob(f"*/*/{MANIFEST}"):
         made = json.loads(other.read_text())
-        for record in made["inputs"].values():
-            if (record["kind"], record["id"]) == (manifest["kind"], manifest["id"]):
-                record["digest"] = table_digest(manifest["files"])
-        other.write_text(json.dumps(made))
+        reference = manifest["kind"], manifest["id"]
+        records = [record for record in made["inputs"].values() if (record["kind"], record["id"]) == reference]
+        for record in records:
+            record["digest"] = manifest["digest"]
+        if records:
+            _seal(store, other.parent, made)
 
 
 ATTACKS = {"crafted": crafted}

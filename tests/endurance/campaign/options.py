@@ -66,6 +66,11 @@ FACTORIES = [
     *("BIVF4", "BFlat", "RCQ2x4,Flat", "PQ" * 50_000, "(" * 50_000, "Flat" * 20_000),
 ]
 """Kinds of index that FAISS knows, or nearly."""
+GRID = ",".join(
+    f"{name}=" + "/".join(f"{number / unit:g}" for number in range(1, 301))
+    for name, unit in (("k", 1), ("temperature", 1), ("lambda", 1000))
+)
+"""27 million points."""
 EXAMPLES = [
     ["tokenize", *FILES, "--tokenizer", "bpe", "--vocab-size", "9" * 23],
     [*COMMANDS["train"], "--seed", str(2**64)],
@@ -76,6 +81,13 @@ EXAMPLES = [
     ["build-index", "{datastore}", "--index", "NSG16"],
     ["build-index", "{datastore}", "--index", "PQ" * 50_000],
     ["tokenize", *FILES, "--store", "/proc/x"],
+    ["tokenize", *FILES, "--store", ""],
+    [*COMMANDS["train"], "--batch-tokens", str(8 * 10**8)],
+    ["train", "{tokens}", "--segment-length", str(2**30), "--batch-tokens", str(2**30)],
+    [*COMMANDS["train"], "--set", "model.ffn_width=1000000000"],
+    ["evaluate", "{lstm}", "--context", str(10**12)],
+    ["evaluate", "{index}", "--memory", "external:" + GRID],
+    ["build-index", "{datastore}", "--index", "IVF4_NSG16,Flat"],
     ["generate", "{lstm}", "--prompt", "\udcff", "--max-tokens", "2"],
     ["compare", "{report}", "{report}", "--block-tokens", "9" * 23],
     ["compare", "{report}", "{report}", "--samples", "9" * 23],

@@ -24,6 +24,7 @@ import memlm_cli
 
 REPOSITORY = Path(memlm_cli.__file__).parent.parent
 GIB = 2**30
+ASKED = (signal.SIGINT, signal.SIGTERM)
 MOST_BYTES_WRITTEN = 256 * 2**20
 CHANGING = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"})
 SMALL_SHARDS = {"stages.artifacts.arrays.TARGET_SHARD_BYTES": 1024, "stages.text.spool.SHARD_CHARACTERS": 600}
@@ -103,12 +104,11 @@ class Child:
         sys.stdout.flush()
         self._out, out = _pipe()
         self._err, err = _pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)  # until memlm is what they would end
         self._pid = os.fork()
         if self._pid == 0:
-            _redirect(self._job / "in", out, err)
-            if small_shards:
-                _make_shards_small()
-            _become(list(arguments), folder, self._job, self._limits, death, fresh)
+            _become(list(arguments), folder, self._job, self._limits, death, fresh, small_shards, (out, err))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
         os.close(out)
         os.close(err)
 
@@ -140,14 +140,27 @@ class Child:
         return Ended(code, out, err, time.monotonic() - self._began, int(events or 0), log)
 
 
-def _become(arguments: list[str], folder: Path, job: Path, limits: Limits, death: Death | None, fresh: bool) -> None:
+def _become(
+    arguments: list[str],
+    folder: Path,
+    job: Path,
+    limits: Limits,
+    death: Death | None,
+    fresh: bool,
+    small_shards: bool,
+    pipes: tuple[int, int],
+) -> None:
     """Turn this fork into memlm; never returns."""
     code = 1
     try:
+        _redirect(job / "in", *pipes)
+        if small_shards:
+            _make_shards_small()
         _limit(limits, fresh)
         os.chdir(folder)
         os.environ |= {"MEMLM_STORE": "store", "TMPDIR": str(job), "HOME": str(job), "PYTHONPATH": str(REPOSITORY)}
         if fresh:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
             os.execv(sys.executable, [sys.executable, "-m", "memlm_cli", *arguments])
         code = _call(arguments, job, death)
     except BaseException:
@@ -159,13 +172,20 @@ def _become(arguments: list[str], folder: Path, job: Path, limits: Limits, death
 
 
 def _call(arguments: list[str], job: Path, death: Death | None) -> int:
-    from memlm_cli.app import main
+    from memlm_cli import app
 
     tempfile.tempdir = str(job)
     sys.argv = ["memlm", *arguments]
     seen = [0]
     _watch(seen, death)
-    code = main(arguments)
+    invoke = app._invoke
+
+    def begin(parsed: Sequence[str]) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)  # here memlm knows what to do with them
+        invoke(parsed)
+
+    app._invoke = begin
+    code = app.main(arguments)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
     return code

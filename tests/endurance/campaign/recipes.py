@@ -26,7 +26,7 @@ def bad_recipe(case: Case) -> Verdict:
     ended = case.memlm(*arguments)
     verdict = judge(ended)
     made = list(case.store.glob("*/*/manifest.json"))
-    if verdict.judgement == "refused" and ended.code == 2 and made:
+    if verdict.judgement == "refused" and ended.code in (2, 4) and made:
         return failed(f"refused only after {len(made)} stages: {ended.err[-200:]}")
     return verdict
 

@@ -208,6 +208,16 @@ def test_a_publication_that_was_interrupted_is_finished(store: Store, monkeypatc
     assert set(tree(outcome.artifact.path)) == {*outcome.artifact.manifest.files, "manifest.json"}
 
 
+def test_a_draft_that_lacks_more_than_its_name_is_not_published(store: Store) -> None:
+    """As when its removal was interrupted."""
+    made = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    draft = store.draft_folder(made.kind, made.id)
+    made.path.rename(draft)
+    (draft / "out.zarr/part/squares/c/1").unlink()
+    again = make(Squares(), SquaresConfig(), {}, store, Execution())
+    assert (again.status, again.artifact.digest) == ("made", made.digest)
+
+
 def test_a_draft_begun_from_other_bytes_is_begun_anew(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
     cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
+from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
@@ -112,6 +114,66 @@ def test_stamps_save_hashing_but_verification_trusts_none(store: Store, squares:
         store.check_files(squares, every_byte=True)
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
+
+
+def rot(artifact: Artifact, file: str) -> None:
+    """Let a bit of a file flip beneath the file system: neither size nor times nor inode tell."""
+    flip(artifact.path / file)
+    write_stamps(artifact.store.root / ".stamps" / f"{artifact.reference}.json", artifact.path, artifact.manifest.files)
+
+
+def test_bits_that_rot_are_found_at_use_where_inputs_are_verified(store: Store, squares: Artifact) -> None:
+    rot(squares, "out.zarr/part/squares/c/1")
+    assert store.get(squares.reference).id == squares.id
+    with pytest.raises(ArtifactError, match="c/1 has other content"):
+        Store(store.root, verify_inputs=True).get(squares.reference)
+    (store.root / "store.toml").write_text("verify-inputs = true")
+    for found in (Store(store.root), Store(store.root.parent / "elsewhere")):
+        with pytest.raises(ArtifactError, match="c/1 has other content"):
+            found.get(str(squares.path) if found.root != store.root else squares.reference)
+
+
+def test_lineage_and_what_is_cached_are_verified_too(store: Store, squares: Artifact, cubes: Artifact) -> None:
+    careful = Store(store.root, verify_inputs=True)
+    rot(squares, "note.txt")
+    with pytest.raises(ArtifactError, match=r"note\.txt has other content"):
+        careful.get(cubes.reference).input("squares")
+    rot(squares, "note.txt")
+    rot(cubes, "cubes.zarr/cubes/c/0")
+    again = Store(store.root, verify_inputs=True)
+    with pytest.raises(ArtifactError, match="c/0 has other content"):
+        make(Cubes(), SquaresConfig(), {"source": squares.reference}, again, Execution())
+
+
+def test_a_process_verifies_an_artifact_once(store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+    monkeypatch.setattr("stages.artifacts.stamps.file_entry", lambda path: (hashed.append(path), file_entry(path))[1])
+    careful = Store(store.root, verify_inputs=True)
+    for _ in range(3):
+        careful.get(squares.reference)
+    assert len(hashed) == len(squares.manifest.files)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("verify-input = true", "did you mean 'verify_inputs'"), ("verify-inputs = 3", "verify_inputs"), ("=", "no TOML")],
+)
+def test_settings_of_a_store_that_make_no_sense(store: Store, squares: Artifact, content: str, message: str) -> None:
+    (store.root / "store.toml").write_text(content)
+    with pytest.raises(UsageError, match=message):
+        Store(store.root).get(squares.reference)
+
+
+def test_a_copy_is_on_the_disk_before_it_is_trusted(
+    tmp_path: Path, store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power loss can leave a file with the size, times and inode of its stamp, and no content."""
+    shutil.copytree(store.root, tmp_path / "copy")
+    synced: list[Path] = []
+    monkeypatch.setattr("stages.artifacts.stamps.fsync", synced.append)
+    for _ in range(2):
+        copy = Store(tmp_path / "copy").get(squares.reference)
+        assert synced == [copy.path / file for file in copy.manifest.files]
 
 
 def test_missing_and_shortened_files_are_found(store: Store, squares: Artifact) -> None:
@@ -308,7 +370,6 @@ def test_a_link_among_what_is_left_over_goes_alone(tmp_path: Path, store: Store,
 
 
 def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: Artifact) -> None:
-    assert [a.reference for a in store.dependents(squares)] == [cubes.reference]
     store.name(squares, "gone")
     store.remove(squares.reference)
     assert store.names("tokens") == {}
@@ -329,7 +390,17 @@ def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: A
     (draft,) = find_garbage(store)
     assert draft.bytes > 0 and draft.artifact is None
     found = find_garbage(store, unnamed=True)
-    assert [g.artifact.reference for g in found if g.artifact] == [lost.reference]
+    assert [g.artifact for g in found if g.artifact] == [lost.reference]
     remove_garbage(store, found)
     assert {a.reference for a in store.artifacts()} == {squares.reference, cubes.reference}
     assert not find_garbage(store, unnamed=True)
+
+
+def test_of_two_that_remove_the_same_the_later_does_nothing(
+    store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Store(store.root)
+    forget = Store._forget_names
+    monkeypatch.setattr(Store, "_forget_names", lambda self, going: (monkeypatch.undo(), other.remove(*going)))
+    store.remove(squares.reference)
+    assert forget is Store._forget_names and store.references() == [] and find_garbage(store) == []

@@ -43,7 +43,20 @@ class SquaresConfig(StageConfig):
     not_identity = frozenset({"verbose"})
 
 
-class Squares(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
+class OneArray(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
+    """A stage whose plan is the one array that it makes, a shard of rows after the other."""
+
+    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
+        return [plan]
+
+    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
+        return [Shard(f"{i:03}") for i in range(plan.shards)]
+
+    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
+        return plan
+
+
+class Squares(OneArray):
     kind: ClassVar[str] = "tokens"
     Config = SquaresConfig
 
@@ -56,15 +69,6 @@ class Squares(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
 
     def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
         return ArrayLayout("out.zarr/part/squares", (job.config.length,), "int64", job.config.rows)
-
-    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
-        return [plan]
-
-    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
-        return [Shard(f"{i:03}") for i in range(plan.shards)]
-
-    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
-        return plan
 
     def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)
@@ -82,7 +86,7 @@ class Squares(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
         return {"sum": sum(job.draft.record(shard.key)["sum"] for shard in self.shards(job, plan))}
 
 
-class Cubes(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
+class Cubes(OneArray):
     """A stage that reads squares, so that lineage can be tested."""
 
     kind: ClassVar[str] = "model"
@@ -93,15 +97,6 @@ class Cubes(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
 
     def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
         return ArrayLayout("cubes.zarr/cubes", (job.config.length,), "int64", job.config.rows)
-
-    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
-        return [plan]
-
-    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
-        return [Shard(f"{i:03}") for i in range(plan.shards)]
-
-    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
-        return plan
 
     def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)

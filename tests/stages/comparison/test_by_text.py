@@ -46,6 +46,17 @@ def test_two_documents_by_hand(store, tmp_path):
     assert [per["difference"] for per in swapped["per"]] == pytest.approx([2 / 5, 2 / 7])
 
 
+def test_words_that_are_whole_sentences_are_left_out(store, tmp_path):
+    text = {"train": "a b\n", "test": "a" * 30 + "\n" + "b" * 30 + "\n"}
+    words, characters = (corpus(store, tmp_path, text, tokenizer=name) for name in ("word", "char"))
+    found = compared(report(store, words, [1.0] * 4), report(store, characters, [0.1] * 62))
+    assert [per["unit"] for per in found["per"]] == ["word", "character"]  # 15.5 characters to a word and line end
+    text = {"train": "a b\n", "test": "a" * 60 + "\n" + "b" * 60 + "\n"}
+    words, characters = (corpus(store, tmp_path, text, tokenizer=name) for name in ("word", "char"))
+    found = compared(report(store, words, [1.0] * 4), report(store, characters, [0.1] * 122))
+    assert [per["unit"] for per in found["per"]] == ["character"]
+
+
 def test_one_document_is_cut_into_paragraphs(store, tmp_path):
     text = {"train": "ab c d\n", "test": "ab c\n\nd\n"}
     words, characters = (corpus(store, tmp_path, text, tokenizer=n, documents="file") for n in ("word", "char"))

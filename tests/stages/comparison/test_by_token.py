@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -83,6 +84,7 @@ def test_tokens_won_and_lost_most_stand_in_their_context(store, tokens):
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B, gate=gate)
     found = compared(a, b, most=2, around=2)
     first, second = found["most_won"]
+    assert re.fullmatch(r"test-\d\.txt", first.pop("name"))
     assert first == {
         **{"token": 7, "document": 2, "position": 1, "log_p_a": -4.0, "log_p_b": -1.0, "difference": -3.0},
         **{"gate_b": 0.875, "before": "b", "text": " <unk>", "after": "\n"},

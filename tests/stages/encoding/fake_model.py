@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class FakeEncoding:
     hidden: Tensor
     ffn_input: Tensor
-    state: None = None
+    state: tuple[Tensor, ...] | None = None
 
     def key(self, name: str) -> Tensor:
         return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
@@ -40,3 +40,17 @@ class FakeModel(nn.Module):
         scores = hidden @ self.weight
         log_z = scores.logsumexp(-1)
         return scores.gather(1, targets[:, None])[:, 0] - log_z, log_z
+
+
+class AddingModel(FakeModel):
+    """hidden = the sum of all inputs so far, divided by 3, 7 and 10: in float32 it depends on how a stream is cut."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__(vocabulary)
+        self.config = SimpleNamespace(carries_state=True)
+
+    def encode(self, tokens: Tensor, state: tuple[Tensor, ...] | None = None) -> FakeEncoding:
+        self.calls.append((tokens.shape[0], tokens.shape[1]))
+        inside = (tokens[..., None] / torch.tensor([3.0, 7.0, 10.0])).cumsum(1)
+        hidden = inside if state is None else state[0] + inside
+        return FakeEncoding(hidden, -hidden, (hidden[:, -1:],))

@@ -83,4 +83,13 @@ def test_what_is_unlikely_is_told_by_its_size():
     memory = {"sources": ["long"], "reader": "interpolate", "similarity": "dot", "size": 2000, "theta": 0.0639912564}
     found = Inspected("model/0123456789ab", "test", 5, [memory | {"numbers": "reported"}], [token("fox", 3e-6, 0.4, 1)])
     assert "similarity dot, size 2,000, theta 0.06399" in page(found)
-    assert "<span>3.0e-06</span>" in page(found)
+    assert '<span data-name="model">3.0e-06</span>' in page(found)
+
+
+def test_memories_are_called_by_what_they_are_and_white_space_is_seen():
+    made = page(inspected(token("fox", 0.2, 0.4, 0.69), token("\n", 0.2, 0.4, 0.69)))
+    assert "<h1>Who predicted tokens 5 to 6 of test: model or datastore</h1>" in made
+    assert '<span data-name="λ datastore">0.400</span>' in made
+    assert "0.7500 of the datastore" in made
+    assert '<span class="token">⏎</span>' in made
+    assert "memory 1" not in made

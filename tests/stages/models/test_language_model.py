@@ -118,7 +118,7 @@ def test_weights_of_another_model_are_damage(tmp_path):
 
 
 def test_a_transformer_carries_nothing():
-    assert model().state_bytes(12) == 0
+    assert model().config.state_spec(12) == ()
 
 
 def test_tied_embeddings_are_stored_once(tmp_path):

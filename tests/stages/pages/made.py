@@ -108,7 +108,7 @@ def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, An
         **{"split": "test", "score": "all", "tokens": 40, "method": "lm", "read": dict(read)},
         "rows": [row("plain", 167.9187154621268), row("neural-cache", 113.5703, [CACHE])],
         "outside_repeated_paragraphs": {
-            "tokens": 30,
+            **{"tokens": 30, "repeated_tokens": 10, "repeated_share": 0.25, "texts": []},
             "rows": [{"row": "plain", "perplexity": 174.25}, {"row": "neural-cache", "perplexity": 120.5}],
         },
         "frequency_buckets": {

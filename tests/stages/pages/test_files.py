@@ -15,7 +15,7 @@ from tests.stages.pages import made
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
     store = Store(tmp_path / "store")
-    return build_page(find_reports([made.chain(store).reference], store), lambda members: "")
+    return build_page(find_reports([made.chain(store).reference], store), lambda members: "", lambda report: [])
 
 
 def test_a_page_replaces_a_page_and_nothing_else(page: Page, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.store import Store
-from stages.pages.headline import Row, headline, measures_shown, rankings
+from stages.pages.headline import Row, headline, measures_shown, rankings, shown
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources
 from tests.stages.pages import made
@@ -14,7 +14,7 @@ from tests.stages.pages import made
 
 def rows_of(tmp_path: Path, changes: dict[str, object]) -> list[Row]:
     reports = find_reports([made.chain(Store(tmp_path / "store"), changes).reference], Store(tmp_path / "store"))
-    return headline(read_sources(reports, lineage_of(reports)))
+    return headline(read_sources(reports, lineage_of(reports), lambda report: []))
 
 
 def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path)
         other("elsewhere", split="valid"),
     ]
     reports = find_reports(references, store)
-    (ranking,) = rankings(headline(read_sources(reports, lineage_of(reports))))
+    (ranking,) = rankings(headline(read_sources(reports, lineage_of(reports), lambda report: [])))
     assert ranking.scored == "corpus test"
     assert [(row.source.label, row.name) for row in ranking.rows] == [("low", "plain"), ("first", "a")]
 
@@ -61,3 +61,23 @@ def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
     ]
     last = {"rows": [made.row("plain", 9.0) | {"accuracy": 0.25, "bits_per_character": None}]}
     assert "accuracy" in measures_shown(rows_of(tmp_path / "last", last))
+
+
+def test_a_baseline_stands_above_and_every_change_is_against_it(tmp_path: Path) -> None:
+    theirs = {"texts": [], "rows": [{"row": "plain", "perplexity": 120.0}]}
+    baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": made.row("plain", 100.0)}
+    told = [made.row("plain", 200.0), made.row("neural-cache", 90.0)]
+    rows = rows_of(tmp_path, {"rows": told, "baseline": baseline | {"outside_repeated_paragraphs": theirs}})
+    assert [row.name for row in rows] == ["plain (model/7)", "plain", "neural-cache"]
+    assert [row.change for row in rows] == [None, pytest.approx(1.0), pytest.approx(-0.1)]
+    assert [row.change_on_new_text for row in rows] == [None, pytest.approx(174.25 / 120 - 1), pytest.approx(0.5 / 120)]
+    other = baseline | {"outside_repeated_paragraphs": theirs | {"texts": [{"corpus": "tokens/9", "split": "train"}]}}
+    rows = rows_of(tmp_path / "other", {"rows": told, "baseline": other})
+    assert [row.change_on_new_text for row in rows] == [None, None, None]
+    assert rankings(rows) == []
+
+
+def test_a_word_perplexity_that_means_nothing_is_not_shown(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, {"rows": [made.row("plain", 200.0) | {"word_perplexity": 2.9e210}]})
+    assert shown(rows[0], "word_perplexity") is None
+    assert "word_perplexity" not in measures_shown(rows)

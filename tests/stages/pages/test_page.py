@@ -36,7 +36,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 def page_of(store: Store, *references: str) -> Page:
-    return build_page(find_reports(references, store), lambda members: "\n".join(members))
+    return build_page(find_reports(references, store), lambda members: "\n".join(members), lambda report: [])
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -184,3 +184,20 @@ def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None
     assert {"heat-map-a-b", "heat-map-a-b--2"} <= set(names)
     assert len(names) == len(set(names))
     assert "a.b: neural-cache" in page.html
+
+
+def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) -> None:
+    unknown = {"rate": 0.2, "rows": [{"row": "plain", "perplexity_without": 90.0, "share_of_gain": None}]}
+    told = {
+        **{"exclude": "self", "training": {"passes": 0.5, "still_falling": True}},
+        **{"unknown_rate": 0.2, "unknown_tokens": unknown},
+    }
+    read = dict.fromkeys(("model", "tokens", "datastore"), "a/b")
+    report = made.chain(store, {**told, "read": read | {"tokens": "tokens/none"}})
+    page = build_page(find_reports([report.reference], store), lambda members: "", lambda report: ["x 0.9 [0.8, 0.95]"])
+    said = "".join(made.Outline(page.html).text)
+    for words in (
+        *("change: against plain, a/b without memory", "was trained for 0.5 passes", "25.0% of the tokens stand in"),
+        *("20.0% of the tokens are <unk>", "tokens may not find the rows of --exclude self", "x 0.9 [0.8, 0.95]"),
+    ):
+        assert words in said

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import find_matches, joined
 from stages.memory.readers.joint.reader import Joint
-from stages.retrieval.retrieved import Part, Retrieved, retrieve
+from stages.retrieval.retrieved import MatchedEntries, Retrieved, retrieve
 from tests.oracles import memory as oracle
 from tests.stages.memory.test_entries import VOCABULARY, cells_of, log_or_absent, memories
 
@@ -71,7 +71,9 @@ def test_one_part_is_what_it_is_alone():
 def test_some_of_the_positions_keep_what_is_read_whatever_the_cutoff():
     entries, targets = cells_of([[(2.0, 0), (1.0, 1)], [(2.0, 1), (1.0, 0)], [(1.0, 1)]]), torch.tensor([0, 0, 1])
     rows = torch.tensor([1, 2])
-    every = Retrieved((Part(entries, find_matches(entries, targets), reads=2), *retrieve(entries, targets).parts))
+    every = Retrieved(
+        (MatchedEntries(entries, find_matches(entries, targets), reads=2), *retrieve(entries, targets).parts)
+    )
     some = every.taken(rows, targets[rows])
     whole, part = (one.log_sums(SCALES, [1]) for one in (every, some))
     torch.testing.assert_close(whole.target[..., rows], part.target)

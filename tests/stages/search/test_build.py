@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 
@@ -8,7 +9,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.search import build
 from stages.search.config import IndexConfig, Keys, resolve
 from stages.search.factory import empty_index
-from stages.search.keys import StoredKeys
+from stages.search.factory_string import refusals
+from stages.search.keys import StoredKeys, widened
 from stages.search.open import open_searcher, read_index
 from stages.search.recall import measure, recall
 from stages.search.searcher import Searcher
@@ -43,7 +45,9 @@ def test_parts_make_the_same_index_as_one_piece(tmp_path: Path, settings: dict[s
     config = resolved(keys, **settings)
     index = in_parts(config, keys, tmp_path, [range(0, 4), range(4, 5), range(5, keys.shards)])
     build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
-    searchers = [open_searcher(path, config.model_dump()) for path in (index, tmp_path / "whole")]
+    searchers = [
+        open_searcher(path, config.model_dump(), (keys.rows, keys.dim)) for path in (index, tmp_path / "whole")
+    ]
     queries = keys.rows_between(0, 50).astype(np.float32)
     (ids, distances), (want_ids, want_distances) = (s.search(queries, 9) for s in searchers)
     np.testing.assert_array_equal(ids, want_ids)
@@ -71,7 +75,7 @@ def test_lists_of_half_precision_keys_lose_nothing(tmp_path: Path) -> None:
     keys = stored("float16")
     config = resolved(keys, index="ivf-flat", lists=8, probe=8)
     path = in_parts(config, keys, tmp_path, [range(keys.shards)])
-    searcher = open_searcher(path, config.model_dump())
+    searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
     ids, distances = searcher.search(keys.rows_between(0, 600).astype(np.float32), 1)
     np.testing.assert_array_equal(ids[:, 0], np.arange(600))
     np.testing.assert_array_equal(distances, 0)
@@ -89,7 +93,7 @@ def test_a_missing_part_is_noticed(tmp_path: Path) -> None:
 def test_a_file_that_is_no_index_is_named(tmp_path: Path) -> None:
     (tmp_path / "index.faiss").write_bytes(b"nothing of the kind")
     with pytest.raises(ArtifactError, match=r"index\.faiss.*memlm build-index"):
-        open_searcher(tmp_path / "index.faiss", {"metric": "l2", "probe": None})
+        open_searcher(tmp_path / "index.faiss", {"metric": "l2", "probe": None}, (1, 1))
 
 
 def test_kinds_without_lists_grow_in_one_piece(tmp_path: Path) -> None:
@@ -113,7 +117,9 @@ def test_recall_counts_true_neighbours_among_those_found() -> None:
 def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     keys = stored(rows=600)
     config = resolved(keys, index="ivf-flat", lists=8, probe=8)
-    searcher: Searcher = open_searcher(in_parts(config, keys, tmp_path, [range(keys.shards)]), config.model_dump())
+    searcher: Searcher = open_searcher(
+        in_parts(config, keys, tmp_path, [range(keys.shards)]), config.model_dump(), (keys.rows, keys.dim)
+    )
     figures = measure(searcher, keys, queries=100, seed=0)
     assert figures["queries"] == 100
     assert set(figures["recall"]) == {"1", "4", "8", "64"}
@@ -131,13 +137,47 @@ def test_a_full_disk_is_no_truncated_index(rows: int) -> None:
         build.build_whole(empty_index(resolved(keys, index="flat"), keys.dim, "float16"), keys, Path("/dev/full"))
 
 
-def test_what_faiss_refuses_only_when_it_has_keys_is_bad_usage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ("PCA9,Flat", "PCA9 would widen keys of width 8; PCA8 is the most"),
+        ("PCAR16,IVF4,Flat", "PCAR8 is the most"),
+        ("NSG16", "choose hnsw"),
+        ("IVF4_NSG16,Flat", "choose hnsw"),
+    ],
+)
+def test_what_faiss_would_refuse_only_with_keys_is_refused_before_work(index: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        resolved(stored(), index=index)
+
+
+def test_what_faiss_refuses_of_keys_is_bad_usage() -> None:
+    with pytest.raises(UsageError, match="too few keys; choose another --index"), refusals():
+        raise RuntimeError("Error in virtual void faiss::Index::train: Error: too few keys")
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf-flat", "hnsw"])
+@pytest.mark.parametrize(("rows", "dim"), [(599, 8), (600, 7)])
+def test_an_index_of_other_keys_is_damage(tmp_path: Path, kind: str, rows: int, dim: int) -> None:
     keys = stored()
-    with pytest.raises(UsageError, match="PCA matrix cannot output 9 dimensions from 8"):
-        build.train(resolved(keys, index="PCA9,Flat"), keys, tmp_path / "trained")
-    build.train(resolved(keys, index="NSG16"), keys, tmp_path / "trained")
-    with pytest.raises(UsageError, match="cannot build a graph smaller than 100"):
-        build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
+    config = resolved(keys, index=kind)
+    build.train(config, keys, tmp_path / "trained")
+    build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
+    open_searcher(tmp_path / "whole", config.model_dump(), (keys.rows, keys.dim))
+    with pytest.raises(ArtifactError, match=r"whole holds nothing that memlm wrote .*index of 600 keys"):
+        open_searcher(tmp_path / "whole", config.model_dump(), (rows, dim))
+
+
+def test_lists_that_name_rows_that_there_are_not_are_damage(tmp_path: Path) -> None:
+    keys = stored()
+    config = resolved(keys, index="ivf-flat")
+    build.train(config, keys, tmp_path / "trained")
+    index: Any = read_index(tmp_path / "trained")
+    index.add_with_ids(widened(keys.read(0))[:1], np.array([4_000_000_000]))
+    index.ntotal = keys.rows
+    faiss.write_index(index, str(tmp_path / "index"))
+    with pytest.raises(ArtifactError, match="names rows 4000000000 to 4000000000 of 600"):
+        open_searcher(tmp_path / "index", config.model_dump(), (keys.rows, keys.dim))
 
 
 def test_a_factory_string_without_end_is_refused_before_faiss_parses_it() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.metrics import undertrained
 from stages.training.convergence import Validation, convergence, read_validations
 
 
@@ -30,3 +31,18 @@ def test_validations_are_those_of_the_journal(tmp_path: Path) -> None:
     lines = [{"step": 1, "valid_loss": None}, {"step": 2, "valid_loss": 3.5}, {"step": 3}]
     (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert read_validations(tmp_path / "lines") == [Validation(2, 3.5)]
+
+
+@pytest.mark.parametrize(
+    ("passes", "falling", "short"),
+    [
+        (0.9, False, True),
+        (0.9, None, True),
+        (1.0, False, False),
+        (7.1, True, True),
+        (7.9, True, False),
+        (5, None, False),
+    ],
+)
+def test_a_run_is_too_short_below_a_pass_or_while_it_falls_and_more_passes_are_worth_making(passes, falling, short):
+    assert undertrained({"passes": passes, "still_falling": falling}) == short

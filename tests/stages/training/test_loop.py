@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from stages.encoding.windows import windows
-from stages.errors import DataError, UsageError
+from stages.errors import ArtifactError, DataError, UsageError
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.models.backbones.transformer.config import TransformerConfig
@@ -169,6 +169,20 @@ def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_pat
     monkeypatch.setattr(loop, "save_checkpoint", lambda path, *state: order.append(state[-1]["valid_step"]))
     trainer(tmp_path, steps=6, valid_every=3).run()
     assert order[:2] == ["best-3.safetensors", 3]
+
+
+@pytest.mark.parametrize("file", ["best", "training.jsonl"])
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+def test_what_a_checkpoint_speaks_of_is_used_as_it_was_saved_or_not_at_all(tmp_path, file, damage):
+    run = trainer(tmp_path, steps=6, valid_every=3)
+    run.run()
+    victim = tmp_path / (loop.best_weights(run.progress.valid_step) if file == "best" else file)
+    content = victim.read_bytes()
+    victim.unlink()
+    if damage == "flipped":
+        victim.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+    with pytest.raises(ArtifactError, match=rf"{victim.name} is not as it was saved.*remove it"):
+        trainer(tmp_path, steps=6, valid_every=3)
 
 
 def test_a_finished_run_does_no_step_again(tmp_path):

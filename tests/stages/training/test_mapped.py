@@ -67,4 +67,15 @@ def test_what_a_killed_process_left_is_written_again(tmp_path):
     for name, content in left:
         (tmp_path / name).write_bytes(content)
     assert mapped(tmp_path / "a.npy", (7,), np.int32, lambda a, b: np.ones(b - a)).sum() == 7
-    assert [file.name for file in tmp_path.iterdir()] == ["a.npy"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npy", "a.npy.blake2b"]
+
+
+@pytest.mark.parametrize("victim", ["a.npy", "a.npy.blake2b"])
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1] + bytes([data[-1] ^ 1])])
+def test_a_damaged_file_is_written_again(tmp_path, victim, damage):
+    def make():
+        return np.array(mapped(tmp_path / "a.npy", (4,), np.int32, lambda start, stop: np.arange(start, stop)))
+
+    whole, file = make(), tmp_path / victim
+    file.write_bytes(damage(file.read_bytes()))
+    assert np.array_equal(make(), whole)

@@ -1,13 +1,16 @@
 """Reader `interpolate`: a weighted mean of the model's distribution and the memory's."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
 from stages.memory.readers.reader import Reader
 
 
-def interpolate(log_p_lm: Tensor, log_p_mem: Tensor, lam: float | Tensor) -> Tensor:
+def interpolate(
+    log_p_lm: Float[Tensor, "*#shape"], log_p_mem: Float[Tensor, "*#shape"], lam: float | Float[Tensor, "*#shape"]
+) -> Float[Tensor, "..."]:
     """Blend two next-token distributions: p = (1 - lam) p_lm + lam p_mem.
 
     Stays in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), never NaN.

@@ -8,7 +8,7 @@ from stages.config import OneOf
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
 from stages.models.layers import WINDOW_ATTENTION
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.config import AttentionConfig, unless
 from stages.models.layers.settings import SublayerSettings
 from stages.models.layers.softmax.settings import SoftmaxSettings
 from stages.models.windows import WindowSettings
@@ -21,7 +21,9 @@ class TransformerConfig(AttentionConfig):
     positions: Literal["learned", "sinusoidal"] = "learned"
     max_positions: Size | None = None
     """Longest window that learned positions can read; None: the segment length of training."""
-    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = SoftmaxSettings()
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name"), unless(SoftmaxSettings())] = (
+        SoftmaxSettings()
+    )
     """What stands in the attention place."""
 
     @model_validator(mode="after")

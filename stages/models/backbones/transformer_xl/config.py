@@ -9,7 +9,7 @@ from stages.config import OneOf
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.config import AttentionConfig, unless
 from stages.models.layers.relative.settings import RelativeSettings
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.models.windows import WindowSettings
@@ -29,7 +29,9 @@ class TransformerXLConfig(AttentionConfig):
     """L, inputs of a segment; None: the segment length of training."""
     memory_length: Annotated[int, Field(ge=0)] | None = None
     """M, positions before its segment that an input attends to; None: the segment length."""
-    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
+    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name"), unless(RelativeSettings())] = (
+        RelativeSettings()
+    )
     """What stands in the attention place, and what it remembers from further back."""
 
     @model_validator(mode="after")

@@ -2,12 +2,19 @@
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 
 def relative_attention(
-    q: Tensor, k: Tensor, v: Tensor, r: Tensor, content: Tensor, position: Tensor, dropout: float = 0.0
-) -> Tensor:
+    q: Float[Tensor, "heads B L d_head"],
+    k: Float[Tensor, "heads B K d_head"],
+    v: Float[Tensor, "heads B K d_head"],
+    r: Float[Tensor, "heads K+1 d_head"],
+    content: Float[Tensor, "heads d_head"],
+    position: Float[Tensor, "heads d_head"],
+    dropout: float = 0.0,
+) -> Float[Tensor, "heads B L d_head"]:
     """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
 
     The last L of the K keys are those of the L queries. Every query is multiplied with every distance

@@ -2,13 +2,19 @@
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 SHORT = 512
 """Longest window for which scores [B, heads, L, L] are made whole in bf16 on CPU."""
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
+def causal_attention(
+    q: Float[Tensor, "B heads L d_head"],
+    k: Float[Tensor, "B heads L d_head"],
+    v: Float[Tensor, "B heads L d_head"],
+    dropout: float = 0.0,
+) -> Float[Tensor, "B heads L d_head"]:
     """softmax(q k^T / sqrt(d_head)) v, each position reading itself and those before it.
 
     torch's fused CPU kernel takes twice the time of plain products in bf16 on short windows

@@ -25,6 +25,7 @@ SIMILARITIES = {"l2": "l2", "ip": "dot"}
 class ExternalSettings(SourceSettings):
     """How many neighbours, and which distances."""
 
+    word: ClassVar[str] = "datastore"
     amount: ClassVar[str] = "k"
     reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
     reads_datastore: ClassVar[bool] = True

@@ -45,12 +45,12 @@ class ExternalSource(Source):
 
     @property
     def about(self) -> About:
-        """Where the index's distances are not those of the stored keys, the twin has the other ones."""
+        """Where the index's distances are not those of the stored keys, it is compared with the other ones."""
         details = {"exact_distances": self.exact}
         if self.datastore.lossless:
             return About("k", doubling=True, details=details)
-        twin = self.reading.changed({"exact": not self.reading.value("exact")})
-        return About("k", True, f" ({'exact' if self.exact else 'quantised'} distances)", details, twin)
+        other = self.reading.changed({"exact": not self.reading.value("exact")})
+        return About("k", True, f" ({'exact' if self.exact else 'quantised'} distances)", details, other)
 
     @property
     def needs(self) -> Needs:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 class LocalSettings(SourceSettings):
     """No keys: the window says how much is read."""
 
+    word: ClassVar[str] = "window"
     amount: ClassVar[str] = "window"
     reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
     reads_windows: ClassVar[bool] = True

@@ -23,6 +23,7 @@ SIZE = Hyperparameter(
 class LongSettings(SourceSettings):
     """How far back, and whether across documents."""
 
+    word: ClassVar[str] = "cache"
     amount: ClassVar[str] = "size"
     size: Annotated[Choice[Count] | None, SIZE] = None
     """Positions back from the one that reads."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.evaluation.tuning import coordinate_descent as module
-from stages.evaluation.tuning.coordinate_descent import Part, coordinate_descent, load_part, part_bytes, save_part
+from stages.evaluation.tuning.coordinate_descent import TuningSums, coordinate_descent, load_part, part_bytes, save_part
 from stages.memory.entries import LogSums
 from stages.memory.readers.interpolate.reader import Interpolate
 from stages.memory.readers.joint.reader import Joint
@@ -28,7 +28,7 @@ def every_cutoff(grids: Sequence[ReadingGrid]) -> list[tuple[int, ...]]:
     return [grid.cutoffs for grid in grids]
 
 
-def random_parts(seed: int, grids: Sequence[ReadingGrid], sizes: Sequence[int]) -> list[Part]:
+def random_parts(seed: int, grids: Sequence[ReadingGrid], sizes: Sequence[int]) -> list[TuningSums]:
     """Parts of `sizes` tokens, with targets that memories lack, and positions with nothing to read."""
     random = torch.Generator().manual_seed(seed)
 
@@ -51,7 +51,7 @@ def random_parts(seed: int, grids: Sequence[ReadingGrid], sizes: Sequence[int]) 
     return parts
 
 
-def slow_nll(parts: Sequence[Part], grids: Sequence[ReadingGrid], place: Sequence[int]) -> float:
+def slow_nll(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], place: Sequence[int]) -> float:
     """Summed nats at one point of all readings: scale, cut-off and weight of each."""
     total = 0.0
     for log_p, log_z, log_sums in parts:
@@ -62,7 +62,7 @@ def slow_nll(parts: Sequence[Part], grids: Sequence[ReadingGrid], place: Sequenc
     return total
 
 
-def exhaustive(parts: Sequence[Part], grids: Sequence[ReadingGrid]) -> float:
+def exhaustive(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid]) -> float:
     shape = [size for grid in grids for size in grid.shape]
     return min(slow_nll(parts, grids, place) for place in np.ndindex(*shape))
 

@@ -87,7 +87,9 @@ class ReaderContract:
         self, reader: Reader, scores: torch.Tensor, entries: Entries
     ) -> None:
         log_p, log_z = scores.log_softmax(-1)[:, 0], scores.logsumexp(-1)
-        memory: LogSums = target_log_sums(entries, find_matches(entries, torch.zeros(N)), [1.0], [K]).at(0, 0)
+        memory: LogSums = target_log_sums(
+            entries, find_matches(entries, torch.zeros(N, dtype=torch.int64)), [1.0], [K]
+        ).at(0, 0)
         together = reader.read(log_p, log_z, memory, torch.tensor(self.weights)[:, None])
         for row, weight in zip(together, self.weights, strict=True):
             torch.testing.assert_close(row, reader.read(log_p, log_z, memory, weight))

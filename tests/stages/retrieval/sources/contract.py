@@ -15,7 +15,7 @@ from stages.encoding.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
 from stages.retrieval.datastore import Datastore
-from stages.retrieval.neighbors import Found
+from stages.retrieval.neighbors import FoundNeighbors
 from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
@@ -58,7 +58,7 @@ class SmallSplit:
         made = [self.key(p, w.start) for w in scoring for p in range(max(start, w.scored_from), min(stop, w.stop))]
         return torch.stack(made) if made else self.keys[:0]
 
-    def scored_range(self, source: Source, start: int, stop: int, found: Found) -> ScoredRange:
+    def scored_range(self, source: Source, start: int, stop: int, found: FoundNeighbors) -> ScoredRange:
         """A range as an evaluator makes it, with nothing that the source does not say it needs."""
         needs, scoring = source.needs, windows(T, CONTEXT, self.stride, start, stop)
         before = {
@@ -84,7 +84,7 @@ class SmallSplit:
         neighbors = None
         if needs.neighbors:
             rows = slice(start, stop), slice(0, needs.neighbors)
-            neighbors = Found(found.ids[rows], found.distances[rows])
+            neighbors = FoundNeighbors(found.ids[rows], found.distances[rows])
         queries = self.keys[start:stop].numpy() if needs.exact else None
         return ScoredRange(lm, past, Places(document, scoring), None, neighbors, queries)
 
@@ -96,7 +96,7 @@ def small_datastore(lossless: bool) -> Datastore:
     return Datastore(StoredKeys(keys, rows_per_shard=16), torch.from_numpy(values), "l2", lossless)
 
 
-def small_found(most: int) -> Found:
+def small_found(most: int) -> FoundNeighbors:
     """Neighbours of T tokens, best first; of the first token none, of every third fewer."""
     random = np.random.default_rng(4)
     ids = np.stack([random.permutation(ROWS)[:most] for _ in range(T)]).astype(np.int64)
@@ -104,7 +104,7 @@ def small_found(most: int) -> Found:
     for token in range(0, T, 3):
         kept = most // 2 if token else 0
         ids[token, kept:], distances[token, kept:] = -1, np.inf
-    return Found(ids, distances)
+    return FoundNeighbors(ids, distances)
 
 
 class SourceContract:

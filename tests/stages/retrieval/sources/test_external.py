@@ -23,6 +23,6 @@ def test_stored_keys_are_read_only_where_they_must_be() -> None:
 
 
 def test_a_lossy_index_is_shown_beside_the_other_distances() -> None:
-    assert TestExternal().source.about.twin is None
-    twin = TestExactDistances().source.about.twin
+    assert TestExternal().source.about.compared_with is None
+    twin = TestExactDistances().source.about.compared_with
     assert twin is not None and twin.value("exact") is False

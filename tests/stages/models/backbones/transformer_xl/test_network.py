@@ -175,7 +175,7 @@ def test_room_for_a_state_is_that_of_the_largest_of_a_stream(length, memory):
         with torch.no_grad():
             state = net.encode(torch.zeros((1, stop), dtype=torch.int64)).state
         sizes.append(sum(part.nbytes for part in state))
-    assert net.state_bytes(length) == max(sizes)
+    assert sum(array.nbytes for array in net.config.state_spec(length)) == max(sizes)
 
 
 def test_sizes_follow_from_the_segments_of_training():

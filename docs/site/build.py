@@ -1,0 +1,102 @@
+"""The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an error.
+
+Home, contributing and changelog are the files beside `docs`; the reference of commands is made from the command line.
+"""
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Files beside `docs`, and what they are called on the site."""
+CONTENTS = {
+    "Begin": ["guide", "which-method"],
+    "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
+    "Methods": [f"methods/{name}" for name in ("lm", "transformer-xl", "knn-lm", "neural-cache", "trime", "spalm")],
+    "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],
+    "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
+}
+"""The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
+
+
+def build(output: Path) -> int:
+    """Write the site; returns the exit code of Sphinx."""
+    from sphinx.cmd.build import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "docs"
+        shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("site"))
+        for file, page in BESIDE.items():
+            text = linked((ROOT / file).read_text("utf-8"))
+            (source / page).write_text(text + (contents() if page == "index.md" else ""), "utf-8")
+        (source / "commands.md").write_text(commands(), "utf-8")
+        return main(["-W", "--keep-going", "-q", "-c", str(HERE), "-d", f"{folder}/doctrees", str(source), str(output)])
+
+
+def linked(text: str) -> str:
+    """A text from beside `docs`, with links as the site has them; what the site lacks is no link."""
+    for file, page in BESIDE.items():
+        text = text.replace(f"]({file})", f"]({page})")
+    return re.sub(r"\[([^\]]+)\]\(LICENSE\)", r"`\1`", re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text))
+
+
+def contents() -> str:
+    """The site's table of contents."""
+    parts = (
+        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages) + "\n```\n"
+        for title, pages in CONTENTS.items()
+    )
+    return "".join(parts)
+
+
+def commands() -> str:
+    """Every command with its arguments and options, from the command line itself."""
+    sys.path.insert(0, str(ROOT))
+    import typer
+
+    from memlm_cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    parts = ["# Commands", "", cleandoc(group.help or ""), ""]
+    for name, command in group.commands.items():
+        parts += _command(f"memlm {name}", command, 2)
+    return "\n".join(parts)
+
+
+def _command(name: str, command: Any, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {name}\n"
+    yield f"{_escaped(cleandoc(command.help or ''))}\n"
+    below = getattr(command, "commands", {})
+    for word, one in below.items():
+        yield from _command(f"{name} {word}", one, level + 1)
+    if not below:
+        yield "| option | |\n|---|---|"
+        yield from _rows(name, command)
+        yield ""
+
+
+def _rows(name: str, command: Any) -> Iterator[str]:
+    """A line of the table for each argument and option, as `--help` tells them."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and parameter.name != "help":
+            option, told = (" ".join(part.split()).replace("|", "\\|") for part in record)
+            yield f"| `{option}` | {_escaped(told)} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python docs/site/build.py FOLDER")
+    sys.exit(build(Path(sys.argv[1])))

@@ -1,0 +1,101 @@
+"""`memlm try`."""
+
+import json
+import os
+import shlex
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memlm_cli.commands.report import DEFAULT_OUTPUT
+from memlm_cli.console import answer, on_terminal, say
+from memlm_cli.options import Common
+from memlm_cli.run_stage import check_artifact_name, publish_name
+from stages.errors import UsageError
+
+
+def try_text(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES...", help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs."),
+    ],
+    minutes: Annotated[float, typer.Option(help="How long it may take, about.")] = 10.0,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE.html", help="Where to write the page.")
+    ] = DEFAULT_OUTPUT,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
+    ] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
+    *,
+    common: Common,
+) -> None:
+    """Text -> a web page: what a cache, kNN-LM and TRIME are worth on it, with everything chosen for you.
+
+    Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
+    """
+    from memlm_cli.result_tables import show_result
+    from memlm_cli.run_recipe import run_all, show_plan
+    from memlm_cli.settings import given_settings
+    from memlm_cli.trial import planned
+    from pipelines.recipe import load_recipe
+    from pipelines.trial import described
+    from stages.pages.files import check_page_file
+
+    if not 0 < minutes < float("inf"):
+        raise UsageError(f"--minutes must be above 0, not {minutes}.")
+    check_artifact_name(common)
+    check_page_file(output)
+    file, texts = planned(files, minutes, common)
+    for line in described(file.read_text("utf-8")):
+        say(f"try: {line}")
+    say(
+        f"try: this is a recipe: {shlex.join(['memlm', 'run', str(file), *(w for t in texts for w in ('--train', t))])}"
+    )
+    recipe = load_recipe(file, {"train": texts}, given_settings(common, {}))
+    recipe = recipe.with_precision(common.precision) if common.precision else recipe
+    if dry_run:
+        show_plan(recipe, common)
+        return
+    results = run_all(recipe, common, commands=True)
+    reports = [result for result in results if result.artifact.kind == "report"]
+    for result in reports:
+        show_result(result.artifact)
+    publish_name(common, results[-1].artifact)
+    _write_page([result.reference for result in reports], output, common)
+    if common.json:
+        answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
+    else:
+        answer(str(output))
+    if open_ and _has_browser():
+        _open(output)
+
+
+def _write_page(references: list[str], output: Path, common: Common) -> None:
+    from memlm_cli.comparison_text import baseline_remarks
+    from memlm_cli.recipe_commands import store_words
+    from memlm_cli.reproduce import script
+    from stages.artifacts.store import Store
+    from stages.pages.files import write_page
+    from stages.pages.lineage import find_reports
+    from stages.pages.page import build_page
+
+    write_page(build_page(find_reports(references, Store(common.store)), script, baseline_remarks), output)
+    words = ["memlm", "report", *references, "--output", str(output), *chain(*store_words(common))]
+    say(f"\n$ {shlex.join(words)}")
+
+
+def _has_browser() -> bool:
+    """Whether a person is there, and a display; a browser in the terminal would take that over."""
+    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return on_terminal() and graphical
+
+
+def _open(page: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        say(f"try: no browser could be started; open {page} yourself")

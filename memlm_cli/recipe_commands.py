@@ -1,0 +1,38 @@
+"""The commands that do what a recipe does, one a stage, to be copied and typed."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.options import DEFAULT_STORE, Common
+from memlm_cli.reproduce import setting_words
+
+if TYPE_CHECKING:
+    from pipelines.recipe import StageRecipe
+
+
+def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
+    """The command of a stage, whose references are those of artifacts that are made, and files."""
+    groups = [["memlm", stage.command], *_read(references)]
+    groups += [["--model", stage.preset]] if stage.preset else []
+    groups += [*setting_words(stage.command, stage.settings), *_device(common)]
+    return shlex.join(word for group in [*groups, *store_words(common)] for word in group)
+
+
+def store_words(common: Common) -> Iterator[list[str]]:
+    """Where the store is, if a new command would not know."""
+    if common.store != DEFAULT_STORE and str(common.store) != os.environ.get("MEMLM_STORE"):
+        yield ["--store", str(common.store)]
+
+
+def _read(references: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The argument, then references by option; a list of files repeats its option."""
+    for role, value in references.items():
+        for one in [value] if isinstance(value, str) else value:
+            yield [one] if role == "source" else [f"--{role.replace('_', '-')}", one]
+
+
+def _device(common: Common) -> Iterator[list[str]]:
+    if common.device != "auto":
+        yield ["--device", common.device]

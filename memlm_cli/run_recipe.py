@@ -1,0 +1,79 @@
+"""A recipe, shown or run, as `memlm run` and `memlm try` do it."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.exit_codes import resumable
+from memlm_cli.options import Common
+from memlm_cli.run_stage import execution
+from memlm_cli.tables import show_table, table
+from stages.numbers import duration
+
+if TYPE_CHECKING:
+    from pipelines.recipe import Recipe
+    from pipelines.run import Result
+
+
+def show_plan(recipe: "Recipe", common: Common) -> None:
+    """What a recipe would do, on stdout."""
+    from pipelines.plan import plan_recipe
+    from stages.artifacts.store import Store
+    from stages.reporting import Silent
+
+    if recipe.description:
+        needs = " on ".join(filter(None, (recipe.time, recipe.hardware)))
+        say(f"run: {recipe.description}{f' ({needs})' if needs else ''}")
+    steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
+    if common.json:
+        answer(json.dumps([_plan_entry(step) for step in steps]))
+        return
+    rows = [
+        (s.name, s.command, "done" if s.done else "would run", "" if s.done else s.why, s.reference or "")
+        for s in steps
+    ]
+    answer(table("", ("stage", "command", "state", "why", "artifact"), rows))
+
+
+def _plan_entry(step: Any) -> dict[str, Any]:
+    return {
+        "stage": step.name,
+        "command": step.command,
+        "done": step.done,
+        "why": step.why,
+        "reference": step.reference,
+    }
+
+
+def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
+    """Run a recipe's stages, with their tables but the last one's.
+
+    Args:
+        commands: also say the command of each stage before it runs.
+    """
+    from memlm_cli.recipe_commands import stage_command
+    from memlm_cli.result_tables import show_result
+    from pipelines.run import run_recipe
+    from stages.artifacts.store import Store
+
+    def begins(name: str, references: Mapping[str, Any]) -> None:
+        if commands:
+            say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
+
+    results: list[Result] = []
+    with ConsoleReporter("run") as reporter:
+        how, store = execution(common, reporter), Store(common.store, verify_inputs=common.verify_inputs)
+    with resumable():
+        for result in run_recipe(recipe, store, how, ConsoleReporter, begins):
+            results.append(result)
+            say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
+            if result.status != "cached" and len(results) < len(recipe.stages):
+                show_result(result.artifact, named=True)
+    _show_summary(results)
+    return results
+
+
+def _show_summary(results: "list[Result]") -> None:
+    rows = [(r.name, r.command, r.reference, r.status, duration(r.seconds)) for r in results]
+    show_table("Stages", ("stage", "command", "artifact", "", "time"), rows)

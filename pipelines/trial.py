@@ -1,0 +1,120 @@
+"""The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.trial_budget import MOST_COMPARED, Budget, Machine
+from stages.errors import DataError
+from stages.numbers import duration, number, percent, size
+from stages.text.survey import Documents, Survey
+
+PRESET = "tiny"
+RULES = 1
+"""Goes up when the same text and minutes are to give another recipe."""
+LARGEST_DOCUMENT = 3.0
+"""In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
+EXACT_SAMPLE = 100
+"""Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
+FEWEST_DOCUMENTS = 30
+"""Lines that a text must have to be cut into train, valid and test."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is done with a text."""
+
+    budget: Budget
+    machine: Machine
+    total: int
+    """Bytes of the text, of which the budget may have a part."""
+    documents: Documents
+    steps: int
+
+
+def plan_trial(survey: Survey, total: int, budget: Budget, machine: Machine, update_tokens: int) -> Trial:
+    """Cut a text, and count steps.
+
+    Args:
+        survey: of the text, or the part of it, that is tried.
+        total: bytes of all of the text.
+        budget: what there is time for on this machine.
+        update_tokens: what one step of training reads.
+    Raises: DataError for a text that is too few lines.
+    """
+    documents = survey.cut_below(LARGEST_DOCUMENT * budget.share * survey.characters) or survey.cuts[-1]
+    if documents.count < FEWEST_DOCUMENTS:
+        raise DataError(
+            f"The text is {documents.count} lines, too few to cut it into train, valid and test: break it into lines, "
+            "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
+        )
+    steps = max(1, round(budget.passes * budget.tokens / update_tokens))
+    return Trial(budget, machine, total, documents, steps)
+
+
+def recipe_text(trial: Trial) -> str:
+    """The recipe, for `memlm run FILE --train TEXT`, with what was chosen said at its head."""
+    lines = [f"# {line}" for line in _described(trial)]
+    lines += ["", 'description = "Memory tried on a text"', "", "[inputs]", 'train = "the text"']
+    for name, stage in _stages(trial):
+        lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
+    return "\n".join(lines) + "\n"
+
+
+def described(recipe: str) -> list[str]:
+    """What the head of such a recipe says, a line each."""
+    head = recipe.partition("\n\n")[0].splitlines()
+    return [line.removeprefix("# ") for line in head if line.startswith("# ")]
+
+
+def _described(trial: Trial) -> Iterator[str]:
+    budget, documents = trial.budget, trial.documents
+    what = {None: "files or records", "blank-line": "paragraphs", "line": "lines"}[documents.setting]
+    share = percent(budget.share)
+    if budget.bytes < trial.total:
+        yield (
+            f"the first {size(budget.bytes)} of {size(trial.total)} of text: more cannot be learnt in "
+            f"{number(trial.machine.minutes)} minutes (--minutes takes more)"
+        )
+    yield f"documents are {what} ({documents.count:,}); the last {share} are test, {share} before them valid"
+    yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"
+    yield (
+        f"a model {PRESET} of {budget.weights / 1e6:.1f} million weights, {trial.steps:,} steps: "
+        f"{budget.passes:.2g} passes over the text, of {budget.worthwhile:.2g} that are worth making"
+    )
+    yield "read alone, with a cache, with kNN-LM, and with both"
+    if budget.trime:
+        yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
+    else:
+        yield "no second model trained with memory (TRIME), which takes more time (--minutes)"
+    yield (
+        f"about {duration(round(budget.seconds(trial.machine)))}, at {number(round(trial.machine.speed))} tokens a "
+        "second in training, as this machine was when this was planned"
+    )
+
+
+def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    budget, setting = trial.budget, trial.documents.setting
+    documents = {} if setting is None else {"documents": setting}
+    split = [round(1 - 2 * budget.share, 6), budget.share, budget.share]
+    training = {"steps": trial.steps}
+    index = {"index": "flat", "recall_queries": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
+    memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
+    yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
+    yield "model", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}
+    yield "datastore", {"command": "build-datastore", "from": "model"}
+    yield "index", {"command": "build-index", "from": "datastore", "settings": index}
+    yield "report", {"command": "evaluate", "from": "index", "settings": memory}
+    if budget.trime:
+        settings = {"method": "trime-long", **training}
+        yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": settings}
+        compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
+        yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML; texts, numbers and lists are spelled as in JSON."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }" if value else "{}"
+    return json.dumps(value)

@@ -1,0 +1,134 @@
+"""How much of a text, and how long, models can be trained and memories tried in some minutes.
+
+Costs are counted in *training tokens*: what a machine does in the time in which it trains on one token. So one
+measurement of its speed is a forecast of everything, and minutes are an amount of work.
+"""
+
+from dataclasses import dataclass
+
+from stages.errors import DataError, UsageError
+from stages.numbers import number, size
+from stages.text.automatic import bpe_vocabulary
+from stages.training.automatic import weights, worthwhile_passes
+from stages.training.config import TrainConfig
+
+FEWEST_BYTES = 50_000
+"""Less text has a test split of a page or two, on which every number is luck."""
+SHORT_BOOK = 300_000
+"""Bytes of a part of a text that is worth two models, rather than one and more text."""
+TOKEN_BYTES = 3.0
+"""Bytes a token of the vocabularies that `tokenize` chooses: 2.8 to 2.9 on a novel and tinyshakespeare."""
+LARGEST_SHARE, FEWEST_SCORED = 0.1, 1000
+"""Of the text, for valid and for test each; and tokens there."""
+GOOD_PASSES = 4.0
+"""Passes over a text that a model makes at least, where they are worth making: memory gains more on a worse one."""
+
+START = 40.0
+"""Seconds in which programs start, models load, and figures and pages are drawn, whatever the text."""
+SCORED_SHARE = 0.2
+"""Of all work, to tune on valid and score test."""
+SCORED, SCORED_ROW, MOST_COMPARED = 30.0, 1e-4, 400_000
+"""To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
+STORED = 1.0
+"""To make and to store the key of a token."""
+TRIME, TRIME_SCORED = 1.3, 10.0
+"""To train on a token with TRIME; to read one with it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a plan asks of a machine."""
+
+    speed: float
+    """Tokens a second in training."""
+    minutes: float
+
+    @property
+    def work(self) -> float:
+        """Training tokens that it has time for."""
+        return max(0.0, 60 * self.minutes - START) * self.speed
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is done with so many bytes of text."""
+
+    bytes: int
+    share: float
+    """Of valid, and of test."""
+    tokens: int
+    """Of train, about."""
+    types: int
+    weights: int
+    worthwhile: float
+    """Passes over train that the model learns from."""
+    passes: float
+    """That there is time for, of these."""
+    trime: bool
+    """Whether a second model is trained, with memory."""
+    work: float
+    """Training tokens, in all."""
+
+    @property
+    def good(self) -> bool:
+        """Whether the models are trained well enough for a memory's gain to mean something."""
+        return self.passes >= min(self.worthwhile, GOOD_PASSES)
+
+    def seconds(self, machine: Machine) -> float:
+        return START + self.work / machine.speed
+
+
+def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
+    """The whole text with two models, or with one; else as much of it as there is time for.
+
+    Args:
+        total: bytes of the text.
+        machine: its speed is that of `training`.
+        training: how models are trained.
+    Raises: DataError for too little text; UsageError for too little time.
+    """
+    if total < FEWEST_BYTES:
+        raise DataError(
+            f"The text has {size(total)}, too little to learn from and to test on: give at least "
+            f"{size(FEWEST_BYTES)}, a few chapters of a book."
+        )
+    for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
+        largest = _largest(total, fewest, trime, machine, training)
+        if largest is not None:
+            return largest
+    least = budget(FEWEST_BYTES, False, Machine(machine.speed, 1e6), training)
+    needed = (START + (least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens) / machine.speed) / 60
+    raise UsageError(
+        f"{number(machine.minutes)} minutes are too short to try anything at {number(round(machine.speed))} tokens "
+        f"a second, as fast as this machine trains just now: give --minutes {int(needed) + 1}."
+    )
+
+
+def budget(text_bytes: int, trime: bool, machine: Machine, training: TrainConfig) -> Budget:
+    """What there is time for with so much text."""
+    every = text_bytes / TOKEN_BYTES
+    scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED) + (TRIME_SCORED if trime else 0)
+    affordable = SCORED_SHARE * machine.work / (2 * scored)
+    share = _two_digits(min(LARGEST_SHARE, max(affordable, FEWEST_SCORED) / every))
+    tokens, types = round((1 - 2 * share) * every), bpe_vocabulary((1 - 2 * share) * text_bytes)
+    learnt = weights(training.model.sized(types, training.segment_length))
+    reading, a_pass = STORED * tokens + 2 * scored * share * every, tokens * (1 + (TRIME if trime else 0))
+    worthwhile = worthwhile_passes(tokens, learnt)
+    passes = max(0.0, min(worthwhile, (machine.work - reading) / a_pass))
+    return Budget(text_bytes, share, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)
+
+
+def _largest(total: int, fewest: int, trime: bool, machine: Machine, training: TrainConfig) -> Budget | None:
+    """Most of a text of which models can be trained well, in steps of a tenth; None if that is less than `fewest`."""
+    part = total
+    while part >= min(fewest, total):
+        found = budget(part, trime, machine, training)
+        if found.good:
+            return found
+        part = 900 * part // 1_000_000 * 1000
+    return None
+
+
+def _two_digits(share: float) -> float:
+    """Shares are typed."""
+    return float(f"{share:.2g}")

@@ -1,0 +1,162 @@
+"""What others read of a manifest's settings and figures, by type and range: its digest does not say that they fit."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stages.artifacts.manifest import MANIFEST, Manifest
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Positive = Annotated[int, Field(gt=0, lt=2**53)]
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+"""Of a token; values of datastores and targets of scores are int32."""
+Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+Key = Literal["ffn-input", "hidden"]
+Metric = Literal["l2", "ip"]
+
+
+class _Group(BaseModel):
+    """Some of the names of a table; others may stand beside."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Windows(_Group):
+    context: Positive | None = None
+    stride: Positive | None = None
+    mem_length: Count | None = None
+
+
+class _Split(_Group):
+    tokens: Count
+    documents: Count
+    characters: Count
+    bytes: Count
+    words: Count
+    paragraphs: Count | None = None
+    unknown_rate: Share | None = None
+
+
+class _Tokens(_Group):
+    splits: dict[str, _Split]
+    vocabulary_size: Annotated[int, Field(gt=0, le=2**31)]
+    eos_id: Id
+    unk_id: Id | None = None
+    tokenizer: str = ""
+    eos_after: Literal["line", "document", "never"]
+
+
+class _Memory(_Group):
+    """Of a method; other names are those of the method that it says."""
+
+    k: Count | None = None
+    key: Key | None = None
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+class _ModelSettings(_Group):
+    model: dict[str, Any]
+    method: str
+    memory: _Memory | None = None
+    segment_length: Positive | None = None
+
+
+class _DatastoreSettings(_Windows):
+    split: str | None
+    key: Key
+    reset: Literal["none", "document"] = "none"
+    forget: list[str] = []
+
+
+class _Datastore(_Group):
+    rows: Positive
+    dim: Annotated[int, Field(gt=0, lt=2**31)]
+    dtype: Literal["float16", "float32"]
+    added: Count = 0
+    documents: Count = 0
+
+
+class _IndexSettings(_Group):
+    index: str
+    metric: Metric
+    probe: Positive | None = None
+    lists: Positive | None = None
+
+
+class _Index(_Group):
+    rows: Positive
+    dim: Annotated[int, Field(gt=0, lt=2**31)]
+    lossless: bool
+    recall_by_probe: dict[Number, dict[Number, Share]] | None = None
+
+
+class _NeighborsSettings(_Group):
+    queries: list[str]
+    k: Positive
+    exclude: str
+    exact: bool = False
+    candidates: Positive | None = None
+    probe: Positive | None = None
+
+
+class _Found(_Group):
+    missing: Share = 0.0
+
+
+class _Neighbors(_Group):
+    splits: dict[str, _Found]
+
+
+class _BatchesSettings(_Group):
+    segment_length: Positive
+
+
+class _Batches(_Group):
+    segments: Positive
+
+
+class _ReportSettings(_Group):
+    split: str
+    score: Literal["all", "last-word"] = "all"
+    reset: Literal["none", "document"] = "none"
+    exclude: str | None = None
+    memory: list[str] | None = None
+
+
+class _Row(_Group):
+    row: str
+    perplexity: float | None = None
+    nll: float | None = None
+
+
+class _Report(_Group):
+    rows: Annotated[list[_Row], Field(min_length=1)]
+    method: str
+
+
+_FACTS: dict[str, tuple[str, type[_Group] | None, type[_Group]]] = {
+    "tokens": ("tokenizer.json", None, _Tokens),
+    "model": ("model.safetensors", _ModelSettings, _Group),
+    "datastore": ("datastore.zarr/zarr.json", _DatastoreSettings, _Datastore),
+    "index": ("index.faiss", _IndexSettings, _Index),
+    "neighbors": ("neighbors.zarr/zarr.json", _NeighborsSettings, _Neighbors),
+    "batches": ("batches.zarr/zarr.json", _BatchesSettings, _Batches),
+    "report": ("metrics.json", _ReportSettings, _Report),
+}
+"""By kind: a file that is in every artifact of it, its settings and its figures."""
+
+
+def wrong_facts(manifest: Manifest) -> str | None:
+    """What of a manifest's settings and figures nobody could have written, in words; None: nothing."""
+    file, settings, figures = _FACTS[manifest.kind]
+    if file not in manifest.files:
+        return None
+    for name, model, found in (("config", settings, manifest.config), ("metrics", figures, manifest.metrics)):
+        try:
+            (model or _Group).model_validate(found)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, (name, *first["loc"])))
+            return f"{MANIFEST} has {where[:100]}: {first['msg']}"
+    return None

@@ -1,0 +1,66 @@
+"""A comparison as a web page, complete in itself: no script, nothing from elsewhere."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.drawing.draw import figures
+from stages.comparison.sentences import text_lines, verdict
+from stages.comparison.tables import group_tables, position_label, token_figures, top_tokens
+from stages.numbers import bucket_label
+from stages.web.rendering import render
+
+Facts = Mapping[str, Any]
+TEMPLATE = Path(__file__).parent / "compare.html"
+FULL = math.log(10)
+"""Nats of difference at which a token has its full colour: ten times as likely."""
+CAPTION = "Nats a token, B minus A: below zero B is better. Lines are {:.4g}% intervals."
+
+
+def page(found: Facts) -> str:
+    """The page of what `stages.comparison.compare.compare` found; what comes from a corpus is escaped."""
+    return render(
+        TEMPLATE,
+        title=verdict(found),
+        found=found,
+        lines=list(text_lines(found)),
+        figures=list(figures(list(comparison_charts(found)))),
+        tables=list(group_tables(found)),
+        tops=[(title, tokens) for title, tokens in top_tokens(found) if tokens],
+        token_figures=token_figures,
+        strength=_strength,
+    )
+
+
+def comparison_charts(found: Facts) -> Iterator[Chart]:
+    """The difference by frequency and by position, where tokens are paired."""
+    if found["paired_on"] != "tokens":
+        return
+    caption = CAPTION.format(100 * found["bootstrap"]["confidence"])
+    if found["by_frequency"] is not None:
+        groups = found["by_frequency"]["buckets"]
+        labels = [bucket_label(one["more_than"], one["at_most"]) for one in groups]
+        yield _chart("difference-by-frequency", "By frequency", caption, labels, groups, "times in train")
+    groups = found["by_position"]
+    labels = [position_label(one) for one in groups]
+    yield _chart("difference-by-position", "By position", caption, labels, groups, "tokens before, in the document")
+
+
+def _chart(name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str) -> Chart:
+    intervals = [None if one["interval"] is None else tuple(one["interval"]) for one in groups]
+    differences = [one["difference"] for one in groups]
+    series = Series("B - A", differences, intervals)
+    columns = ("tokens", "nll_a", "nll_b", "difference")
+    rows = [
+        (label, *(one[name] for name in columns), *(one["interval"] or (None, None)))
+        for label, one in zip(labels, groups, strict=True)
+    ]
+    table = Table((across, *columns, "interval_low", "interval_high"), rows)
+    return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"), table)
+
+
+def _strength(token: Facts) -> int:
+    """How strongly a token is coloured, 0 to 100."""
+    return round(100 * min(1.0, abs(token["difference"]) / FULL))

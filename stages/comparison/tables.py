@@ -1,0 +1,78 @@
+"""The tables of a comparison, their cells as text, for terminals and pages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp
+from typing import Any, NamedTuple
+
+from stages.comparison.sentences import interval_text
+from stages.numbers import bucket_label
+
+Facts = Mapping[str, Any]
+GROUP = ("tokens", "nats A", "nats B", "B - A", "interval", "B wins")
+
+
+class Shown(NamedTuple):
+    """A table."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+
+
+def group_tables(found: Facts) -> Iterator[Shown]:
+    """Where the difference lies, by frequency and by position; or, of two tokenizations, by unit of text."""
+    if found["paired_on"] != "tokens":
+        yield _units_table(found)
+        return
+    frequency = found["by_frequency"]
+    if frequency is not None:
+        rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
+        yield Shown(f"By how often a token stands in train ({frequency['corpus']})", ("times", *GROUP), rows)
+    rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
+    yield Shown("By position in the document", ("tokens before", *GROUP), rows)
+
+
+def position_label(group: Facts) -> str:
+    """`16-31`."""
+    return f"{group['from']:,}-{group['to']:,}"
+
+
+def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
+    """The tokens that B wins and loses most, each list with its title."""
+    if found["paired_on"] == "tokens":
+        yield "Tokens that B wins most", found["most_won"]
+        yield "Tokens that B loses most", found["most_lost"]
+
+
+def token_figures(token: Facts) -> dict[str, str]:
+    """Of a token the difference, both probabilities, and what probes told, by their headers."""
+    figures = {
+        "nats": f"{token['difference']:+.2f}",
+        "p(A)": f"{exp(token['log_p_a']):.2g}",
+        "p(B)": f"{exp(token['log_p_b']):.2g}",
+    }
+    return figures | {header: f"{token[name]:.2f}" for name, header in _probed(token).items()}
+
+
+def _probed(token: Facts) -> dict[str, str]:
+    """Columns that probes added, and their headers: `gate_a` is the gate of A."""
+    names = (name for name in token if name[-2:] in ("_a", "_b") and not name.startswith("log_p"))
+    return {name: f"{name[:-2]} {name[-1].upper()}" for name in names}
+
+
+def _group(facts: Facts) -> list[str]:
+    return [
+        f"{facts['tokens']:,}",
+        f"{facts['nll_a']:.4f}",
+        f"{facts['nll_b']:.4f}",
+        f"{facts['difference']:+.4f}",
+        interval_text(facts["interval"]),
+        f"{facts['won'] / facts['tokens']:.1%}",
+    ]
+
+
+def _units_table(found: Facts) -> Shown:
+    rows = [
+        [per["unit"], f"{per['count']:,}", *(f"{per[name]:.4f}" for name in ("nll_a", "nll_b"))] for per in found["per"]
+    ]
+    return Shown("Nats by unit of text", ("unit", "number", "A", "B"), rows)

@@ -1,0 +1,109 @@
+"""What must be known of a report's figures before they are passed on, in sentences: for terminals and pages."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stages.diagnostics.shown import probe_summaries
+from stages.evaluation.results.report import PLAIN
+from stages.methods import METHODS
+from stages.metrics import undertrained
+from stages.numbers import number
+
+Figures = Mapping[str, Any]
+UNKNOWN_TOLD = 0.01
+"""Share of unknown tokens above which a perplexity means another thing than it seems to."""
+
+
+def remarks(report: Figures) -> list[str]:
+    """All that the content of a `metrics.json` gives reason for."""
+    return [*on_change(report), *on_text(report)]
+
+
+def on_change(report: Figures) -> Iterator[str]:
+    """What every change of the table is against, and what makes it larger than it should be."""
+    yield from against_lines(report)
+    yield from undertrained_lines(report)
+
+
+def on_text(report: Figures) -> Iterator[str]:
+    """What probes saw, and which tokens of the text were known before, or are no words."""
+    yield from probe_summaries(report)
+    outside = report.get("outside_repeated_paragraphs")
+    if outside:
+        yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
+    if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
+        yield unknown_line(report["unknown_tokens"])
+    if report.get("exclude"):
+        yield (
+            f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
+            f"read here; tokens may not find the rows of --exclude {report['exclude']}"
+        )
+
+
+def against_lines(report: Figures) -> Iterator[str]:
+    """What every change of the table is against, and whether that is fair."""
+    baseline = report.get("baseline")
+    if baseline is not None:
+        first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
+    elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
+        first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
+    else:
+        return
+    yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
+    if first == PLAIN and method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory:
+        yield (
+            "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
+            "ordinary model above"
+        )
+
+
+def undertrained_lines(report: Figures) -> Iterator[str]:
+    """A warning that a memory's gain is that of a model that was not trained to its end, where one is due."""
+    training = report.get("training")
+    if not training or not undertrained(training):
+        return
+    falling = ", and validation was still falling at the end" if training["still_falling"] else ""
+    yield (
+        f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
+        "gains more on an undertrained model, so train longer (--steps, --epochs) before a gain is told"
+    )
+
+
+def passes(count: float) -> str:
+    """`0.5 passes`, `1 pass`."""
+    return f"{number(count)} pass{'' if count == 1 else 'es'}"
+
+
+def unknown_line(unknown: Figures) -> str:
+    """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
+    first, *others = unknown["rows"]
+    note = f"{unknown['rate']:.1%} of the tokens are <unk>: "
+    if others and others[0]["share_of_gain"] is not None:
+        note += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
+    without = [f"{row['row']} {_perplexity(row)}" for row in (first, *others[:1])]
+    change = _change(others[0], first) if others else ""
+    return f"{note}perplexity without them: {', '.join(without)}{change}"
+
+
+def _perplexity(row: Figures) -> str:
+    value = row["perplexity_without"]
+    return "" if value is None else number(value)
+
+
+def _change(row: Figures, first: Figures) -> str:
+    """` (-12.3%)`; empty where there is no change or none is known."""
+    value, before = row["perplexity_without"], first["perplexity_without"]
+    return f" ({value / before - 1:+.1%})" if value and before and value != before else ""
+
+
+def _texts(outside: Figures) -> str:
+    """The texts that paragraphs stand in, with the share of the scored tokens that do where there are several."""
+    texts = [(_text(text), f" ({text['repeated_share']:.1%})") for text in outside.get("texts", ())]
+    return " or ".join(f"{name}{share if len(texts) > 1 else ''}" for name, share in texts) or "train"
+
+
+def _text(text: Figures) -> str:
+    """`train`, what the model learned, or `the datastore's text, train of tokens/…`."""
+    if "model" in text["read_by"]:
+        return str(text["split"])
+    return f"the datastore's text, {text['split']} of {text['corpus']}"

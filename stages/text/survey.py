@@ -1,0 +1,78 @@
+"""How much text there is, and into what documents it falls, found in one reading."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
+from stages.text.pieces import pieces
+from stages.text.records import TextFile, records
+
+
+@dataclass
+class Documents:
+    """What a text falls into when it is cut one way; sizes are characters."""
+
+    setting: str | None
+    """Of `tokenize --documents`; None: files, or the records in them."""
+    count: int = 0
+    largest: int = 0
+    _size: int = 0
+
+    def add(self, characters: int, *, begins: bool) -> None:
+        """Take the next piece of text, which may begin a document."""
+        if begins:
+            self.count, self._size = self.count + 1, 0
+        self._size += characters
+        self.largest = max(self.largest, self._size)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The size of a text, and ways to cut it, the coarsest first."""
+
+    bytes: int
+    characters: int
+    cuts: tuple[Documents, ...]
+
+    def cut_below(self, characters: float) -> Documents | None:
+        """The coarsest cut none of whose documents is longer; None: even lines are."""
+        return next((cut for cut in self.cuts if cut.largest <= characters), None)
+
+
+def survey(files: Iterable[TextFile]) -> Survey:
+    """Read all text once, in memory of a bounded size.
+
+    Raises: DataError naming the file for whatever is wrong with it.
+    """
+    size = characters = 0
+    whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
+    for text, first, opens, new_line in _pieces(files):
+        size, characters = size + len(text.encode()), characters + len(text)
+        whole.add(len(text), begins=first)
+        paragraphs.add(len(text), begins=opens)
+        lines.add(len(text), begins=new_line)
+    return Survey(size, characters, (whole, paragraphs, lines))
+
+
+def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]:
+    """(text, whether it begins a record, a paragraph, a line with text); blank lines belong to what is before them."""
+    for file in files:
+        for record in records(file):
+            first, whole_line = True, True
+            for piece in mark(pieces(record.blocks), BOUNDARIES["blank-line"]):
+                begins_line = first or (whole_line and not piece.text.isspace())
+                yield piece.text, first, bool(piece.marks & OPENS_DOCUMENT), begins_line
+                first, whole_line = False, piece.text.endswith("\n")
+
+
+def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
+    """The text of files up to so many bytes, cut at the end of a line, with a blank line between records."""
+    left = most
+    for file in files:
+        for number, record in enumerate(records(file)):
+            gap = "\n\n" if number else ""
+            for text in (gap, *(piece.text for piece in pieces(record.blocks))):
+                left -= len(text.encode())
+                if left < 0:
+                    return
+                yield text

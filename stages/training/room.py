@@ -1,0 +1,80 @@
+"""Whether a training run fits the machine, by arithmetic, before anything is allocated."""
+
+from collections.abc import Callable
+
+import torch
+
+from stages.errors import ResourceError
+from stages.machine import memory_bytes
+from stages.models.config import BackboneConfig
+from stages.models.language_model import parameter_count
+from stages.numbers import size
+from stages.training.config import TrainConfig
+
+NUMBER = 4
+"""Bytes of a weight, a gradient, a moment or an activation, in float32."""
+MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
+"""Numbers that an optimizer keeps a weight."""
+
+
+def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: torch.device) -> None:
+    """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer.
+
+    Args:
+        model: that is to be trained, its sizes filled in.
+        segments: whole segments of the training split; a batch has no more.
+    Raises: ResourceError, saying how much is needed, how much there is, and what would fit.
+    """
+    memory = _memory(device)
+    each = NUMBER * (2 + MOMENTS[config.optimizer.name])
+    weights = _parameters(model) * each
+
+    def fits(one: BackboneConfig) -> bool:
+        return _parameters(one) * each + _hidden_bytes(config, one) <= memory
+
+    if not fits(model):
+        raise ResourceError(
+            f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
+            f"moments of {config.optimizer.name}), and {device.type} has {size(memory)}, enough for "
+            f"{memory // each:,} parameters: {_smaller(model, fits)}."
+        )
+    a_segment = _hidden_bytes(config, model)
+    batch = min(config.batch_segments, max(1, segments))
+    fitting = (memory - weights) // a_segment
+    if batch > fitting:
+        raise ResourceError(
+            f"A batch of {batch:,} segments of {config.segment_length:,} tokens takes more than "
+            f"{size(batch * a_segment)} beside the model, and {device.type} has {size(memory)}: "
+            f"--batch-tokens {fitting * config.segment_length} fits, with --accumulate for as large updates."
+        )
+
+
+def _memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return memory_bytes()
+
+
+def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Hidden states of a segment before and after every layer, which its gradients need."""
+    layers: int = getattr(model, "layers", 1)
+    return NUMBER * config.segment_length * model.width * (layers + 1)
+
+
+def _parameters(model: BackboneConfig) -> int:
+    try:
+        return parameter_count(model)
+    except RuntimeError:  # one matrix alone has more numbers than torch counts
+        return 2**63
+
+
+def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> str:
+    """What to set: the largest number of layers that fits, if one does."""
+    layers = getattr(model, "layers", 1)
+    fewest, most = 0, layers
+    while most - fewest > 1:
+        middle = (fewest + most) // 2
+        fewest, most = (middle, most) if fits(model.model_copy(update={"layers": middle})) else (fewest, middle)
+    if fewest:
+        return f"with these widths, model.layers={fewest} fits"
+    return "choose smaller sizes (model.width, model.layers, model.ffn_width, the vocabulary, --segment-length)"

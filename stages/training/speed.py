@@ -1,0 +1,46 @@
+"""How fast this machine trains a model, measured on a few updates. For forecasts alone: no artifact depends on it."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from stages.reporting import Silent
+from stages.training.config import TrainConfig
+
+UPDATES = 6
+
+
+def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
+    """Tokens a second that training reads, on tokens drawn at random.
+
+    Args:
+        config: of a method that learns from tokens alone.
+        vocabulary: token types.
+        device: auto, cpu or cuda.
+    """
+    import numpy as np
+
+    from stages.methods import METHODS
+    from stages.methods.method import SideInputs
+    from stages.models.devices import resolve_device, resolve_precision
+    from stages.models.language_model import LanguageModel
+    from stages.training.loop import Trainer
+    from stages.training.progress import Splits
+    from stages.training.ranks import make_fabric
+
+    place = resolve_device(device)
+    timed = config.model_copy(
+        update={
+            "model": config.model.sized(vocabulary, config.segment_length),
+            "precision": resolve_precision(config.precision, place),
+            "steps": UPDATES,
+        }
+    )
+    ids = np.random.default_rng(0).integers(vocabulary, size=UPDATES * config.batch_tokens)
+    with TemporaryDirectory() as folder:
+        method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
+        splits = Splits(ids, None, 0)
+        trainer = Trainer(
+            make_fabric(place), timed, LanguageModel(timed.model), method, splits, Path(folder), Silent(), 3600.0
+        )
+        progress = trainer.run()
+    return progress.step * trainer.update_tokens / progress.seconds

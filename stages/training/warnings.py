@@ -1,0 +1,38 @@
+"""What is said before a training run begins that may not be what its user wants."""
+
+from stages.artifacts.stage import Inputs
+from stages.models.config import BackboneConfig
+from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
+from stages.training.config import TrainConfig
+
+
+def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
+    """That batches of a method which learns from packed ones are drawn at random, where none are given."""
+    if "batches" not in config.method_settings.takes or "batches" in inputs:
+        return None
+    return (
+        f"method {config.method!r} on plain tokens: the segments of a batch are drawn at random (the ablation). For "
+        f"segments that are alike: memlm pack-batches {inputs['tokens'].reference} --segment-length "
+        f"{config.segment_length} | memlm train --method {config.method}"
+    )
+
+
+def cost_of_vocabulary(model: BackboneConfig) -> str | None:
+    """What a full softmax over many types costs; None for few, or for an adaptive one."""
+    import torch
+
+    from stages.models.language_model import LanguageModel
+
+    types = model.vocab_size or 0
+    if types <= MANY_TYPES or model.cutoffs:
+        return None
+    with torch.device("meta"):
+        network = LanguageModel(model)
+    weights = sum(parameter.numel() for parameter in network.vocabulary.parameters())
+    all_weights = sum(parameter.numel() for parameter in network.parameters())
+    cost = vocabulary_cost(weights, types * model.width, all_weights - weights)
+    return (
+        f"the vocabulary of {types:,} types takes {cost}. "
+        "Adaptive softmax takes less (--set model.cutoffs=[2000,20000]), and so do fewer types: memlm tokenize "
+        "--tokenizer bpe, --vocab-size or --min-count"
+    )

@@ -1,0 +1,78 @@
+"""Commands open as many files as there are artifacts, not more for each; seconds: `tests.benchmarks.bench_store`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlm_cli.lineage_tree import lineage_tree, parents_first
+from stages.artifacts import summaries
+from stages.artifacts.summaries import Summary
+from tests.benchmarks.bench_store import CHAIN, fill
+from tests.cli.conftest import Memlm
+
+_counting: list[list[str]] = []
+
+
+def _opened(event: str, values: tuple[Any, ...]) -> None:
+    if event == "open":
+        for files in _counting:
+            files.append(str(values[0]))
+
+
+sys.addaudithook(_opened)
+
+
+@contextmanager
+def opened_below(folder: Path) -> Iterator[list[str]]:
+    """Files of a folder that are opened meanwhile."""
+    files: list[str] = []
+    _counting.append(files)
+    yield files
+    _counting.remove(files)
+    files[:] = [file for file in files if file.startswith(str(folder))]
+
+
+@pytest.mark.parametrize(
+    "command", [("list",), ("list", "model"), ("graph",), ("gc", "--dry-run", "--unnamed"), ("list", "--json")]
+)
+def test_files_opened_grow_with_artifacts(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(summaries, "SETTLED_SECONDS", -1.0)
+    counts = []
+    for artifacts in (20, 40):
+        fill(tmp_path / str(artifacts), artifacts)
+        for _ in range(2):
+            with opened_below(tmp_path) as files:
+                assert memlm("artifacts", *command, "--store", tmp_path / str(artifacts)).code == 0
+            counts.append(len(files))
+    first, again, twice_first, twice_again = counts
+    assert twice_first - first <= 2 * 20
+    assert twice_again - again <= 20
+    assert again <= 20 + 10
+
+
+@pytest.mark.parametrize("artifacts", [5, 100])
+def test_a_reference_by_name_opens_one_name(memlm: Memlm, tmp_path: Path, artifacts: int) -> None:
+    fill(tmp_path / "store", artifacts)
+    with opened_below(tmp_path / "store" / "names") as files:
+        assert memlm("artifacts", "show", "model/name-0").code == 4  # its files are not there
+    assert len(files) == 1
+
+
+def test_a_deep_lineage_is_drawn(memlm: Memlm, tmp_path: Path) -> None:
+    fill(tmp_path / "store", 2 * len(CHAIN))
+    lines = memlm("artifacts", "graph").out.splitlines()
+    assert [line.index("0" * 11) for line in lines[: len(CHAIN)]] == [7, 10, 18, 18, 23]
+
+
+def test_lineages_of_any_depth_and_crafted_circles_are_put_in_order() -> None:
+    chain = [Summary(f"model/{n}", 0, "", {"init": f"model/{n - 1}"}) for n in range(3000)]
+    assert parents_first(chain[::-1]) == chain
+    circle = [Summary(f"model/{n}", 0, "", {"init": f"model/{(n + 1) % 3}"}) for n in range(3)]
+    assert {a.reference for a in parents_first(circle)} == {a.reference for a in circle}
+    assert len(lineage_tree(circle, {}).splitlines()) == 3

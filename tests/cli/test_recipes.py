@@ -1,0 +1,26 @@
+"""Which recipes there are."""
+
+import json
+
+from pipelines.recipe import shipped_recipes
+from tests.cli.conftest import Memlm
+
+
+def test_each_recipe_has_a_line_with_its_time_and_hardware(memlm: Memlm) -> None:
+    ended = memlm("recipes")
+    assert ended.code == 0
+    header, *lines = ended.out.splitlines()
+    assert header.split() == ["recipe", "what", "it", "makes", "files", "time", "hardware"]
+    assert [line.split()[0] for line in lines] == shipped_recipes()
+    assert all(line.endswith(("two cores", "a GPU", "GPUs")) for line in lines)
+    (quickstart,) = (line for line in lines if line.startswith("quickstart"))
+    assert " none " in quickstart and " three minutes " in quickstart
+    (cache,) = (line for line in lines if line.startswith("neural-cache-ptb "))
+    assert "--train --valid --test" in cache and "not measured" in cache
+
+
+def test_they_can_be_json(memlm: Memlm) -> None:
+    found = json.loads(memlm("recipes", "--json").out)
+    assert list(found) == shipped_recipes()
+    assert found["quickstart"]["time"] == "three minutes" and found["quickstart"]["inputs"] == {}
+    assert set(found["knn-lm-wikitext2"]) == {"description", "time", "hardware", "inputs"}

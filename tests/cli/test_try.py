@@ -1,0 +1,111 @@
+"""`memlm try`: from a text to a page, by commands that are said and can be typed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+WORDS = ["cat", "dog", "fox", "hen", "cow"]
+QUICK = ["--set", "model.steps=2", "--set", "trime.steps=2"]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """Some paragraphs in which words repeat."""
+    path = tmp_path / "book.txt"
+    lines = [f"the {a} sees the {b} and the {c} runs\n\n" for a in WORDS for b in WORDS for c in WORDS]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Budgets of a few steps; a machine of a speed that never changes; no browser."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "START": 0.0}.items():
+        monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
+
+
+def said_commands(err: str) -> list[list[str]]:
+    return [shlex.split(line)[2:] for line in err.splitlines() if line.startswith("$ memlm ")]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Path) -> None:
+    ended = memlm("try", book, "--minutes", 2, "--output", "page.html", *QUICK)
+    assert ended.code == 0, ended.err
+    assert ended.out == "page.html\n"
+    assert "<html" in Path("page.html").read_text("utf-8")
+    assert all(row in ended.err for row in ("plain", "knn-lm then neural-cache", "trime-long"))
+    assert "change: against plain" in ended.err
+    commands = said_commands(ended.err)
+    assert [words[0] for words in commands] == [
+        *("tokenize", "train", "build-datastore", "build-index", "evaluate"),
+        *("train", "evaluate", "report"),
+    ]
+    for words in commands:
+        again = memlm(*words)
+        assert again.code == 0, again.err
+        assert "cached" in again.err or words[0] == "report"
+
+
+@pytest.mark.usefixtures("small")
+def test_the_same_command_goes_on_however_fast_the_machine_is_now(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stages.evaluate.Evaluate.run", interrupted)
+        first = memlm("try", book, "--minutes", 2, *QUICK)
+    assert first.code == 130
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 9_999.0)
+    again = memlm("try", book, "--minutes", 2, *QUICK)
+    assert again.code == 0, again.err
+    assert said_commands(again.err)[:4] == said_commands(first.err)[:4]
+    assert len(re.findall(r" cached \(", again.err)) == 4
+    recipe = next(line for line in again.err.splitlines() if "this is a recipe: memlm run" in line)
+    last = memlm(*shlex.split(recipe.partition(": memlm ")[2]), *QUICK)
+    assert last.code == 0 and "made" not in last.err
+
+
+@pytest.mark.usefixtures("small")
+def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Memlm, book: Path) -> None:
+    ended = memlm("try", book, "--minutes", 0.15, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "try: the first " in ended.err
+    (part,) = re.findall(r"--train (\S+\.txt)", ended.err)
+    text, whole = Path(part).read_text("utf-8"), book.read_text("utf-8")
+    assert len(text) < len(whole) and whole.startswith(text)
+    assert ended.out.count("would run") >= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "part"),
+    [("", 3, "The text has 0 B, too little"), ("a few words\n" * 80, 3, "960 B, too little to learn from")],
+)
+def test_a_text_that_is_too_small_is_told_at_once(
+    memlm: Memlm, tmp_path: Path, text: str, code: int, part: str
+) -> None:
+    file = tmp_path / "small.txt"
+    file.write_text(text)
+    ended = memlm("try", file)
+    assert (ended.code, part in " ".join(ended.err.split())) == (code, True), ended.err
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
+def test_minutes_that_are_none_are_bad_usage(memlm: Memlm, book: Path, minutes: str) -> None:
+    ended = memlm("try", book, "--minutes", minutes)
+    assert (ended.code, "--minutes must be above 0" in ended.err) == (2, True)
+
+
+def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("mine")
+    assert memlm("try", book, "--output", tmp_path / "mine.html").code == 2

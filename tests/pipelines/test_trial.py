@@ -1,0 +1,84 @@
+"""What is tried on a text in some minutes, on machines of any speed."""
+
+import pytest
+
+from pipelines.recipe import load_recipe
+from pipelines.trial import PRESET, described, plan_trial, recipe_text
+from pipelines.trial_budget import FEWEST_BYTES, GOOD_PASSES, Machine, best_budget
+from stages.errors import DataError, UsageError
+from stages.text.survey import Documents, Survey
+from stages.training.config import TrainConfig
+from stages.training.presets import load_preset
+
+TRAINING = TrainConfig.model_validate(load_preset(PRESET))
+NOVEL = 430_000
+
+
+def survey(characters, *longest):
+    """A text of which files, paragraphs and lines are so long."""
+    settings = (None, "blank-line", "line")
+    cuts = [Documents(s, round(characters / size), size) for s, size in zip(settings, longest, strict=True)]
+    return Survey(characters, characters, tuple(cuts))
+
+
+@pytest.mark.parametrize("speed", [2_000, 5_000, 20_000, 100_000])
+@pytest.mark.parametrize("minutes", [2, 5, 10, 60])
+@pytest.mark.parametrize("total", [60_000, NOVEL, 6_000_000])
+def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
+    machine = Machine(speed, minutes)
+    found = best_budget(total, machine, TRAINING)
+    assert FEWEST_BYTES <= found.bytes <= total
+    assert found.passes >= min(found.worthwhile, GOOD_PASSES)
+    assert found.seconds(machine) <= 60 * minutes + 1
+    assert 0 < found.share <= 0.1
+
+
+def test_more_time_is_more_text_then_more_passes_then_a_second_model():
+    found = [best_budget(NOVEL, Machine(8_000, minutes), TRAINING) for minutes in (1, 2, 4, 6, 30)]
+    assert [one.bytes < NOVEL for one in found] == [True, True, False, False, False]
+    assert [one.trime for one in found] == [False, False, False, True, True]
+    assert found[-1].passes == found[-1].worthwhile
+    assert [one.bytes for one in found] == sorted(one.bytes for one in found)
+
+
+def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
+    with pytest.raises(DataError, match=r"The text has 1\.0 kB, too little .* give at least 50\.0 kB"):
+        best_budget(1_000, Machine(10_000, 10), TRAINING)
+    with pytest.raises(
+        UsageError, match=r"0\.5 minutes are too short .* at 10,000 tokens a second.* --minutes \d"
+    ) as said:
+        best_budget(NOVEL, Machine(10_000, 0.5), TRAINING)
+    enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
+    assert best_budget(NOVEL, Machine(10_000, enough), TRAINING).bytes >= FEWEST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("longest", "setting"),
+    [((1_000, 500, 100), None), ((NOVEL, 2_000, 100), "blank-line"), ((NOVEL, NOVEL, 100), "line")],
+)
+def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_path, longest, setting):
+    budget = best_budget(NOVEL, Machine(20_000, 10), TRAINING)
+    trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, Machine(20_000, 10), 1024)
+    file = tmp_path / "trial.toml"
+    file.write_text(recipe_text(trial))
+    recipe = load_recipe(file, {"train": ["a.txt"]}, {})
+    tokens, model = recipe.config("tokens"), recipe.config("model")
+    assert tokens.documents == setting
+    assert tokens.split == (pytest.approx(1 - 2 * budget.share), budget.share, budget.share)
+    assert model.steps == pytest.approx(budget.passes * budget.tokens / 1024, abs=1)
+    assert ("trime" in recipe.stages) == budget.trime
+    assert f"{trial.steps:,} steps" in " ".join(described(file.read_text()))
+
+
+def test_a_text_of_a_few_lines_cannot_be_cut():
+    budget = best_budget(NOVEL, Machine(20_000, 10), TRAINING)
+    with pytest.raises(DataError, match="The text is 4 lines, too few"):
+        plan_trial(survey(NOVEL, NOVEL, NOVEL, NOVEL // 4), NOVEL, budget, Machine(20_000, 10), 1024)
+
+
+def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
+    machine = Machine(5_000, 2)
+    budget = best_budget(NOVEL, machine, TRAINING)
+    trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, machine, 1024)
+    assert described(recipe_text(trial))[0].startswith("the first ")
+    assert "of 430.0 kB of text" in described(recipe_text(trial))[0]

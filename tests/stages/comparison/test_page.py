@@ -1,0 +1,59 @@
+"""The page of a comparison says what the text says, and is complete in itself."""
+
+import re
+
+import pytest
+
+from stages.comparison.page import comparison_charts, page
+from stages.comparison.sentences import sentences, verdict
+from tests.stages.comparison.found import FOUND, group
+from tests.stages.pages.made import Outline
+
+PER = [{"unit": "word", "count": 90, **group(90, -0.2, [-0.3, -0.1]), **{"perplexity_ratio": 0.8}}]
+BY_TEXT = {
+    **{name: FOUND[name] for name in ("a", "b", "reading", "split", "score")},
+    **{"paired_on": "text", "tokens_a": 100, "tokens_b": 120, "unknown_rate_a": 0.1, "unknown_rate_b": 0.0},
+    "per": [one | {"perplexity_ratio_interval": [0.7, 0.9]} for one in PER],
+    "bootstrap": FOUND["bootstrap"] | {"unit": "paragraph"},
+}
+
+
+@pytest.mark.parametrize("found", [FOUND, BY_TEXT], ids=["tokens", "text"])
+def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: dict) -> None:
+    html = page(found)
+    outline = Outline(html)
+    said = "".join(outline.text)
+    assert all(line in said for line in list(sentences(found))[2:])
+    assert {found[name]["reference"] for name in ("a", "b")} <= set(re.findall(r"report/[\w-]+", said))
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in outline.elements}
+    assert not re.search(r"https?:|url\(|@import", html)
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_tokens_are_marked_by_who_wins_them_and_white_space_is_seen() -> None:
+    html = page(FOUND)
+    assert '<mark class="win" style="--strength: 100"> hall</mark>' in html
+    assert '<mark class="lose" style="--strength: 65"> hall</mark>' in html
+    assert ">⏎\n</mark>" in html
+
+
+def test_charts_have_the_numbers_and_the_intervals() -> None:
+    charts = {chart.name: chart for chart in comparison_charts(FOUND)}
+    assert list(charts) == ["difference-by-frequency", "difference-by-position"]
+    assert charts["difference-by-frequency"].plot.series[0].intervals == [(-0.3, -0.1), None]
+    assert "0.3" in charts["difference-by-frequency"].numbers.csv
+    assert page(FOUND).count('class="whisker"') == 2 * 3
+    assert list(comparison_charts(BY_TEXT)) == []
+
+
+@pytest.mark.parametrize(
+    ("interval", "told"),
+    [
+        ([-0.15, -0.05], "knn-lm (B) is better than plain (A) on test"),
+        ([0.05, 0.15], "knn-lm (B) is worse than plain (A) on test"),
+        ([-0.15, 0.05], "plain (A) and knn-lm (B) on test differ by no more than chance may give"),
+        (None, "plain (A) and knn-lm (B) on test: x 0.9000 [0.8600, 0.9500], nobody knows how surely"),
+    ],
+)
+def test_the_verdict_is_as_sure_as_the_interval(interval: list[float] | None, told: str) -> None:
+    assert verdict(FOUND | {"interval": interval}) == told

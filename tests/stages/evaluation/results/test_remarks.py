@@ -1,0 +1,51 @@
+"""What must be known of a report's figures, in sentences."""
+
+import pytest
+
+from stages.evaluation.results.remarks import against_lines, remarks, undertrained_lines
+
+ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
+REPORT = {"method": "lm", "read": {"model": "model/3"}, "rows": ROWS}
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "told"),
+    [
+        ("lm", "plain", ["change: against plain, model/3 without memory"]),
+        ("trime", "plain", ["change: against plain, model/3 without memory", "it learned to be read with memory, so"]),
+        ("spalm", "spalm", ["change: against spalm, model/3 with what its gate reads"]),
+    ],
+)
+def test_what_changes_are_against_is_said(method: str, first: str, told: list[str]) -> None:
+    report = {**REPORT, "method": method, "rows": [{"row": first, "perplexity": 80.0}, *ROWS[1:]]}
+    lines = list(against_lines(report))
+    assert [line[: len(start)] for line, start in zip(lines, told, strict=True)] == told
+    assert list(against_lines({**report, "rows": ROWS[:1]})) == []
+
+
+@pytest.mark.parametrize(
+    ("passes", "falling", "told"),
+    [
+        (0.5, None, ["model/3 was trained for 0.5 passes over its text: "]),
+        (2, True, ["model/3 was trained for 2 passes over its text, and validation was still falling at the end: "]),
+        (2, False, []),
+        (2, None, []),
+    ],
+)
+def test_an_evaluation_repeats_it_of_an_undertrained_model(
+    passes: float, falling: bool | None, told: list[str]
+) -> None:
+    lines = list(undertrained_lines({**REPORT, "training": {"passes": passes, "still_falling": falling}}))
+    assert [line.partition("a memory gains more")[0] for line in lines] == told
+
+
+def test_a_report_that_says_nothing_of_training_has_no_such_line() -> None:
+    assert list(undertrained_lines({**REPORT, "training": None})) == list(undertrained_lines(REPORT)) == []
+
+
+def test_what_may_not_be_found_is_said_of_what_was_made_of_the_text() -> None:
+    read = {"model": "model/3", "datastore": "datastore/4"}
+    told = remarks({**REPORT, "read": read, "exclude": "window:9"})
+    assert "datastore/4 was made of what is read here; tokens may not find the rows of --exclude window:9" in told
+    gate = remarks({**REPORT, "read": {"model": "model/3", "gate_neighbors": "neighbors/5"}, "exclude": "self"})
+    assert any(line.startswith("neighbors/5 was made") for line in gate)

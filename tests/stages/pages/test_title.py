@@ -1,0 +1,79 @@
+"""Titles are words, not hashes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.pages.headline import headline
+from stages.pages.lineage import find_reports, lineage_of
+from stages.pages.source import read_sources, shared_remarks
+from stages.pages.title import page_title
+from tests.stages.pages import made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def unnamed(store: Store, kind: str, name: str) -> None:
+    (store.root / "names" / kind / name).unlink()
+
+
+def title(store: Store, *references: str) -> str:
+    reports = find_reports(references, store)
+    sources = read_sources(reports, lineage_of(reports), lambda report: [])
+    return page_title(sources, headline(sources))
+
+
+def another(store: Store, first: Artifact, name: str = "", **changes: object) -> Artifact:
+    """A report on the same tokens."""
+    read = {role: first.input(role) for role in ("tokens", "model", "index")}
+    told = made.metrics(changes, {role: artifact.reference for role, artifact in read.items()})
+    return made.made(store, "report", name, files={"metrics.json": json.dumps(told)}, **read)
+
+
+def test_one_report_is_told_by_its_lowest_row(store: Store) -> None:
+    report = made.chain(store)
+    assert title(store, report.reference) == "neural-cache: perplexity 113.57 on corpus test, 32.4% below plain"
+    unnamed(store, "tokens", "corpus")
+    assert title(store, report.reference) == "neural-cache: perplexity 113.57 on test, 32.4% below plain"
+
+
+def test_a_row_that_is_no_better_is_not_praised(store: Store) -> None:
+    report = made.chain(store, {"rows": [made.row("plain", 80.0), made.row("knn-lm", 90.0)]})
+    assert title(store, report.reference) == "plain: perplexity 80.00 on corpus test"
+    nothing = another(store, report, rows=[made.row("plain", None)])
+    assert title(store, nothing.reference) == "Report on corpus test"
+
+
+def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
+    report = made.chain(store)
+    unnamed(store, "report", "first")
+    others = [another(store, report, tokens=tokens) for tokens in (41, 42)]
+    both = [one.reference for one in (report, *others)]
+    reports = find_reports(both, store)
+    sources = read_sources(reports, lineage_of(reports), lambda report: [])
+    assert [source.label for source in sources] == [
+        *("lm, neural-cache", "lm, neural-cache (2)", "lm, neural-cache (3)"),
+    ]
+    lowest = another(store, report, "best", rows=[made.row("plain", 9.5)])
+    told = title(store, *both, lowest.reference)
+    assert told == "4 reports on corpus test: lowest perplexity 9.50, best (plain)"
+    elsewhere = another(store, report, "valid", split="valid")
+    assert title(store, report.reference, elsewhere.reference) == "2 reports on corpus test, corpus valid"
+
+
+def test_a_remark_of_several_reports_is_made_once(store: Store) -> None:
+    first = made.chain(store)
+    others = [another(store, first, "b"), another(store, first, "c", outside_repeated_paragraphs=None)]
+    reports = find_reports([one.reference for one in (first, *others)], store)
+    more = {first.reference: ["x 0.9"]}
+    sources = read_sources(reports, lineage_of(reports), lambda report: more.get(report.reference, []))
+    labels = {remark: of for of, remark in shared_remarks(sources)}
+    assert labels[f"change: against plain, {first.input('model').reference} without memory"] == []
+    assert labels["25.0% of the tokens stand in paragraphs that are also in train"] == ["first", "b"]
+    assert labels["x 0.9"] == ["first"]

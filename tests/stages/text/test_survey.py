@@ -1,0 +1,51 @@
+"""A survey finds how much text there is, and how finely it must be cut."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.text.files import file_digest, format_of
+from stages.text.records import TextFile
+from stages.text.survey import first_bytes, survey
+
+
+def text_file(folder: Path, name: str, text: str) -> TextFile:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return TextFile(str(path), format_of(str(path)), file_digest(str(path)))
+
+
+TEXT = "one\ntwo\n\nthree\n\n\nfour é\n"
+
+
+def test_files_paragraphs_and_lines_are_counted_and_measured(tmp_path: Path) -> None:
+    found = survey([text_file(tmp_path, "a.txt", TEXT), text_file(tmp_path, "b.txt", "five\n")])
+    assert (found.characters, found.bytes) == (len(TEXT) + 5, len(TEXT.encode()) + 5)
+    assert [(cut.setting, cut.count, cut.largest) for cut in found.cuts] == [
+        (None, 2, len(TEXT)),
+        ("blank-line", 4, len("one\ntwo\n\n")),
+        ("line", 5, len("three\n\n\n")),
+    ]
+
+
+@pytest.mark.parametrize(("longest", "setting"), [(30, None), (9, "blank-line"), (8, "line"), (7, "none")])
+def test_the_coarsest_cut_without_longer_documents_is_taken(tmp_path: Path, longest: int, setting: str | None) -> None:
+    cut = survey([text_file(tmp_path, "a.txt", TEXT)]).cut_below(longest)
+    assert ("none" if cut is None else cut.setting) == setting
+
+
+def test_records_are_documents(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": text}) for text in ["a b\n\nc", "d"])
+    found = survey([text_file(tmp_path, "a.jsonl", lines)])
+    assert [(cut.count, cut.largest) for cut in found.cuts] == [(2, 6), (3, 5), (3, 5)]
+
+
+@pytest.mark.parametrize(("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)])
+def test_the_first_bytes_end_with_a_line(tmp_path: Path, most: int, text: str) -> None:
+    assert "".join(first_bytes([text_file(tmp_path, "a.txt", TEXT)], most)) == text
+
+
+def test_between_records_a_line_is_blank(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": text}) for text in ["a", "b"])
+    assert "".join(first_bytes([text_file(tmp_path, "a.jsonl", lines)], 100)) == "a\n\nb"

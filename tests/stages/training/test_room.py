@@ -1,0 +1,53 @@
+"""Runs that cannot fit are refused by arithmetic, with what would fit."""
+
+import re
+
+import pytest
+import torch
+
+from stages.errors import ResourceError
+from stages.models.config import parse_model
+from stages.models.language_model import FEW_LAYERS, LanguageModel, parameter_count
+from stages.training import room
+from stages.training.config import TrainConfig
+from stages.training.room import require_room
+
+CPU = torch.device("cpu")
+
+
+def model(**changes):
+    return parse_model({"width": 8, "heads": 2, "ffn_width": 16, **changes}).sized(30, 8)
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
+def test_many_layers_are_counted_without_making_them(backbone):
+    config = model(backbone=backbone, layers=FEW_LAYERS + 40)
+    assert parameter_count(config) == sum(p.numel() for p in LanguageModel(config).parameters())
+
+
+def test_too_many_layers_are_refused_with_the_number_that_fits(monkeypatch):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
+    config = TrainConfig(segment_length=8)
+    with pytest.raises(ResourceError, match=r"takes .* TB in training .* has 1\.0 MB") as refused:
+        require_room(config, model(layers=10**9), 10, CPU)
+    (fitting,) = re.findall(r"model\.layers=(\d+) fits", str(refused.value))
+    require_room(config, model(layers=int(fitting)), 1, CPU)
+    with pytest.raises(ResourceError):
+        require_room(config, model(layers=int(fitting) + 1), 1, CPU)
+
+
+@pytest.mark.parametrize("width", [2**16, 2**30])
+def test_too_wide_a_model_is_refused(monkeypatch, width):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 10**9)
+    with pytest.raises(ResourceError, match=r"enough for 62,500,000 parameters: choose smaller sizes"):
+        require_room(TrainConfig(segment_length=8), model(layers=1, width=width), 10, CPU)
+
+
+def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
+    wanted = TrainConfig(segment_length=8, batch_tokens=8 * 10**6)
+    require_room(wanted, model(), 10, CPU)  # of ten segments a batch has no more
+    with pytest.raises(ResourceError, match="A batch of 1,000,000 segments of 8 tokens") as refused:
+        require_room(wanted, model(), 10**9, CPU)
+    (fitting,) = re.findall(r"--batch-tokens (\d+) fits", str(refused.value))
+    require_room(wanted.model_copy(update={"batch_tokens": int(fitting)}), model(), 10**9, CPU)

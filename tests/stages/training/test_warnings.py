@@ -1,0 +1,38 @@
+"""What is said before the first step."""
+
+import pytest
+
+from stages.artifacts.stage import Inputs
+from stages.artifacts.store import Store
+from stages.models.config import parse_model
+from stages.training.config import TrainConfig
+from stages.training.warnings import cost_of_vocabulary, random_segments
+from tests.stages.small_store import small_tokens
+
+
+@pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
+def test_methods_that_learn_from_tokens_alone_draw_their_segments_silently(tmp_path, method):
+    inputs = Inputs({"tokens": small_tokens(Store(tmp_path))})
+    assert random_segments(TrainConfig(method=method), inputs) is None
+
+
+def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
+    tokens = small_tokens(Store(tmp_path))
+    config = TrainConfig(method="trime-ext", segment_length=64)
+    warning = random_segments(config, Inputs({"tokens": tokens}))
+    assert "the segments of a batch are drawn at random" in warning
+    assert f"memlm pack-batches {tokens.reference} --segment-length 64" in warning
+    assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
+
+
+def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
+    settings = {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16}
+    model = parse_model(settings).sized(100, 16)
+    assert cost_of_vocabulary(model) is None
+    monkeypatch.setattr("stages.training.warnings.MANY_TYPES", 99)
+    warning = cost_of_vocabulary(model)
+    assert "the vocabulary of 100 types takes 0.0008 million weights, 12.8 kB with gradients and moments" in warning
+    assert "model.cutoffs" in warning
+    untied = cost_of_vocabulary(model.model_copy(update={"tied": False}))
+    assert "takes 0.0016 million weights" in untied
+    assert cost_of_vocabulary(model.model_copy(update={"cutoffs": (20,)})) is None

@@ -1,0 +1,33 @@
+"""Kernels are called with arrays of the shapes that they name, in tests: what else is given is refused."""
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from stages.memory.entries import Entries, find_matches
+from stages.memory.readers.interpolate.reader import interpolate
+from stages.models.layers.relative.kernel import relative_attention
+from stages.search.ranking import best_first
+
+HEADS, B, L, K, D = 2, 1, 3, 5, 4
+
+
+def test_keys_of_another_number_than_distances_are_refused() -> None:
+    biases = torch.zeros(2, HEADS, D)
+    q, k, r = torch.zeros(HEADS, B, L, D), torch.zeros(HEADS, B, K, D), torch.zeros(HEADS, K + 1, D)
+    relative_attention(q, k, k, r, *biases)
+    with pytest.raises(TypeCheckError, match="r"):
+        relative_attention(q, k, k, r[:, 1:], *biases)
+
+
+def test_dtypes_optional_arrays_and_what_is_returned_are_looked_at() -> None:
+    entries = Entries(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(TypeCheckError):
+        find_matches(entries, torch.zeros(2))
+    with pytest.raises(TypeCheckError):
+        Entries(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(TypeCheckError):
+        best_first(np.zeros((2, 3), np.float32), np.zeros((2, 4), np.int64), 2)
+    with pytest.raises(TypeCheckError):
+        interpolate(torch.zeros(2), torch.zeros(3), 0.5)
