@@ -40,7 +40,9 @@ from tests.benchmarks.artificial import Model, artificial
 
 PARTS = 10
 QUERIES, NEIGHBORS = 2000, 16
-TITLE = re.compile(r"(?m)^ \n(?= = [^=].* = \n \n)")
+TITLE = re.compile(r"(?m)^ \n = [^=].* = \n \n")
+BLANK = len(" \n")
+"""The line before a title, which belongs to the article before."""
 
 
 class Timed:
@@ -67,7 +69,7 @@ class Timed:
 
 def read_articles(path: Path, most: int | None) -> list[str]:
     text = (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8").read()
-    starts = [0, *(found.start() for found in TITLE.finditer(text) if found.start()), len(text)]
+    starts = [0, *(found.start() + BLANK for found in TITLE.finditer(text) if found.start()), len(text)]
     return [text[a:b] for a, b in pairwise(starts)][:most]
 
 
