@@ -38,7 +38,8 @@ COMMANDS = {
         seeded=True,
     ),
     "build-datastore": Command("stages.datastore:BuildDatastore", ("model",), {"tokens": ("tokens",)}),
-    "build-index": Command("stages.index:BuildIndex", ("datastore",)),
+    "update-datastore": Command("stages.update:UpdateDatastore", ("datastore",), {"add": ("tokens",)}),
+    "build-index": Command("stages.index:BuildIndex", ("datastore",), {"update": ("index",)}),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("index",), {"tokens": ("tokens",)}),
     "pack-batches": Command("stages.pack:PackBatches", ("tokens",)),
     "evaluate": Command(

@@ -122,7 +122,7 @@ def _corpus(member: Member | None, split: str) -> str:
         return member.names[0]
     path = member.artifact.path / names_file(split)
     named = {run.name for run in read_runs(path)} if path.is_file() else set()
-    return named.pop() if len(named) == 1 else ""
+    return (named.pop() or "") if len(named) == 1 else ""
 
 
 def _other_files(report: Artifact) -> list[str]:
