@@ -28,6 +28,7 @@ from memlm_cli.commands import (
     tokenize,
     train,
     try_text,
+    update_datastore,
 )
 from memlm_cli.console import answer
 from memlm_cli.exit_codes import guarded
@@ -45,6 +46,7 @@ app.command("tokenize")(with_common_options(tokenize.tokenize))
 app.command("train")(with_common_options(train.train))
 app.command("import-model")(with_common_options(import_model.import_model))
 app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
+app.command("update-datastore")(with_common_options(update_datastore.update_datastore))
 app.command("build-index")(with_common_options(build_index.build_index))
 app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
 app.command("pack-batches")(with_common_options(pack_batches.pack_batches))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.catalogue import stage_of
 from pipelines.settings import merged, nested
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import ADDED, PREVIOUS, command_of
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -21,7 +21,7 @@ Members = Mapping[str, "Member"]
 
 RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
 """Settings whose option has another name."""
-REPEATED = {"memory"}
+REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
 
@@ -69,7 +69,7 @@ def command_line(member: "Member", members: Members) -> str:
 
 def _command(member: "Member", members: Members) -> Iterator[list[str]]:
     """The words of a command, those together that belong together."""
-    command = KINDS[member.kind].command
+    command = command_of(member.kind, member.inputs)
     yield ["memlm", command]
     yield from _references(member, members)
     yield from _options(command, member)
@@ -83,7 +83,7 @@ def _references(member: "Member", members: Members) -> Iterator[list[str]]:
         "tokens": _texts,
         "model": _learnt_from,
         "datastore": _encoded,
-        "index": lambda member, _: [[member.inputs["datastore"]]],
+        "index": _indexed,
         "neighbors": _looked_up,
         "batches": lambda member, _: [[member.inputs["tokens"]]],
         "report": _read,
@@ -121,9 +121,22 @@ def _learnt_from(member: "Member", _: Members) -> Iterator[list[str]]:
 
 
 def _encoded(member: "Member", members: Members) -> Iterator[list[str]]:
+    if PREVIOUS in member.inputs:
+        yield [member.inputs[PREVIOUS]]
+        yield from ([["--add", member.inputs[ADDED]]] if ADDED in member.inputs else [])
+        return
     encoder = member.inputs["encoder"]
     yield [encoder]
     yield from _other_tokens(member.inputs["corpus"], encoder, members)
+
+
+def _indexed(member: "Member", members: Members) -> Iterator[list[str]]:
+    datastore = member.inputs["datastore"]
+    yield [datastore]
+    if PREVIOUS in member.inputs:
+        yield ["--update", member.inputs[PREVIOUS]]
+    elif datastore in members and PREVIOUS in members[datastore].inputs:
+        yield ["--update", "none"]
 
 
 def _looked_up(member: "Member", members: Members) -> Iterator[list[str]]:
@@ -182,6 +195,8 @@ def _options(command: str, member: "Member") -> Iterator[list[str]]:
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]
+    if command == "update-datastore":
+        config = {name: value for name, value in config.items() if name in ("split", "forget", "precision")}
     if command == "tokenize" and config.get("tokenizer") == "word":
         config.setdefault("min_count", 1)  # what was done before there was this setting
     yield from _all_spelled(command, differences(config, stage_of(command).Config().model_dump(mode="json")))

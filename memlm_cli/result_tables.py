@@ -57,7 +57,7 @@ def _show_made_report(artifact: "Artifact") -> None:
 
     report = artifact.json("metrics.json")
     show_report(artifact.reference, report)
-    for line in baseline_remarks(artifact):
+    for line in baseline_remarks(artifact) if report.get("baseline") else ():
         say(line)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
         say(f"figures: {artifact.path / 'figures'}")

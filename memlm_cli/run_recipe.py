@@ -1,6 +1,7 @@
 """A recipe, shown or run, as `memlm run` and `memlm try` do it."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,10 @@ from stages.numbers import duration
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe
     from pipelines.run import Result
+
+
+CONFIDENCE = 0.95
+"""Of the intervals over seeds."""
 
 
 def show_plan(recipe: "Recipe", common: Common) -> None:
@@ -72,6 +77,28 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
                 show_result(result.artifact, named=True)
     _show_summary(results)
     return results
+
+
+def show_groups(results: "list[Result]") -> None:
+    """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
+    from memlm_cli.groups_text import groups_text
+    from stages.evaluation.results.seed_groups import compare_groups
+
+    tables: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if "[" in result.name and result.artifact.kind == "report":
+            text = result.name.partition("[")[0], result.artifact.input("tokens").reference
+            tables.setdefault(text, []).append(result)
+    for (name, _), varied in tables.items():
+        names = {result.reference: result.name for result in varied}
+        found = compare_groups([result.artifact for result in varied], CONFIDENCE)
+        labels = [_without_seed(names[group["reports"][0]]) for group in found["groups"]]
+        say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels)}")
+
+
+def _without_seed(name: str) -> str:
+    """`report[model.steps=500,seed=1]` -> `report[model.steps=500]`."""
+    return re.sub(r",?\bseed=\d+", "", name).replace("[]", "")
 
 
 def _show_summary(results: "list[Result]") -> None:

@@ -20,6 +20,8 @@ class Command(NamedTuple):
     """Whether it reads files of the user rather than artifacts."""
     has_presets: bool = False
     """Whether `memlm presets` lists settings for it."""
+    seeded: bool = False
+    """Whether `memlm run --seeds` repeats it with other seeds."""
 
 
 COMMANDS = {
@@ -29,11 +31,16 @@ COMMANDS = {
         reads_files=True,
     ),
     "train": Command(
-        "stages.train:Train", ("tokens", "batches", "neighbors"), {"init_from": ("model",)}, has_presets=True
+        "stages.train:Train",
+        ("tokens", "batches", "neighbors"),
+        {"init_from": ("model",)},
+        has_presets=True,
+        seeded=True,
     ),
     "import-model": Command("stages.import_model:ImportModel", ("tokens",), {"checkpoint": ()}),
     "build-datastore": Command("stages.datastore:BuildDatastore", ("model",), {"tokens": ("tokens",)}),
-    "build-index": Command("stages.index:BuildIndex", ("datastore",)),
+    "update-datastore": Command("stages.update:UpdateDatastore", ("datastore",), {"add": ("tokens",)}),
+    "build-index": Command("stages.index:BuildIndex", ("datastore",), {"update": ("index",)}),
     "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("index",), {"tokens": ("tokens",)}),
     "pack-batches": Command("stages.pack:PackBatches", ("tokens",)),
     "evaluate": Command(

@@ -18,6 +18,9 @@ A recipe is a TOML file:
     command = "train"
     from = "tokens"                 # the command's argument
     preset = "tiny"                 # train only
+
+    [sweep]                         # settings to be run with each of several values
+    model.steps = [500, 1000]
 """
 
 import re
@@ -66,6 +69,8 @@ class Recipe(Settings):
     inputs: dict[str, str] = Field(default_factory=dict)
     """Name of each list of files that the user gives, and what it is."""
     stages: dict[str, StageRecipe] = Field(min_length=1)
+    sweep: dict[str, Any] = Field(default_factory=dict)
+    """Stage -> setting -> list of values: all combinations are run, see `pipelines.variants`."""
 
     def config(self, name: str) -> StageConfig:
         """The settings of a stage, validated. Raises UsageError naming the stage and the setting."""

@@ -85,7 +85,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises: UsageError if it cannot be read or is no TOML.
     """
-    table: dict[str, Any] = _underscored(_toml(path))
+    content = _toml(path)
+    try:
+        table: dict[str, Any] = _underscored(content)
+    except RecursionError:  # tables deeper than what TOML's own reader still took
+        raise UsageError(f"{path} is nested too deeply.") from None
     return table
 
 

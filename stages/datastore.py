@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.token_range import TokenRange
-from stages.encoding.window_settings import WindowedConfig, resolve_windows, shard_unit, state_bytes
-from stages.errors import ArtifactError, UsageError
+from stages.encoding.window_settings import WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
@@ -27,8 +26,6 @@ from stages.text.tokens import start_id
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-
-VALUE_DTYPE = np.dtype(np.int32)
 
 
 class DatastoreConfig(WindowedConfig):
@@ -43,31 +40,38 @@ class DatastoreConfig(WindowedConfig):
     """Of the stored keys."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split, from its start, that is stored."""
+    reset: Literal["none", "document"] = "none"
+    """Whether each document is read by itself, so that its keys know nothing of others: see docs/grow-and-forget.md."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a reset that nobody asked for: such datastores keep their ids."""
+        settings: dict[str, Any] = dump(self)
+        return settings if self.reset == "document" else {n: v for n, v in settings.items() if n != "reset"}
 
 
 @dataclass(frozen=True)
 class Plan:
     """How many entries there are, and how they are cut into shards."""
 
-    keys: ArrayLayout
-    values: ArrayLayout
+    layouts: RowLayouts
     carries_state: bool
     """Whether the model goes on from where the shard before ended."""
 
     @property
     def rows(self) -> int:
-        return self.keys.shape[0]
+        return self.layouts.keys.shape[0]
 
     @property
     def dim(self) -> int:
         """Width of keys, d."""
-        return self.keys.shape[1]
+        return self.layouts.keys.shape[1]
 
     def shard(self, number: int) -> TokenRange:
         """The tokens of one shard."""
-        rows = self.keys.rows(number)
+        rows = self.layouts.keys.rows(number)
         return TokenRange(f"{number:06d}", rows.start, rows.stop)
 
 
@@ -111,25 +115,18 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
         model = model_of(encoder)
         rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
-        per_shard = rows_per_shard(
-            model.width * np.dtype(config.dtype).itemsize, shard_unit(encoder, config.stride or 1)
-        )
-        return Plan(
-            ArrayLayout("datastore.zarr/keys", (rows, model.width), config.dtype, per_shard),
-            ArrayLayout("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard),
-            model.carries_state,
-        )
+        return Plan(RowLayouts.of(encoder, rows, config.dtype, config.stride or 1), model.carries_state)
 
     def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return plan.keys, plan.values
+        return plan.layouts
 
     def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
         """With three carried states at most: the one to go on from, and of two shards under way."""
         state = state_bytes(job.inputs["encoder"], job.config.windows)
-        return plan.keys.nbytes + plan.values.nbytes + 3 * state
+        return plan.layouts.nbytes + 3 * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
-        return [plan.shard(number) for number in range(plan.keys.shards)]
+        return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
 
     def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None
@@ -147,7 +144,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, config.windows)
         group, eos = corpus.zarr("tokens.zarr"), start_id(corpus.metrics)
-        reader = SplitReader(group, eos, config.windows, False, device, config.precision)
+        reader = SplitReader(group, eos, config.windows, config.reset == "document", device, config.precision)
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
@@ -156,14 +153,15 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
+        layouts = plan.layouts
         state = work.encoder.state_behind(work.split, map(plan.shard, reversed(range(number))), work.states)
         encoded = work.encoder.encode(work.split, shard.start, shard.stop, state)
         idle = plan.shard(number - 1).key if number else None
         work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
         keys = encoded.keys.numpy()
-        _check_finite(keys, job)
-        output.write(plan.keys, number, keys)
-        output.write(plan.values, number, encoded.tokens.numpy().astype(VALUE_DTYPE))
+        require_finite(keys, job.inputs["encoder"])
+        output.write(layouts.keys, number, keys)
+        output.write(layouts.values, number, encoded.tokens.numpy().astype(VALUE_DTYPE))
         output.record["seconds"] = time.perf_counter() - started
         return output
 
@@ -174,16 +172,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
             "dim": plan.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
-            "bytes": plan.keys.nbytes + plan.values.nbytes,
+            "bytes": plan.layouts.nbytes,
             "tokens_per_second": round(plan.rows / seconds, 1),
         }
-
-
-def _check_finite(keys: np.ndarray, job: ShardJob[DatastoreConfig]) -> None:
-    """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
-    if np.isfinite(keys).all():
-        return
-    encoder = job.inputs["encoder"].reference
-    if keys.dtype == np.float16:
-        raise UsageError(f"Keys of {encoder} overflow float16: run again with --dtype float32.")
-    raise ArtifactError(f"Keys of {encoder} are not finite numbers: train the model again.")

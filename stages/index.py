@@ -2,6 +2,9 @@
 
 The index is trained on a sample; then keys are added part by part, each part kept; then the parts are
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
+
+Of a datastore that was made from another one, the index of that one is changed where its kind allows: nothing is
+trained, and only new keys are added. A flat index has nothing to learn, and is a copy of the keys in any case.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.search.config import IndexConfig, Keys, automatic_kind, resolve
+from stages.errors import UsageError
+from stages.lineage.indexes import LEARNED, index_before, kept_rows
+from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe, resolve
 
 if TYPE_CHECKING:
+    from stages.lineage.runs import KeptRows
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
 
@@ -36,9 +44,17 @@ class Part(Shard):
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts that keys are added in; one, WHOLE, where parts could not be merged."""
+    """The parts that keys are added in; one, WHOLE, where parts could not be merged.
+
+    `kept`: the rows that are in the index before already; None: there is no such index.
+    """
 
     parts: Sequence[Part]
+    kept: "KeptRows | None" = None
+
+    @property
+    def whole(self) -> bool:
+        return any(part.key == WHOLE for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -55,19 +71,35 @@ class Work:
 
         return read_index(self.folder / TRAINED)
 
+    @property
+    def part_files(self) -> list[Path]:
+        return [self.folder / _part_file(part) for part in self.plan.parts]
+
 
 class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
-    """Indexes a datastore's keys; role: `datastore`."""
+    """Indexes a datastore's keys; roles: `datastore`, and where an index is changed `previous`, that one."""
 
     kind = "index"
     Config = IndexConfig
     unit = "parts"
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return Inputs({"datastore": store.get(references["source"], "datastore")})
+        datastore = store.get(references["source"], "datastore")
+        named = references.get("update")
+        previous = index_before(datastore, config, named, store)
+        if previous is None:
+            return Inputs({"datastore": datastore})
+        if not _can_change(previous, datastore):
+            if named is not None:
+                raise UsageError(f"{previous.reference} cannot be changed in place ({_why_not(previous, datastore)}).")
+            return Inputs({"datastore": datastore})
+        return Inputs({"datastore": datastore, PREVIOUS: previous})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         keys = _described(inputs)
+        if PREVIOUS in inputs:
+            execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
+            return _as_before(config, inputs[PREVIOUS].config)
         resolved = resolve(config, keys)
         if config.index == "auto":
             kind, why = automatic_kind(keys, config.largest_gigabytes)
@@ -79,11 +111,14 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         from stages.search.factory import empty_index
 
         keys = _stored_keys(job)
+        if PREVIOUS in job.inputs:
+            kept = kept_rows(job.inputs["datastore"])
+            return Plan(_parts(keys, kept.rows), kept)
         index = empty_index(job.config, keys.dim, keys.dtype.name)
         return Plan(_parts(keys) if grows_in_parts(index) else [Part(WHOLE)])
 
     def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
-        merging = [Part(MERGE)] if plan.parts[0].key != WHOLE else []
+        merging = [] if plan.whole else [Part(MERGE)]
         return [Part(TRAIN), *plan.parts, *merging]
 
     def phase(self, shard: Part) -> str:
@@ -98,17 +133,19 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Part) -> ShardOutput:
         from stages.search import build
 
-        output = ShardOutput(job.folder)
-        if shard.key == TRAIN:
+        output, kept = ShardOutput(job.folder), work.plan.kept
+        if kept is not None and shard.key in (TRAIN, MERGE):
+            output.record |= _change(job, work, shard, kept, output)
+        elif shard.key == TRAIN:
             build.train(job.config, work.keys, output.add(TRAINED))
         elif shard.key == WHOLE:
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
-            parts = [work.folder / _part_file(part) for part in work.plan.parts]
-            build.merge(work.trained(), parts, work.keys.rows, output.add(INDEX_FILE))
+            build.merge(work.trained(), work.part_files, work.keys.rows, output.add(INDEX_FILE))
         else:
             path = output.add(_part_file(shard))
-            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path)
+            begin = 0 if kept is None else kept.rows
+            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, begin)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
@@ -120,6 +157,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
+        figures = _measured(job, searcher, keys) if config.recall_queries else {}
         return {
             "rows": keys.rows,
             "dim": keys.dim,
@@ -127,12 +165,17 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "bytes_per_key": round(size / keys.rows, 2),
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
-            **(_measured(job, searcher, keys) if config.recall_queries else {}),
+            **figures,
+            **_changed(job, figures.get("recall", {})),
         }
 
 
 def _described(inputs: Inputs) -> Keys:
-    metrics = inputs["datastore"].metrics
+    return _keys_of(inputs["datastore"])
+
+
+def _keys_of(datastore: Artifact) -> Keys:
+    metrics = datastore.metrics
     return Keys(metrics["rows"], metrics["dim"], metrics["dtype"])
 
 
@@ -142,10 +185,13 @@ def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
     return StoredKeys(job.inputs["datastore"].zarr("datastore.zarr")["keys"])
 
 
-def _parts(keys: "StoredKeys") -> list[Part]:
+def _parts(keys: "StoredKeys", begin: int = 0) -> list[Part]:
+    """All shards that hold keys from row `begin` on, some to a part."""
+    if begin == keys.rows:
+        return []
     shard_bytes = keys.rows_per_shard * keys.dim * keys.dtype.itemsize
     together = max(1, PART_BYTES // shard_bytes)
-    starts = range(0, keys.shards, together)
+    starts = range(begin // keys.rows_per_shard, keys.shards, together)
     return [Part(f"add-{n:06d}", range(s, min(s + together, keys.shards))) for n, s in enumerate(starts)]
 
 
@@ -170,3 +216,61 @@ def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
         job.reporter.warning(
             f"Only {lowest:.0%} of the {k} nearest keys are found; more probe, or another index, finds more."
         )
+
+
+# Changing the index of the datastore before
+
+
+def _can_change(previous: Artifact, datastore: Artifact) -> bool:
+    from stages.search.change import can_change
+
+    keys, config = _keys_of(datastore), IndexConfig(**previous.config)
+    return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
+
+
+def _why_not(previous: Artifact, datastore: Artifact) -> str:
+    if previous.config["index"] == "flat":
+        return "a flat index is a copy of the keys: leave --update out"
+    if datastore.config["forget"]:
+        return "what it learned of forgotten keys cannot be taken out of it: leave --update out, and it is built anew"
+    return "its kind does not take more keys: leave --update out, and it is built anew"
+
+
+def _as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
+    """Settings of a changed index: what it learned stays; lists to probe, and queries to measure, may be others."""
+    probe = before["probe"] if config.probe in ("auto", None) else config.probe
+    assert isinstance(probe, int)
+    check_probe(probe, before["lists"], before["index"])
+    taken = {name: before[name] for name in ("index", *LEARNED)}
+    return config.model_copy(update={**taken, "probe": probe})
+
+
+def _change(
+    job: ShardJob[IndexConfig], work: Work, shard: Part, kept: "KeptRows", output: ShardOutput
+) -> dict[str, float]:
+    """The first step, and the last: the index before without its keys, and with those that stay and the new ones."""
+    from stages.search.change import merge_changed, write_emptied
+
+    old = job.inputs[PREVIOUS].file(INDEX_FILE)
+    if shard.key == TRAIN:
+        write_emptied(old, kept, output.add(TRAINED))
+        return {}
+    return merge_changed(old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE))
+
+
+def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, Any]:
+    """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
+    from stages.search.fit import Learned, no_longer_fits
+
+    if PREVIOUS not in job.inputs:
+        return {}
+    before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
+    first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
+    learned = Learned(**before["learned"]) if "learned" in before else first
+    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, lists["imbalance"])
+    if reason is not None:
+        job.reporter.warning(
+            f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
+            f"Learn new ones: memlm build-index {job.inputs['datastore'].reference} --update none"
+        )
+    return {"learned": learned._asdict(), "imbalance": lists["imbalance"]}

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.token_range import TokenRange
-from stages.lineage.corpus import corpus_of, own_splits, require_split
+from stages.lineage.corpus import corpus_of, require_split
+from stages.lineage.rows import DatastoreRows, own_rows, own_splits
+from stages.lineage.runs import OwnRows
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent
-from stages.search.exclusion import excluding_fewer, forbidden_rows
+from stages.search.exclusion import excluding_fewer
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
 from stages.text.tokens import open_split, start_id
 
@@ -60,10 +61,15 @@ class SplitPlan:
     """One split whose tokens are looked up."""
 
     tokens: int
-    stored: int
-    """How many of its tokens, from the first, have their keys in the datastore."""
+    own: OwnRows | None
+    """Its rows in the datastore; None: it has none."""
     neighbors: ArrayLayout
     distances: ArrayLayout
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """How many of its tokens, from the first, have their keys in neighbouring rows, and the first of these."""
+        return (0, 0) if self.own is None else self.own.stored
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Plan:
 
         The first one of the split, whose keys are stored, is read for what is carried past it.
         """
-        stored = self.splits[shard.split].stored
+        stored, _ = self.splits[shard.split].stored
         for number in reversed(range(shard.start // self.queries_per_shard)):
             earlier = self._shard(shard.split, number)
             if earlier.stop <= stored:
@@ -154,7 +160,8 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         config, datastore = job.config, job.inputs["index"].input("datastore")
         model = model_of(datastore.input("encoder"))
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
-        splits = {split: _plan_split(job, split, datastore, rows) for split in config.queries or ()}
+        own = own_rows(datastore, job.inputs["queries"])
+        splits = {split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()}
         return Plan(splits, at_once, model.carries_state)
 
     def arrays(self, job: Job[NeighborsConfig], plan: Plan) -> Sequence[ArrayLayout]:
@@ -164,7 +171,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return [shard for split in plan.splits for shard in plan.shards(split)]
 
     def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
-        encodes = shard.stop > plan.splits[shard.split].stored
+        encodes = shard.stop > plan.splits[shard.split].stored[0]
         return shard.split if plan.carries_state and encodes else None
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
@@ -179,7 +186,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return_large_blocks()
         config, index, tokens = job.config, job.inputs["index"], job.inputs["queries"]
         datastore = index.input("datastore")
-        corpus = datastore.input("corpus")
         keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
         settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
         device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
@@ -188,7 +194,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             plan=plan,
             searcher=open_searcher(index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device),
             keys=keys,
-            values=open_split(corpus.zarr("tokens.zarr"), datastore.config["split"]).ids,
+            values=DatastoreRows(datastore).text.ids,
             encoder=cache(partial(KeyEncoder.of, datastore, reader)),
             states=StateStore(job.folder, device),
             tokens={split: open_split(group, split) for split in plan.splits},
@@ -234,12 +240,12 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     return queries // rows * rows, rows
 
 
-def _plan_split(job: Job[NeighborsConfig], split: str, datastore: Artifact, rows: int) -> SplitPlan:
+def _plan_split(job: Job[NeighborsConfig], split: str, own: OwnRows | None, rows: int) -> SplitPlan:
     queries, k = job.inputs["queries"], job.config.k
     tokens = int(queries.metrics["splits"][split]["tokens"])
     return SplitPlan(
         tokens,
-        stored=datastore.metrics["rows"] if split in own_splits(datastore, queries) else 0,
+        own=own,
         neighbors=ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), np.int64, rows),
         distances=ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), np.float32, rows),
     )
@@ -251,8 +257,8 @@ def _search(
     """Ids [n, k] and distances [n, k] of the tokens of a shard."""
     from stages.search.distances import search_with_candidates
 
-    exclude = config.exclude if work.plan.splits[shard.split].stored else "none"
-    forbidden = forbidden_rows(exclude, shard.start, shard.stop, work.tokens[shard.split].doc_offsets)
+    own = work.plan.splits[shard.split].own
+    forbidden = None if own is None else own.forbidden(config.exclude, shard.start, shard.stop)
     candidates = None if config.candidates is None else int(config.candidates)
     return search_with_candidates(work.searcher, work.keys, queries, config.k, candidates, forbidden)
 
@@ -262,11 +268,11 @@ def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     from stages.encoding.carried_state import CarriedState
     from stages.encoding.key_encoder import search_keys
 
-    stored = work.plan.splits[shard.split].stored
+    stored, first = work.plan.splits[shard.split].stored
     between = min(max(stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
-        out[: between - shard.start] = work.keys.rows_between(shard.start, between)
+        out[: between - shard.start] = work.keys.rows_between(first + shard.start, first + between)
     if between < shard.stop:
         state = work.encoder().state_behind(shard.split, work.plan.encoded_before(shard), work.states)
         encoded = work.encoder().encode(shard.split, between, shard.stop, state)
@@ -291,7 +297,7 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
-    if not split.stored or exclude == "none":
+    if split.own is None or exclude == "none":
         return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]
     documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""

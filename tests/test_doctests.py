@@ -8,6 +8,7 @@ import pytest
 WORKED = [
     "memlm_cli.packages",
     "stages.encoding.windows",
+    "stages.evaluation.results.spread",
     "stages.evaluation.tuning.coordinate_descent",
     "stages.memory.entries",
     "stages.memory.in_batch.visible",

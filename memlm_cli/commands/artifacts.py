@@ -159,7 +159,7 @@ def gc(
 
 
 def _require_unused(store: "Store", going: list[str]) -> None:
-    """Raises: UsageError if something that stays was made from what goes; ArtifactError if nobody can tell."""
+    """Raises: UsageError if something that stays cannot be read without what goes; ArtifactError if nobody can tell."""
     from stages.artifacts.summaries import summaries
     from stages.errors import UsageError
 
@@ -167,7 +167,7 @@ def _require_unused(store: "Store", going: list[str]) -> None:
         store.open(reference)
     staying = [a for a in summaries(store) if a.reference not in going]
     for reference in going:
-        kept = [a.reference for a in staying if reference in a.parents]
+        kept = [a.reference for a in staying if reference in a.needed]
         if kept:
             raise UsageError(f"{reference} is what {', '.join(kept)} was made from; remove that too, or give --force.")
 

@@ -32,6 +32,10 @@ def build_datastore(
         int | None,
         typer.Option(help="Positions that the backbone carries (default: the model's)."),
     ] = None,
+    reset: Annotated[
+        Literal["none", "document"] | None,
+        typer.Option(help="Read each document by itself, so that it can be forgotten whole (default: none)."),
+    ] = None,
     fraction: Annotated[float | None, typer.Option(help="Share of the split to store (default: 1).")] = None,
     *,
     common: Common,
@@ -48,6 +52,7 @@ def build_datastore(
             "context": context,
             "stride": stride,
             "mem_length": mem_length,
+            "reset": reset,
             "fraction": fraction,
         },
         {"tokens": tokens},

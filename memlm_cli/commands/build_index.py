@@ -32,9 +32,18 @@ def build_index(
             "(default: 1,000; none: recall is not measured).",
         ),
     ] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX|none",
+            help="Of a datastore that was updated: the index of the one before, which is changed in place of building "
+            "anew where its kind allows (default: the latest of the same settings).",
+        ),
+    ] = None,
     *,
     common: Common,
 ) -> None:
     """Datastore -> index: finds the nearest keys."""
     sample = "0" if recall == "none" else recall
-    make_artifact("build-index", common, datastore, {"index": index, "metric": metric, "recall_queries": sample})
+    settings = {"index": index, "metric": metric, "recall_queries": sample}
+    make_artifact("build-index", common, datastore, settings, {"update": update})

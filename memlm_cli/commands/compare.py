@@ -10,15 +10,21 @@ import typer
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.output_files import check_output_file, write_output_file
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="The report that is compared with.")],
-    b: Annotated[str | None, typer.Argument(metavar="B", help="The other; - or none: from stdin.")] = None,
+    reports: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A [B…]",
+            help="The report that is compared with, and the other; - or none: from stdin. Three and more: means and "
+            "intervals over those that differ by their seed alone.",
+        ),
+    ],
     reading: Annotated[
         Literal["final", "model"],
         typer.Option(help="Compare what the memory makes of the model (final), or the model alone."),
@@ -43,7 +49,7 @@ def compare(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Two reports with token scores -> which is better, by how much, how surely, and where."""
+    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds."""
     from memlm_cli.comparison_text import comparison_text
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
@@ -51,6 +57,11 @@ def compare(
     from stages.comparison.settings import ComparisonSettings
     from stages.comparison.token_table import write_token_table
 
+    if len(reports) > 2:
+        _require_none("three and more reports", {"--csv": csv, "--html": html})
+        _compare_groups(reports, confidence, store, json_)
+        return
+    a, b = reports[0], reports[1] if len(reports) > 1 else None
     settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
     for option, path in (("--csv", csv), ("--html", html)):
         if path is not None:
@@ -65,6 +76,25 @@ def compare(
     if html is not None:
         _write_page(html, found)
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
+
+
+def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
+    """Raises: UsageError for files that only a comparison of two has."""
+    for option, path in given.items():
+        if path is not None:
+            raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
+
+
+def _compare_groups(reports: list[str], confidence: float, store: Path, as_json: bool) -> None:
+    from memlm_cli.groups_text import groups_text
+    from stages.artifacts.store import Store
+    from stages.evaluation.results.seed_groups import compare_groups
+
+    if not 0 < confidence < 1:
+        raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
+    opened = Store(store)
+    found = compare_groups([opened.get(reference, "report") for reference in reports], confidence)
+    answer(json.dumps(found, allow_nan=False) if as_json else groups_text(found), styled=True)
 
 
 def _write_page(path: Path, found: Mapping[str, Any]) -> None:

@@ -16,6 +16,10 @@ def run(
     train: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's training text.")] = None,
     valid: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Train with N seeds, from the recipe's upwards, and show means and intervals."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
     *,
     common: Common,
@@ -25,19 +29,23 @@ def run(
     --set and --config take the name of the stage first: --set model.steps=100.
     """
     from memlm_cli.result_tables import show_result
-    from memlm_cli.run_recipe import run_all, show_plan
+    from memlm_cli.run_recipe import run_all, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from pipelines.recipe import find_recipe, load_recipe
+    from pipelines.variants import varied
 
     check_artifact_name(common)
     files = {"train": train or (), "valid": valid or (), "test": test or ()}
     loaded = load_recipe(find_recipe(recipe), files, given_settings(common, {}))
     if common.precision:
         loaded = loaded.with_precision(common.precision)
+    loaded = varied(loaded, seeds)
     if dry_run:
         show_plan(loaded, common)
         return
-    last = run_all(loaded, common)[-1]
+    results = run_all(loaded, common)
+    last = results[-1]
     show_result(last.artifact)
+    show_groups(results)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))

@@ -63,7 +63,8 @@ def try_text(
     results = run_all(recipe, common, commands=True)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
-        show_result(result.artifact)
+        if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
+            show_result(result.artifact)
     publish_name(common, results[-1].artifact)
     _write_page([result.reference for result in reports], output, common)
     if common.json:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from stages.artifacts.checksums import table_digest
 from stages.artifacts.contents import CheckedGroup
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
 
@@ -92,6 +92,11 @@ class Artifact:
         """References of what it was made from directly."""
         return {record.reference for record in self.manifest.inputs.values()}
 
+    @property
+    def needed(self) -> set[str]:
+        """Of the parents those that it cannot be read without; the others may go."""
+        return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
+
     def input(self, role: str) -> Artifact:
         """The artifact that this one was made from in the given role.
 
@@ -105,7 +110,7 @@ class Artifact:
         if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
-                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
+                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
             )
         return found
 
@@ -113,7 +118,7 @@ class Artifact:
         """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from."""
         if role in self.manifest.inputs:
             return self.input(role)
-        for direct in self.manifest.inputs:
+        for direct in (role for role in self.manifest.inputs if role not in USED_UP):
             try:
                 return self.input(direct).find(role)
             except LookupError:
@@ -124,7 +129,7 @@ class Artifact:
         """What is said where something of it is not as it must be, and how to mend it."""
         return ArtifactError(
             f"{self.reference} is damaged: {problem}. Make it again: "
-            f"memlm artifacts rm --force {self.reference}, then memlm {KINDS[self.kind].command}."
+            f"memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
         )
 
     def file(self, relative: str | Path) -> Path:

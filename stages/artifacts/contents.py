@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from stages.artifacts.kinds import PREVIOUS
 from stages.errors import content_of
 
 if TYPE_CHECKING:
@@ -112,8 +113,16 @@ def _of_tokens(artifact: Artifact, name: str) -> Expected | None:
 
 def _of_datastore(artifact: Artifact, name: str) -> Expected | None:
     metrics = artifact.metrics
-    rows, types = metrics["rows"], artifact.find("corpus").metrics["vocabulary_size"]
-    return {
+    changed = PREVIOUS in artifact.manifest.inputs
+    tokens = artifact.input("encoder").input("tokens") if changed else artifact.input("corpus")
+    rows, types = metrics["rows"], tokens.metrics["vocabulary_size"]
+    whose = {
+        "doc_offsets": Expected((metrics.get("documents", 0) + 1,), ("int64",), offsets(rows)),
+        "paragraph_ends": Expected((None,), ("int64",), between(1, rows + 1, "ends of paragraphs")),
+        "paragraph_hashes": Expected((None,), ("uint64",), anything),
+        "runs": Expected((None, 3), ("int64",), between(0, 2**53, "rows, sources and places")),
+    }
+    return (whose if changed else {}).get(name) or {
         "keys": Expected((rows, metrics["dim"]), (metrics["dtype"],), finite),
         "values": Expected((rows,), ("int32",), between(0, types, "ids of the vocabulary")),
     }.get(name)

@@ -63,14 +63,18 @@ class _ModelSettings(_Group):
 
 
 class _DatastoreSettings(_Windows):
-    split: str
+    split: str | None
     key: Key
+    reset: Literal["none", "document"] = "none"
+    forget: list[str] = []
 
 
 class _Datastore(_Group):
     rows: Positive
     dim: Annotated[int, Field(gt=0, lt=2**31)]
     dtype: Literal["float16", "float32"]
+    added: Count = 0
+    documents: Count = 0
 
 
 class _IndexSettings(_Group):

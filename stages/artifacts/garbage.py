@@ -8,7 +8,7 @@ from pathlib import Path
 from stages.artifacts.attempts import Attempt
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import ancestors
+from stages.artifacts.lineage import needed_for
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.store import Store
 from stages.artifacts.summaries import Summary, summaries
@@ -111,9 +111,9 @@ def _removals(store: Store) -> Iterator[Garbage]:
 
 
 def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
-    """What a name or a report leads to."""
+    """What a name or a report leads to, and needs."""
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-    return ancestors(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
+    return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
 def _size(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """The kinds of artifacts: the command that makes each, and the format that this version writes and reads."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
 
@@ -19,3 +20,14 @@ KINDS = {
     "batches": Kind("pack-batches", 1),
     "report": Kind("evaluate", 2),
 }
+
+PREVIOUS, ADDED = "previous", "added"
+USED_UP = frozenset({PREVIOUS, ADDED})
+"""Roles of inputs of which what was made from them holds all it needs: they may go, and nothing keeps them."""
+UPDATES = {"datastore": "update-datastore"}
+"""Of kinds that are also made by changing one of theirs, the command that does."""
+
+
+def command_of(kind: str, roles: Container[str]) -> str:
+    """The command that makes an artifact of a kind with inputs in these roles."""
+    return UPDATES.get(kind, KINDS[kind].command) if PREVIOUS in roles else KINDS[kind].command

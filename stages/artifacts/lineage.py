@@ -14,10 +14,19 @@ class Made(Protocol):
     def parents(self) -> set[str]:
         """References of what it was made from directly."""
 
+    @property
+    def needed(self) -> set[str]:
+        """Of the parents those that it cannot be read without."""
+
 
 def ancestors(references: Iterable[str], artifacts: Iterable[Made]) -> set[str]:
     """Some references, and all that they were made from, as far as these artifacts tell."""
     return reached(references, {artifact.reference: artifact.parents for artifact in artifacts})
+
+
+def needed_for(references: Iterable[str], artifacts: Iterable[Made]) -> set[str]:
+    """Some references, and all that they cannot be read without, as far as these artifacts tell."""
+    return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
 
 
 def descendants(reference: str, artifacts: Iterable[Made]) -> set[str]:

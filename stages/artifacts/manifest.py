@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import KINDS, command_of
 from stages.artifacts.references import is_id, stays_inside
 from stages.errors import ArtifactError
 
@@ -80,6 +80,11 @@ class Manifest(BaseModel):
             return None
         config = {name: value for name, value in self.config.items() if name not in self.not_identity}
         return identity(self.kind, self.format_version, config, self.inputs, self.outside_files)
+
+    @property
+    def command(self) -> str:
+        """The command that makes such an artifact."""
+        return command_of(self.kind, self.inputs)
 
     def sealed(self) -> Self:
         """The same with its digest."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.durable import write_atomically
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import KINDS, USED_UP
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.errors import ArtifactError
 
@@ -50,6 +50,11 @@ class Summary:
     def parents(self) -> set[str]:
         """References of what it was made from directly."""
         return set(self.inputs.values())
+
+    @property
+    def needed(self) -> set[str]:
+        """Of the parents those that it cannot be read without."""
+        return {reference for role, reference in self.inputs.items() if role not in USED_UP}
 
     @classmethod
     def of(cls, reference: str, manifest: Manifest) -> "Summary":

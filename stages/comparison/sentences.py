@@ -70,8 +70,8 @@ def _nats(facts: Facts) -> str:
 def ratio(facts: Facts) -> str:
     """`x 0.8981 [0.8584, 0.9447]`."""
     edges = [value for value in facts["perplexity_ratio_interval"] or () if value is not None]
-    told = f"x {_factor(facts['perplexity_ratio'])}"
-    return f"{told} [{', '.join(map(_factor, edges))}]" if len(edges) == 2 else told
+    factor = f"x {_factor(facts['perplexity_ratio'])}"
+    return f"{factor} [{', '.join(map(_factor, edges))}]" if len(edges) == 2 else factor
 
 
 def _factor(value: float | None) -> str:

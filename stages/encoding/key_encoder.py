@@ -26,7 +26,7 @@ class EncodedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyEncoder:
-    """The model of a datastore, reading as it does for that: in its windows, across documents.
+    """The model of a datastore, reading as it does for that: in its windows, across documents or each by itself.
 
     However a stream is cut into ranges, keys are the same but for rounding, as long as each range goes on from the
     state before it.
@@ -51,8 +51,12 @@ class KeyEncoder:
         windows = WindowSettings.of(settings)
         if model is None:
             model = load_model(datastore.input("encoder").path, reader.device, windows)
-        reader = replace(reader, windows=windows, by_document=False)
+        reader = replace(reader, windows=windows, by_document=settings.get("reset") == "document")
         return cls(model, reader, settings["key"], settings["dtype"])
+
+    def by_document(self) -> Self:
+        """The same, which reads each document by itself."""
+        return replace(self, reader=replace(self.reader, by_document=True))
 
     @property
     def carries_state(self) -> bool:

@@ -14,7 +14,7 @@ from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.results.last_word import LastWords
-from stages.lineage.corpus import own_splits
+from stages.lineage.rows import own_rows
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.windows import WindowSettings
@@ -135,6 +135,4 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclu
     index = read["index"]
     keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
     searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)
-    tokens: Any = read["tokens"].zarr("tokens.zarr")
-    own = {split: tokens[f"{split}/doc_offsets"] for split in own_splits(read["datastore"], read["tokens"])}
-    return IndexSearch(searcher, k, own, exclude)
+    return IndexSearch(searcher, k, own_rows(read["datastore"], read["tokens"]), exclude)

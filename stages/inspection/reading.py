@@ -18,6 +18,7 @@ from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
+from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
@@ -25,7 +26,6 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
-from stages.text.names import DocumentNames
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -52,9 +52,9 @@ class MemoryReader:
             yield from read_entries(self.evaluator.rows[0], self.settings, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text of the split that a datastore was made of."""
-        corpus, split = datastore.input("corpus"), datastore.config["split"]
-        return SplitText.of(corpus.zarr("tokens.zarr"), split, self.text, DocumentNames.read(corpus.path, split))
+        """The text that a datastore was made of: token i is row i."""
+        rows = DatastoreRows(datastore)
+        return SplitText(rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names)
 
     def of_passage(self, passage: Passage) -> "MemoryReader":
         """The same, which reads a passage in place of splits, and keeps hidden states."""

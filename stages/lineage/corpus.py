@@ -43,15 +43,6 @@ def tokenizer_digest(tokens: Artifact) -> str:
     return tokens.manifest.files[TOKENIZER]["blake2b"]
 
 
-def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
-    """The splits of a tokens artifact whose token i is row i of a datastore, which holds the answer.
-
-    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
-    """
-    stored = array_digests(datastore.input("corpus"), f"{datastore.config['split']}/ids")
-    return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == stored}
-
-
 def token_text(tokens: Artifact) -> "TokenText":
     """The tokenizer of a tokens artifact, both ways. Raises: ArtifactError if its file holds another, or none."""
     from stages.text.decoding import TokenText

@@ -8,6 +8,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, tokenizer_digest
 from stages.lineage.neighbors import require_queries
+from stages.lineage.rows import tokenizer_of
 from stages.models.config import model_of
 
 SOURCES = ("model", "index", "neighbors")
@@ -112,7 +113,7 @@ def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) ->
 
 def _require_fitting(memory: Artifact, tokens: Artifact) -> None:
     """Raises: ArtifactError unless an index or neighbors hold rows of the same vocabulary, found for these tokens."""
-    if tokenizer_digest(memory.find("corpus")) != tokenizer_digest(tokens):
+    if tokenizer_digest(tokenizer_of(memory.find("datastore"))) != tokenizer_digest(tokens):
         searching = ", memlm precompute-neighbors" if memory.kind == "neighbors" else ""
         raise ArtifactError(
             f"{memory.reference} holds rows of {memory.find('datastore').reference}, whose tokenizer is not that of "

@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.corpus import own_splits
+from stages.lineage.rows import own_splits
 from stages.search.exclusion import excluding_fewer
 
 

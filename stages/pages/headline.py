@@ -128,24 +128,24 @@ def _rows(source: Source) -> list[Row]:
     metrics, baseline = source.metrics, source.metrics.get("baseline")
     own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]
     if baseline is not None:
-        told = baseline["row"]
-        on_new_text = _on_new_text(baseline).get(told["row"]) if _known(baseline) == _known(metrics) else None
-        first = _row(source, f"{told['row']} ({baseline['model']})", told, on_new_text)
+        theirs = baseline["row"]
+        on_new_text = _on_new_text(baseline).get(theirs["row"]) if _known(baseline) == _known(metrics) else None
+        first = _row(source, f"{theirs['row']} ({baseline['model']})", theirs, on_new_text)
         own = [replace(first, baseline=True), *own]
     return [own[0], *(_against(own[0], row) for row in own[1:])]
 
 
-def _row(source: Source, name: str, told: Mapping[str, Any], on_new_text: float | None) -> Row:
+def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
     return Row(
         source=source,
         name=name,
-        readings=[_reading(memory) for memory in told["memories"]],
-        values={name: told.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
+        readings=[_reading(memory) for memory in reported["memories"]],
+        values={name: reported.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
         change=None,
         change_on_new_text=None,
-        memories=told["memories"],
+        memories=reported["memories"],
         baseline=False,
-        diverged=bool(told.get("diverged")),
+        diverged=bool(reported.get("diverged")),
         best=False,
     )
 

@@ -13,6 +13,7 @@ from stages.pages.headline import headline, headline_table, measures_shown, rank
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
+from stages.pages.seeds import seed_tables
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.title import page_title
 
@@ -56,6 +57,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
         measures=measures_shown(rows),
         shown=shown,
         rankings=rankings(rows),
+        seeds=seed_tables([source.member.artifact for source in sources if source.member.artifact]),
         remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,

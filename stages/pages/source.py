@@ -65,7 +65,7 @@ class Source:
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     read = [_read(report, METRICS) for report in reports]
-    labels = _told_apart([_label(members[one.reference], told) for one, told in zip(reports, read, strict=True)])
+    labels = _kept_apart([_label(members[one.reference], metrics) for one, metrics in zip(reports, read, strict=True)])
     corpora = _corpora(read, members)
     return [
         Source(
@@ -96,14 +96,14 @@ def _label(member: Member, metrics: Mapping[str, Any]) -> str:
     return member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
+def _kept_apart(labels: Sequence[str]) -> list[str]:
     """The labels, each once: the second `a` becomes `a (2)`."""
     seen: Counter[str] = Counter()
-    told = []
+    apart = []
     for label in labels:
         seen[label] += 1
-        told.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return told
+        apart.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return apart
 
 
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
@@ -111,7 +111,7 @@ def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -
     splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
     words = {reference: _corpus(members.get(reference), split) for reference, split in splits.items()}
     shared = Counter(words.values())
-    return {reference: told if shared[told] == 1 else reference for reference, told in words.items()}
+    return {reference: word if shared[word] == 1 else reference for reference, word in words.items()}
 
 
 def _corpus(member: Member | None, split: str) -> str:
@@ -122,7 +122,7 @@ def _corpus(member: Member | None, split: str) -> str:
         return member.names[0]
     path = member.artifact.path / names_file(split)
     named = {run.name for run in read_runs(path)} if path.is_file() else set()
-    return named.pop() if len(named) == 1 else ""
+    return (named.pop() or "") if len(named) == 1 else ""
 
 
 def _other_files(report: Artifact) -> list[str]:

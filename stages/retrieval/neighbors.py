@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stages.search.exclusion import forbidden_rows
+from stages.lineage.runs import OwnRows
 from stages.search.searcher import Searcher
 
 
@@ -47,17 +47,17 @@ class StoredNeighbors:
 class IndexSearch:
     """Searches an index.
 
-    `own`: the splits that the datastore was made of, with the offsets [D + 1] of their documents; there a token
-    does not find the rows that `exclude` names, see `forbidden_rows`.
+    `own`: the splits that the datastore was made of, with their rows; there a token does not find those that
+    `exclude` names.
     """
 
     searcher: Searcher
     k: int
-    own: Mapping[str, Any]
+    own: Mapping[str, OwnRows]
     exclude: str
     needs_keys = True
 
     def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
         assert keys is not None
-        forbidden = forbidden_rows(self.exclude, start, stop, self.own[split]) if split in self.own else None
+        forbidden = self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
         return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))

@@ -30,10 +30,10 @@ def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
         assert isinstance(config.train_keys, int)
         with refusals():
             index.train(training_sample(keys, config.train_keys, config.seed))
-    _write_index(index, path)
+    write_index(index, path)
 
 
-def _write_index(index: Any, path: Path) -> None:
+def write_index(index: Any, path: Path) -> None:
     """Write an index through Python, which raises OSError where FAISS's own file only prints that it is not whole."""
     with path.open("wb") as file:
         writer = faiss.PyCallbackIOWriter(file.write, WRITE_BYTES)  # type: ignore[attr-defined]
@@ -82,13 +82,14 @@ class FilledLists(NamedTuple):
             return np.load(file, allow_pickle=False)
 
 
-def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path) -> int:
-    """Sort the keys of some shards into lists, and write these lists; returns the number of keys.
+def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path, begin: int = 0) -> int:
+    """Sort the keys of some shards, from row `begin` on, into lists, and write these; returns the number of keys.
 
     `trained` is empty before and after.
     """
     for first, block in keys.each(shards):
-        trained.add_with_ids(widened(block), np.arange(first, first + len(block)))
+        new = block[max(0, begin - first) :]
+        trained.add_with_ids(widened(new), np.arange(first + len(block) - len(new), first + len(block)))
     part = _part_of(faiss.extract_index_ivf(trained))
     part.write(path)
     trained.reset()
@@ -107,22 +108,27 @@ def _part_of(ivf: Any) -> FilledLists:
     return part
 
 
-def merge(trained: Any, parts: list[Path], rows: int, path: Path) -> None:
-    """Fill the trained index with the parts, in order, and write it; holds the index and one part.
+def merge(index: Any, parts: list[Path], rows: int, path: Path) -> None:
+    """Fill a trained index with the parts, in order, behind what its lists hold, and write it.
 
-    Raises: ArtifactError if the parts do not hold exactly `rows` keys.
+    Holds the index and one part. Raises: ArtifactError if there are not exactly `rows` keys.
     """
-    ivf: Any = faiss.extract_index_ivf(trained)
-    sizes = sum((FilledLists.sizes_of(part) for part in parts), np.zeros(ivf.nlist, np.int64))
+    ivf: Any = faiss.extract_index_ivf(index)
+    filled = list_sizes(ivf)
+    sizes = sum((FilledLists.sizes_of(part) for part in parts), filled.copy())
     if sizes.sum() != rows:
         raise ArtifactError(f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}.")
     for number, size in enumerate(sizes.tolist()):
         ivf.invlists.resize(number, size)
-    filled = np.zeros(ivf.nlist, np.int64)
     for part in parts:
         filled += _insert(FilledLists.read(part), ivf.invlists, filled)
-    trained.ntotal = ivf.ntotal = rows
-    _write_index(trained, path)
+    index.ntotal = ivf.ntotal = rows
+    write_index(index, path)
+
+
+def list_sizes(ivf: Any) -> np.ndarray:
+    """Keys in each list, int64 [lists]."""
+    return np.array([ivf.invlists.list_size(number) for number in range(ivf.nlist)], np.int64)
 
 
 def _insert(part: FilledLists, lists: Any, offsets: np.ndarray) -> np.ndarray:
@@ -140,4 +146,4 @@ def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     for _, block in keys.each():
         with refusals():
             trained.add(widened(block))
-    _write_index(trained, path)
+    write_index(trained, path)

@@ -15,10 +15,10 @@ from stages.text.documents import OPENS_DOCUMENT, MarkedPiece
 
 
 class NamedRun(NamedTuple):
-    """Consecutive documents of one name."""
+    """Consecutive documents of one name; None: nobody knows it."""
 
     documents: int
-    name: str
+    name: str | None
 
     def dumps(self) -> str:
         """The run as a line of its file."""

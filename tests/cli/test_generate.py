@@ -72,7 +72,9 @@ def test_attribution_stands_behind_the_text(generate, index):
         assert float(total) == pytest.approx(token["probability"], rel=1e-3)
         assert float(total) == pytest.approx(sum(float(part.split()[-1]) for part in parts.split(" + ")), rel=2e-3)
     context = next(one for token in told["tokens"] for one in token["attributed"]["contexts"])
-    assert f"train, document {context['source']['document']}, token {context['source']['offset']}: " in ended.out
+    source = context["source"]
+    place = f"train, document {source['document']} ({source['name']}), token {source['offset']}: "
+    assert place in ended.out
     assert f"[{context['source']['token'].strip()}]" in ended.out
 
 

@@ -18,6 +18,7 @@ COMMANDS = [
     "tokenize",
     "train",
     "build-datastore",
+    "update-datastore",
     "build-index",
     "precompute-neighbors",
     "pack-batches",
@@ -71,7 +72,7 @@ def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:
-    *without, last = (name for name in COMMANDS[1:8] if "precision" not in stage_of(name).Config.model_fields)
+    *without, last = (name for name in COMMANDS[1:9] if "precision" not in stage_of(name).Config.model_fields)
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 

@@ -14,6 +14,7 @@ from stages.training.presets import load_preset, preset_names
 from tests.test_docs import options_of
 
 READS = {
+    "datastore/2": {"encoder": "model/lm", "previous": "datastore/1", "added": "tokens/2"},
     "index/1": {"datastore": "datastore/1"},
     "datastore/1": {"encoder": "model/lm", "corpus": "tokens/1"},
     "model/lm": {"tokens": "tokens/1"},
@@ -93,6 +94,15 @@ def test_settings_become_options_or_else_set() -> None:
     )
     line = spelled("index/2", {"datastore": "datastore/1"}, index="IVF8,Flat", probe=4, seed=0)
     assert line == "memlm build-index datastore/1 --index IVF8,Flat --set probe=4"
+
+
+def test_a_changed_datastore_and_its_index_name_what_they_were_made_from() -> None:
+    taken_over = {"key": "hidden", "dtype": "float16", "context": 8, "stride": 8, "reset": "document"}
+    line = spelled("datastore/2", READS["datastore/2"], split="train", forget=["3", "5-7"], **taken_over)
+    assert line == "memlm update-datastore datastore/1 --add tokens/2 --split train --forget 3 --forget 5-7"
+    inputs = {"datastore": "datastore/2", "previous": "index/1"}
+    assert spelled("index/2", inputs) == "memlm build-index datastore/2 --update index/1"
+    assert spelled("index/2", {"datastore": "datastore/2"}) == "memlm build-index datastore/2 --update none"
 
 
 def test_a_corpus_is_a_variable_of_its_own() -> None:

@@ -59,7 +59,7 @@ def find_breakdown(
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    inside = [repeated_tokens(read["tokens"], split, text.corpus, text.split) for text in texts]
+    inside = [repeated_tokens(read["tokens"], split, text.hashes()) for text in texts]
     return Breakdown(
         counted,
         ~np.logical_or.reduce(inside) if inside else None,

@@ -133,7 +133,7 @@ def outside_repeated_paragraphs(
         "repeated_share": 1 - left / totals.tokens,
         "texts": [
             {
-                "corpus": text.corpus.reference,
+                "corpus": text.corpus,
                 "split": text.split,
                 "read_by": list(text.read_by),
                 "repeated_share": tokens / totals.tokens,

@@ -15,7 +15,7 @@ def top(difference: float, text: str = " hall") -> dict[str, Any]:
     """A token that one of both wins."""
     place = {"token": 7, "document": 1, "position": 7, "gate_b": 0.25}
     scores = {"log_p_a": -4.0, "log_p_b": -4.0 - difference, "difference": difference}
-    return {**place, **scores, "before": f"the {EVIL} of the", "text": text, "after": " & beyond"}
+    return {**place, **scores, "name": "a.txt", "before": f"the {EVIL} of the", "text": text, "after": " & beyond"}
 
 
 def side(row: str, perplexity: float) -> dict[str, Any]:

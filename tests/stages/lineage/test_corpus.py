@@ -8,7 +8,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError
-from stages.lineage.corpus import own_splits, require_split
+from stages.lineage.corpus import require_split
+from stages.lineage.rows import own_splits
 from tests.stages.small_store import small_model, small_tokens
 
 

@@ -16,7 +16,12 @@ from stages.config import StageConfig
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
+READ_OF_A_REPORT = {"method": "lm", "rows": [{"row": "plain"}]}
+"""What others expect in the manifest of every report."""
+
+
 class MadeConfig(StageConfig):
+    split: str = "test"
     files: dict[str, str] = Field({})
     metrics: dict[str, Any] = Field({})
 
@@ -40,7 +45,8 @@ class Made(Stage[MadeConfig]):
 
 def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
     """An artifact; `files` and `metrics` by name, what else is given are inputs by role."""
-    config = MadeConfig(files=parts.pop("files", {}), metrics=parts.pop("metrics", {}))
+    metrics = (READ_OF_A_REPORT if kind == "report" else {}) | parts.pop("metrics", {})
+    config = MadeConfig(files=parts.pop("files", {}), metrics=metrics)
     references = {role: artifact.reference for role, artifact in parts.items()}
     artifact = make(Made(kind), config, references, store, Execution()).artifact
     if name:

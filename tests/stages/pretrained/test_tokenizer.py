@@ -6,6 +6,7 @@ from stages.errors import UsageError
 from stages.pretrained.location import locate
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
 from stages.text.corpus import read_corpus
+from stages.text.files import file_digest
 from stages.text.given import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 from stages.text.records import TextFile
@@ -36,7 +37,7 @@ def test_ids_are_those_of_transformers_across_lines_with_an_end_behind_each_docu
     for number, text in enumerate(TEXT):
         file = tmp_path / f"{number}.txt"
         file.write_text(text)
-        files.append(TextFile(str(file), "txt", "", 10**6))
+        files.append(TextFile(str(file), "txt", file_digest(str(file)), 10**6))
     (shard,) = write_spool(read_corpus(files, "file"), 0, lambda name: _below(tmp_path / "spool", name))
     pieces = Spool(tmp_path / "spool").pieces(TextRange(shard.number, 0, shard.pieces))
     theirs = transformers.AutoTokenizer.from_pretrained(path)

@@ -1,0 +1,73 @@
+"""Reports over several seeds, as a table for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memlm_cli.tables import table
+from stages.numbers import measured, percent
+
+Figures = Mapping[str, Any]
+
+
+def groups_text(found: Figures, labels: Sequence[str] | None = None) -> str:
+    """What `compare_groups` found: a line a row of each group, then what the groups are.
+
+    Args:
+        labels: what the groups are called; None: A, B, …
+    """
+    names = labels or [_letter(number) for number in range(len(found["groups"]))]
+    sure = percent(found["confidence"])
+    columns = ["", "", "runs", "perplexity", "sd", f"{sure} interval", "change", f"{sure} interval"]
+    cells = [
+        [name if place == 0 else "", row["row"], str(len(group["reports"])), *_perplexity(row), *_change(row["change"])]
+        for name, group in zip(names, found["groups"], strict=True)
+        for place, row in enumerate(group["rows"])
+    ]
+    return "\n".join([table("", columns, cells), "", *_notes(found, names)])
+
+
+def _perplexity(row: Figures) -> list[str]:
+    of = row["perplexity"]
+    return [
+        _value(of["mean"]),
+        *(["", ""] if of["n"] < 2 else [_value(of["deviation"]), _range(of["interval"], _value)]),
+    ]
+
+
+def _change(of: Figures | None) -> list[str]:
+    if of is None:
+        return ["", ""]
+    return [_share(of["mean"]), "" if of["n"] < 2 else _range(of["interval"], _share)]
+
+
+def _notes(found: Figures, names: Sequence[str]) -> list[str]:
+    first = found["groups"][0]["rows"][0]["row"]
+    told = [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
+    for name, group in zip(names, found["groups"], strict=True):
+        seeds = ", ".join(map(str, group["seeds"]))
+        told.append(
+            f"{name}: {group['method']}, seed{'s'[: len(group['seeds']) != 1]} {seeds}: {' '.join(group['reports'])}"
+        )
+    if any(len(group["reports"]) > 1 for group in found["groups"]):
+        told.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
+    return told
+
+
+def _any_change(found: Figures) -> bool:
+    return any(row["change"] for group in found["groups"] for row in group["rows"])
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else f"A{number}"
+
+
+def _value(value: float) -> str:
+    return measured(value, "perplexity")
+
+
+def _share(value: float) -> str:
+    return f"{value:+.1%}"
+
+
+def _range(interval: Sequence[float], shown: Any) -> str:
+    return f"[{shown(interval[0])}, {shown(interval[1])}]"

@@ -1,0 +1,121 @@
+"""A recipe in several variants: each value of its `sweep`, each of some seeds. What depends on neither runs once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from pipelines.catalogue import COMMANDS
+from pipelines.recipe import Recipe, Reference, StageRecipe
+from pipelines.settings import merged, nested
+from stages.errors import UsageError, did_you_mean
+
+MOST_VARIANTS = 1000
+"""Stages beyond which a sweep is taken for a mistake."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Something that varies: a setting, or the seed of everything that is trained."""
+
+    name: str
+    values: tuple[Any, ...]
+    settings: Mapping[str, tuple[Mapping[str, Any], ...]]
+    """Stage -> its settings, for each value."""
+
+
+Point = Mapping[str, int]
+"""Axis -> which of its values."""
+
+
+def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
+    """The recipe with every stage that depends on what varies once for each combination, as `model[seed=1]`.
+
+    Args:
+        recipe: may have a `sweep`.
+        seeds: how many seeds everything that is trained gets, from its own upwards; None: its own alone.
+    Raises: UsageError for stages and lists that are none, settings that a stage does not have, or too many variants.
+    """
+    axes = {axis.name: axis for axis in [*_swept(recipe), *([] if seeds is None else [_seeded(recipe, seeds)])]}
+    depends: dict[str, list[str]] = {}
+    stages: dict[str, StageRecipe] = {}
+    for name, stage in recipe.stages.items():
+        above = {axis for read in _stages_read(stage, recipe) for axis in depends[read]}
+        depends[name] = [axis.name for axis in axes.values() if axis.name in above or name in axis.settings]
+        for point in _points(depends[name], axes):
+            stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
+        if len(stages) > MOST_VARIANTS:
+            raise UsageError(f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values.")
+    made = recipe.model_copy(update={"stages": stages, "sweep": {}})
+    for name in stages:
+        made.config(name)
+    return made
+
+
+def _swept(recipe: Recipe) -> Iterator[Axis]:
+    for stage, settings in recipe.sweep.items():
+        if stage not in recipe.stages:
+            raise UsageError(f"sweep: the recipe has no stage {stage!r}; {did_you_mean(stage, recipe.stages)}")
+        if not isinstance(settings, Mapping):
+            raise UsageError(f"sweep.{stage}: expected settings of the stage, as sweep.{stage}.NAME = [VALUE, VALUE].")
+        for path, values in _leaves(settings):
+            if not isinstance(values, list) or not values:
+                raise UsageError(f"sweep.{stage}.{path}: expected a list of values, not {values!r}.")
+            yield Axis(f"{stage}.{path}", tuple(values), {stage: tuple(nested({path: value}) for value in values)})
+
+
+def _leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _seeded(recipe: Recipe, seeds: int) -> Axis:
+    """Seeds of all that is trained: the i-th of each stage belongs to the i-th of the others."""
+    if seeds < 1:
+        raise UsageError(f"--seeds must be 1 or more, not {seeds}.")
+    trained = [name for name, stage in recipe.stages.items() if COMMANDS[stage.command].seeded]
+    if not trained:
+        raise UsageError("--seeds: the recipe trains nothing.")
+    first = {name: recipe.config(name).model_dump()["seed"] for name in trained}
+    settings = {name: tuple({"seed": first[name] + i} for i in range(seeds)) for name in trained}
+    return Axis("seed", tuple(first[trained[0]] + i for i in range(seeds)), settings)
+
+
+def _stages_read(stage: StageRecipe, recipe: Recipe) -> Iterator[str]:
+    return (value for value in stage.all_references.values() if isinstance(value, str) and value in recipe.stages)
+
+
+def _points(names: list[str], axes: Mapping[str, Axis]) -> Iterator[Point]:
+    for places in product(*(range(len(axes[name].values)) for name in names)):
+        yield dict(zip(names, places, strict=True))
+
+
+def _label(name: str, point: Point, axes: Mapping[str, Axis]) -> str:
+    chosen = ",".join(f"{axis}={_shown(axes[axis].values[place])}" for axis, place in point.items())
+    return f"{name}[{chosen}]" if chosen else name
+
+
+def _shown(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _variant(
+    name: str, stage: StageRecipe, point: Point, axes: Mapping[str, Axis], depends: Mapping[str, list[str]]
+) -> StageRecipe:
+    own = [axes[axis].settings[name][place] for axis, place in point.items() if name in axes[axis].settings]
+
+    def renamed(value: Reference) -> Reference:
+        if not isinstance(value, str) or value not in depends:
+            return value
+        return _label(value, {axis: point[axis] for axis in depends[value]}, axes)
+
+    return stage.model_copy(
+        update={
+            "settings": merged(stage.settings, *own),
+            "source": renamed(stage.source),
+            "references": {role: renamed(value) for role, value in stage.references.items()},
+        }
+    )

@@ -1,0 +1,43 @@
+"""How the rows of a datastore are laid out and made, whoever makes them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.artifact import Artifact
+from stages.encoding.window_settings import shard_unit
+from stages.errors import ArtifactError, UsageError
+from stages.models.config import parse_model
+
+VALUE_DTYPE = np.dtype(np.int32)
+
+
+class RowLayouts(NamedTuple):
+    """The arrays of rows: keys [T, d], values [T], cut into the same shards."""
+
+    keys: ArrayLayout
+    values: ArrayLayout
+
+    @classmethod
+    def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
+        """Those of so many rows that a model makes."""
+        width = parse_model(encoder.config["model"]).width
+        per_shard = rows_per_shard(width * np.dtype(dtype).itemsize, shard_unit(encoder, stride))
+        return cls(
+            ArrayLayout("datastore.zarr/keys", (rows, width), dtype, per_shard),
+            ArrayLayout("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys.nbytes + self.values.nbytes
+
+
+def require_finite(keys: np.ndarray, encoder: Artifact) -> None:
+    """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
+    if np.isfinite(keys).all():
+        return
+    if keys.dtype == np.float16:
+        raise UsageError(f"Keys of {encoder.reference} overflow float16: run again with --dtype float32.")
+    raise ArtifactError(f"Keys of {encoder.reference} are not finite numbers: train the model again.")

@@ -1,0 +1,123 @@
+"""Reports that differ by the seed of what was trained alone, taken together."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.manifest import InputRecord
+from stages.errors import ArtifactError
+from stages.evaluation.results.spread import Spread, spread
+
+
+def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    """Mean and spread of every row over the seeds, and the differences from the first group's.
+
+    Args:
+        reports: of the same scored text, in any order.
+        confidence: of the intervals.
+    Returns: JSON; its fields are in docs/compare.md.
+    Raises: ArtifactError for reports of another text, or nothing to be compared with.
+    """
+    _require_same_text(reports)
+    groups = seed_groups(reports)
+    first = groups[0]
+    return {
+        "split": first[0].metrics["split"],
+        "confidence": confidence,
+        "groups": [_summary(group, first, confidence) for group in groups],
+    }
+
+
+def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Reports by all but their seeds, in the order in which they are first met; those of a group by seed."""
+    groups: dict[str, list[Artifact]] = {}
+    for report in dict.fromkeys(reports):
+        groups.setdefault(json.dumps(_without_seed(report), sort_keys=True), []).append(report)
+    return [sorted(group, key=seed_of) for group in groups.values()]
+
+
+def seed_of(report: Artifact) -> int:
+    """The seed of the model that a report is of."""
+    return int(report.input("model").config["seed"])
+
+
+def _without_seed(artifact: Artifact) -> dict[str, Any]:
+    """What an artifact is, its own settings and all above it, but for the seed of training."""
+    config = {name: value for name, value in artifact.config.items() if (artifact.kind, name) != ("model", "seed")}
+    inputs = {
+        role: _without_seed(above) if (above := _above(artifact, record)) else record.id
+        for role, record in artifact.manifest.inputs.items()
+    }
+    return {"kind": artifact.kind, "config": config, "inputs": inputs, "files": artifact.manifest.outside_files}
+
+
+def _above(artifact: Artifact, record: InputRecord) -> Artifact | None:
+    """An input, if it is still in the store."""
+    try:
+        return artifact.store.open(record.reference)
+    except ArtifactError:
+        return None
+
+
+def _require_same_text(reports: Sequence[Artifact]) -> None:
+    texts = {report.reference: text_of(report) for report in reports}
+    first, *others = texts
+    for other in others:
+        if texts[other] != texts[first]:
+            raise ArtifactError(
+                f"{other} scored {_shown(texts[other])}, but {first} {_shown(texts[first])}: means are taken of "
+                "reports of one text (two reports of other tokenizers: memlm compare A B)."
+            )
+
+
+def text_of(report: Artifact) -> tuple[str, str, str]:
+    """The tokens, the split and the part of it that a report scored."""
+    metrics = report.metrics
+    return report.input("tokens").reference, metrics["split"], metrics.get("score", "all")
+
+
+def _shown(text: tuple[str, str, str]) -> str:
+    tokens, split, score = text
+    return f"{split} of {tokens} ({score})"
+
+
+def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    return {
+        "reports": [report.reference for report in group],
+        "seeds": [seed_of(report) for report in group],
+        "method": group[0].metrics["method"],
+        "rows": [_row(row["row"], group, first, confidence) for row in group[0].metrics["rows"]],
+    }
+
+
+def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    """A row over the seeds; its change is against the first row of the first group."""
+    values = [_perplexity(report, name) for report in group]
+    baseline = first[0].metrics["rows"][0]["row"]
+    return {
+        "row": name,
+        "perplexity": _json(spread(values, confidence)),
+        "change": _json(_change(name, group, baseline, first, confidence)),
+    }
+
+
+def _change(
+    name: str, group: Sequence[Artifact], baseline: str, first: Sequence[Artifact], confidence: float
+) -> Spread | None:
+    """Of perplexity, as a share, run by run where there is a run with the same seeds; None where there is not."""
+    if group[0] in first and name == baseline:
+        return None
+    by_seed = {seed_of(report): _perplexity(report, baseline) for report in first}
+    pairs = [(_perplexity(report, name), by_seed.get(seed_of(report))) for report in group]
+    shares = [value / other - 1 for value, other in pairs if other]
+    return spread(shares, confidence) if len(shares) == len(group) else None
+
+
+def _perplexity(report: Artifact, name: str) -> float:
+    rows: Mapping[str, Any] = {row["row"]: row for row in report.metrics["rows"]}
+    return float(rows[name]["perplexity"])
+
+
+def _json(found: Spread | None) -> dict[str, Any] | None:
+    return None if found is None else found._asdict()

@@ -1,0 +1,182 @@
+"""Whose rows a datastore has: which tokens of which splits they are, and the text that they are of.
+
+What build-datastore makes has row i for token i of one split, whose text lies in its tokens artifact. What
+update-datastore makes has rows of several splits, not all of each, and a text of its own, so that it can be read when
+the tokens artifacts, or documents in them, are gone. Nobody else asks how a datastore was made.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.manifest import InputRecord
+from stages.errors import content_of
+from stages.lineage.corpus import array_digests
+from stages.lineage.runs import OwnRows, Runs
+from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
+from stages.text.tokens import TokenSplit, open_split
+
+GROUP = "datastore.zarr"
+SOURCES = "sources.json"
+ROWS = "rows"
+"""In place of a split, where names of documents are kept and where text is told of, of rows of several splits."""
+
+
+class RowSource(BaseModel):
+    """A split that rows of a datastore are of: it is the bytes of its ids that count, wherever they lie.
+
+    `ids`: digests of the files of its ids; `paragraphs`: of its paragraphs' hashes, None if not all of them are stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tokens: InputRecord
+    split: str
+    ids: dict[str, str]
+    paragraphs: dict[str, str] | None
+
+    @classmethod
+    def of(cls, tokens: Artifact, split: str) -> "RowSource":
+        """A whole split."""
+        return cls(
+            tokens=tokens.record,
+            split=split,
+            ids=array_digests(tokens, f"{split}/ids"),
+            paragraphs=array_digests(tokens, f"{split}/paragraph_hashes"),
+        )
+
+    def is_split(self, tokens: Artifact, split: str) -> bool:
+        """Whether this is a split of an artifact, made again perhaps, or under another name."""
+        return array_digests(tokens, f"{split}/ids") == self.ids
+
+
+_SOURCES = TypeAdapter(list[RowSource])
+
+
+def sources_of(datastore: Artifact) -> list[RowSource]:
+    """The splits that the rows of a datastore are of, each with at least one row, in the order of their rows."""
+    if not is_updated(datastore):
+        return [RowSource.of(datastore.input("corpus"), datastore.config["split"])]
+    with content_of(datastore.file(SOURCES)):
+        return _SOURCES.validate_python(datastore.json(SOURCES))
+
+
+def dump_sources(sources: Iterable[RowSource]) -> str:
+    """The text of `sources.json`."""
+    return json.dumps([source.model_dump() for source in sources], indent=2, sort_keys=True) + "\n"
+
+
+def is_updated(datastore: Artifact) -> bool:
+    """Whether a datastore was made from another one."""
+    return PREVIOUS in datastore.manifest.inputs
+
+
+def tokenizer_of(datastore: Artifact) -> Artifact:
+    """A tokens artifact with the tokenizer of a datastore's values."""
+    return datastore.input("encoder").input("tokens") if is_updated(datastore) else datastore.input("corpus")
+
+
+def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
+    """The splits of a tokens artifact that rows of a datastore are of, and so hold the answers to.
+
+    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
+    """
+    sources = sources_of(datastore)
+    return {split for split in tokens.metrics["splits"] if any(one.is_split(tokens, split) for one in sources)}
+
+
+def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
+    """The rows of a datastore that are tokens of each of its own splits."""
+    rows = DatastoreRows(datastore)
+    group: Any = tokens.zarr("tokens.zarr")
+    return {
+        split: OwnRows(rows.runs, source, np.asarray(group[f"{split}/doc_offsets"][:]))
+        for split in tokens.metrics["splits"]
+        for source, one in enumerate(rows.sources)
+        if one.is_split(tokens, split)
+    }
+
+
+@dataclass(frozen=True)
+class DatastoreRows:
+    """The rows of a datastore, opened; arrays are read when they are asked for."""
+
+    datastore: Artifact
+
+    @property
+    def rows(self) -> int:
+        return int(self.datastore.metrics["rows"])
+
+    @cached_property
+    def sources(self) -> list[RowSource]:
+        """The splits that rows are of."""
+        return sources_of(self.datastore)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Which token of which source each row is."""
+        if not is_updated(self.datastore):
+            return Runs.whole(self.rows)
+        starts, sources, places = self._array("runs").T
+        return Runs(np.append(starts, self.rows), sources, places)
+
+    @cached_property
+    def text(self) -> TokenSplit:
+        """The text of the rows: token i of it is row i. Of a part of a split, all of that split."""
+        if not is_updated(self.datastore):
+            return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), self.datastore.config["split"])
+        group: Any = self.datastore.zarr(GROUP)
+        return TokenSplit(group["values"], group["doc_offsets"], group["paragraph_ends"], group["paragraph_hashes"])
+
+    @property
+    def text_name(self) -> str:
+        """What the text is called where a split has its name."""
+        return ROWS if is_updated(self.datastore) else str(self.datastore.config["split"])
+
+    @cached_property
+    def names(self) -> DocumentNames:
+        """What its documents are called."""
+        return DocumentNames(self.named_runs)
+
+    @property
+    def named_runs(self) -> list[NamedRun]:
+        """The same as runs, of the documents that have rows; none where names were not kept."""
+        holder = self.datastore if is_updated(self.datastore) else self.datastore.input("corpus")
+        path = holder.path / names_file(self.text_name)
+        runs = read_runs(path) if path.is_file() else ()
+        return list(runs_between(runs, 0, len(self.doc_offsets) - 1))
+
+    @cached_property
+    def doc_offsets(self) -> np.ndarray:
+        """Rows where documents start, int64 [D + 1], the number of rows last; a document may be cut short there."""
+        return _cut(np.asarray(self.text.doc_offsets[:-1]), self.rows)
+
+    def paragraphs(self, start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), which may cut them short."""
+        stop = self.rows if stop is None else stop
+        ends = np.asarray(self.text.paragraph_ends[:])
+        begins = np.concatenate([[0], ends[:-1]])
+        inside = (begins < stop) & (ends > start)
+        return np.minimum(ends[inside], stop), np.asarray(self.text.paragraph_hashes[:])[inside]
+
+    def paragraph_hashes(self, source: int) -> np.ndarray:
+        """Of the paragraphs of a source, uint64 [P]; of a split that build-datastore stored in part, of all of it."""
+        if not is_updated(self.datastore):
+            return np.asarray(self.text.paragraph_hashes[:])
+        return self.paragraphs(*self.runs.block(source))[1]
+
+    def _array(self, name: str) -> np.ndarray:
+        group: Mapping[str, Any] = self.datastore.zarr(GROUP)  # type: ignore[assignment]
+        return np.asarray(group[name][:])
+
+
+def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
+    """Offsets of the documents that begin before a row, which ends the last."""
+    return np.append(starts[starts < rows], rows)

@@ -1,0 +1,166 @@
+"""Which token of which split each row of a datastore is, as runs of rows; arrays alone, no artifacts."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from stages.search.exclusion import forbidden_rows
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Rows in runs: those of run r are neighbouring tokens of one source, from token `places[r]` of it on.
+
+    `starts` int64 [R + 1]: first rows, and the number of all rows; `sources`, `places` int64 [R]. Rows of one source
+    are neighbours, and in the order of its tokens.
+    """
+
+    starts: np.ndarray
+    sources: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def whole(cls, rows: int) -> Self:
+        """Row i is token i of the only source."""
+        return cls(np.array([0, rows]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    def places_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source, and place there, of some rows: two int64 [n].
+
+        >>> runs = Runs(np.array([0, 3, 5]), np.array([0, 0]), np.array([0, 7]))
+        >>> runs.places_of(np.array([2, 3, 4]))[1].tolist()
+        [2, 7, 8]
+        """
+        run = np.searchsorted(self.starts, rows, side="right") - 1
+        return self.sources[run], self.places[run] + rows - self.starts[run]
+
+    def block(self, source: int) -> tuple[int, int]:
+        """First row of a source, and the row after its last."""
+        first, last = np.flatnonzero(self.sources == source)[[0, -1]]
+        return int(self.starts[first]), int(self.starts[last + 1])
+
+    def rows_from(self, source: int, places: np.ndarray) -> np.ndarray:
+        """The first row of a source whose place is at or behind each of `places`; of none, the row after its last.
+
+        >>> runs = Runs(np.array([0, 3, 5]), np.array([0, 0]), np.array([0, 7]))
+        >>> runs.rows_from(0, np.array([1, 5, 7, 8, 9])).tolist()
+        [1, 3, 3, 4, 5]
+        """
+        own = np.flatnonzero(self.sources == source)
+        run = np.searchsorted(self.places[own], places, side="right") - 1
+        before, run = run < 0, own[run.clip(0)]
+        rows = np.minimum(self.starts[run] + places - self.places[run], self.starts[run + 1])
+        return np.where(before, self.starts[own[0]], rows)
+
+    def kept(self, kept: "KeptRows") -> Self:
+        """The runs of the rows that stay."""
+        edges = np.unique(np.concatenate([self.starts[:-1], kept.ranges[:, 0]]))
+        inside = kept.before(edges + 1) > kept.before(edges)
+        edges = edges[inside]
+        return type(self)(np.append(kept.before(edges), kept.rows), *self.places_of(edges))
+
+    def renumbered(self, sources: np.ndarray) -> Self:
+        """The same of which source s is `sources[s]`."""
+        return type(self)(self.starts, sources[self.sources], self.places)
+
+    def followed_by(self, rows: int, source: int) -> Self:
+        """The same with rows behind them that are the tokens 0 … rows - 1 of another source."""
+        return type(self)(
+            np.append(self.starts, self.rows + rows), np.append(self.sources, source), np.append(self.places, 0)
+        )
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows that stay when others go: `ranges` int64 [K, 2], rows first <= row < last, rising, with gaps between."""
+
+    ranges: np.ndarray
+
+    @classmethod
+    def of_documents(cls, offsets: np.ndarray, forgotten: np.ndarray) -> Self:
+        """All but the rows of some documents.
+
+        Args:
+            offsets: int64 [D + 1], rows where documents start, and the number of rows.
+            forgotten: int64 [F], numbers of documents.
+
+        >>> KeptRows.of_documents(np.array([0, 3, 5, 9, 10]), np.array([1, 2])).ranges.tolist()
+        [[0, 3], [9, 10]]
+        """
+        stays = np.ones(len(offsets) - 1, bool)
+        stays[forgotten] = False
+        stays &= np.diff(offsets) > 0
+        pieces = np.stack([offsets[:-1], offsets[1:]], axis=1)[stays]
+        opens = np.concatenate([[True], pieces[1:, 0] != pieces[:-1, 1]])[: len(pieces)]
+        closes = np.append(opens[1:], True)[: len(pieces)]
+        return cls(np.stack([pieces[opens, 0], pieces[closes, 1]], axis=1))
+
+    @property
+    def rows(self) -> int:
+        """How many stay."""
+        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
+
+    @cached_property
+    def new_starts(self) -> np.ndarray:
+        """Where each range begins once the others are gone, then the number of rows that stay, int64 [K + 1]."""
+        return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(np.int64)
+
+    def before(self, rows: np.ndarray) -> np.ndarray:
+        """How many rows before each of these stay, int64 of their shape: the new number of a row that stays.
+
+        >>> KeptRows(np.array([[0, 3], [9, 12]])).before(np.array([2, 3, 5, 9, 11, 12])).tolist()
+        [2, 3, 3, 3, 5, 6]
+        """
+        if not len(self.ranges):
+            return np.zeros(np.shape(rows), np.int64)
+        range_ = np.searchsorted(self.ranges[:, 0], rows, side="right") - 1
+        inside = np.minimum(rows, self.ranges[range_, 1]) - self.ranges[range_, 0]
+        return np.where(range_ < 0, 0, self.new_starts[range_] + inside)
+
+    def contains(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows stay, bool of their shape."""
+        return self.before(rows + 1) > self.before(rows)
+
+    def between(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """The new rows [start, stop) in pieces: (first of its new rows, first and last of its old ones, exclusive)."""
+        starts = self.new_starts
+        first = int(np.searchsorted(starts, start, side="right")) - 1
+        last = int(np.searchsorted(starts, stop, side="left"))
+        pieces = []
+        for (begin, end), old in zip(
+            pairwise(starts[first : last + 1].tolist()), self.ranges[first:last, 0].tolist(), strict=True
+        ):
+            a, b = max(begin, start), min(end, stop)
+            pieces.append((a, old + a - begin, old + b - begin))
+        return pieces
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a datastore that are tokens of one split, which is looked up: each may not find its own.
+
+    `doc_offsets` [D + 1]: where each document of the split starts, and its end.
+    """
+
+    runs: Runs
+    source: int
+    doc_offsets: np.ndarray
+
+    def forbidden(self, exclude: str, start: int, stop: int) -> np.ndarray | None:
+        """Rows that tokens start .. stop - 1 may not find, int64 [stop - start, 2]; as `forbidden_rows`, in rows."""
+        places = forbidden_rows(exclude, start, stop, self.doc_offsets)
+        return None if places is None else self.runs.rows_from(self.source, places)
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """How many tokens, from the first of the split, have their keys in neighbouring rows, and the first row."""
+        run = int(np.flatnonzero(self.runs.sources == self.source)[0])
+        first, after = self.runs.starts[run : run + 2].tolist()
+        return (after - first, first) if self.runs.places[run] == 0 else (0, first)

@@ -1,0 +1,124 @@
+"""Changing an index with lists: keys that go leave it, those that stay get their new rows, others are added behind.
+
+Only the lists are changed; what was learned stays, but for centroids of keys that went: a centroid is a mean of keys,
+and may be that of one.
+"""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import faiss
+import numpy as np
+
+from stages.search.build import grows_in_parts, list_sizes, merge, write_index
+from stages.search.config import IndexConfig
+from stages.search.factory import empty_index
+from stages.search.grouped import DecodedLists
+from stages.search.keys import widened
+from stages.search.open import read_index
+
+
+class KeptRows(Protocol):
+    """Rows that stay, and how they are renumbered; all arguments and results are arrays int64 [n] or bool [n]."""
+
+    @property
+    def rows(self) -> int:
+        """How many stay."""
+
+    def before(self, rows: np.ndarray) -> np.ndarray:
+        """The new numbers of rows that stay."""
+
+    def contains(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows stay."""
+
+
+def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> bool:
+    """Whether an index of resolved settings can be changed in place.
+
+    Keys can be added wherever lists can be merged. They can be removed where nothing but a list's centroid was learned
+    of them, so that it can be moved: codes that are differences from a centroid, or were learned, could tell of them.
+    """
+    index = empty_index(config, dim, dtype)
+    if not grows_in_parts(index):
+        return False
+    return not removes or (_holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), _FLAT))
+
+
+_FLAT = (faiss.IndexFlat, faiss.IndexFlatL2, faiss.IndexFlatIP)
+
+
+def _holds_whole_keys(index: Any) -> bool:
+    if type(index) is faiss.IndexIVFScalarQuantizer:
+        return bool(index.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not index.by_residual)
+    return type(index) is faiss.IndexIVFFlat
+
+
+def write_emptied(old: Path, kept: KeptRows, path: Path) -> None:
+    """Write an index without its keys, trained as it was, its centroids moved to what stays of their keys."""
+    index = read_index(old)
+    if kept.rows < index.ntotal:
+        _move_centroids(index, kept)
+    index.reset()
+    write_index(index, path)
+
+
+def _move_centroids(ivf: Any, kept: KeptRows) -> None:
+    """Put the centroid of each list that loses keys into the mean of those that stay; if none do, of all lists."""
+    lists, centroids = DecodedLists(ivf), _centroids(ivf)
+    emptied = []
+    for number in np.flatnonzero(lists.sizes).tolist():
+        stays = kept.contains(lists.ids(number))
+        if stays.any() and not stays.all():
+            centroids[number] = widened(lists.keys(number)[stays]).mean(axis=0)
+        elif not stays.any():
+            emptied.append(number)
+    others = np.delete(centroids, emptied, axis=0)
+    centroids[emptied] = others.mean(axis=0) if len(others) else 0
+    if ivf.cp.spherical:
+        centroids /= np.linalg.norm(centroids, axis=1, keepdims=True).clip(1e-12)
+
+
+def _centroids(ivf: Any) -> np.ndarray:
+    """Float32 [lists, dim], a view."""
+    flat: Any = faiss.downcast_index(ivf.quantizer)
+    return faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(ivf.nlist, ivf.d)
+
+
+def merge_changed(
+    old: Path, trained: Any, kept: KeptRows, parts: list[Path], rows: int, path: Path
+) -> dict[str, float]:
+    """Write the index `old` changed: the keys that stay, then those of the parts; holds it and one part.
+
+    Args:
+        trained: as `write_emptied` wrote it.
+        parts: lists of the keys that are added, in order.
+        rows: keys that there must be in the end.
+    Returns: `imbalance_before` and `imbalance` of its lists, see `imbalance`.
+    """
+    index: Any = read_index(old)
+    ivf, before = faiss.extract_index_ivf(index), index.ntotal
+    uneven = imbalance(list_sizes(ivf))
+    if kept.rows < before:
+        _centroids(ivf)[:] = _centroids(faiss.extract_index_ivf(trained))
+        for number in np.flatnonzero(list_sizes(ivf)).tolist():
+            _drop(ivf, number, kept)
+    merge(index, parts, rows, path)
+    return {"imbalance_before": uneven, "imbalance": imbalance(list_sizes(ivf))}
+
+
+def _drop(ivf: Any, number: int, kept: KeptRows) -> None:
+    """Take what goes out of a list; the others keep their order, so that rows rise in it."""
+    lists, size, width = ivf.invlists, ivf.invlists.list_size(number), ivf.code_size
+    ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
+    stays = kept.contains(ids)
+    rows = kept.before(ids[stays])
+    codes = faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)[stays]
+    lists.resize(number, len(rows))
+    if len(rows):
+        lists.update_entries(number, 0, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(codes))
+
+
+def imbalance(sizes: np.ndarray) -> float:
+    """How much longer the list of a key is than lists are on average: 1 if all are as long, [lists] if one has all."""
+    total = float(sizes.sum())
+    return round(len(sizes) * float((sizes.astype(np.float64) ** 2).sum()) / total**2, 3) if total else 1.0

@@ -1,0 +1,131 @@
+"""Datastores that grow and forget, against those that are built at once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import UsageError
+from stages.update import UpdateConfig, UpdateDatastore
+from tests.stages.small_store import array, small_model, small_tokens
+
+LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+
+
+@pytest.fixture(params=[2**24, 32 * 10], ids=["one shard", "shards of ten rows"])
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Store:
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", request.param)
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def model(store: Store) -> Artifact:
+    return small_model(store, small_tokens(store))
+
+
+def build(store: Store, model: Artifact, **settings) -> Artifact:
+    references = {"source": model.reference, "tokens": settings.pop("tokens", None)}
+    config = DatastoreConfig(**{"dtype": "float32", **settings})
+    return make(BuildDatastore(), config, references, store, Execution()).artifact
+
+
+def update(store: Store, datastore: Artifact, add: Artifact | None = None, **settings) -> Artifact:
+    references = {"source": datastore.reference, "add": None if add is None else add.reference}
+    return make(UpdateDatastore(), UpdateConfig(**settings), references, store, Execution()).artifact
+
+
+def keys_of(datastore: Artifact) -> np.ndarray:
+    return array(datastore, "datastore.zarr", "keys")
+
+
+def values_of(datastore: Artifact) -> np.ndarray:
+    return array(datastore, "datastore.zarr", "values")
+
+
+def documents(rows: int, *chosen: int) -> np.ndarray:
+    """Rows of some documents of nine tokens."""
+    return np.concatenate([np.arange(9 * n, min(9 * n + 9, rows)) for n in chosen])
+
+
+@pytest.mark.parametrize("backbone", [None, LSTM])
+def test_what_is_added_is_as_if_built_by_itself(store, backbone):
+    tokens, other = small_tokens(store), small_tokens(store, seed=1, lengths={"train": 47, "valid": 40})
+    model = small_model(store, tokens, **({} if backbone is None else {"model": backbone}))
+    key = {} if backbone is None else {"key": "hidden"}
+    first, second = build(store, model, **key), build(store, model, tokens=other.reference, **key)
+    grown = update(store, first, other)
+    np.testing.assert_array_equal(keys_of(grown)[:90], keys_of(first))
+    np.testing.assert_allclose(keys_of(grown)[90:], keys_of(second), atol=1e-6)
+    np.testing.assert_array_equal(values_of(grown), np.concatenate([values_of(first), values_of(second)]))
+    offsets = [*range(0, 90, 9), *range(90, 90 + 47, 9), 137]
+    assert array(grown, "datastore.zarr", "doc_offsets").tolist() == offsets
+    assert {name: grown.config[name] for name in ("split", "dtype", "context")} == {
+        "split": "train",
+        "dtype": "float32",
+        "context": 8,
+    }
+    assert (grown.metrics["rows"], grown.metrics["added"], grown.metrics["forgotten"]) == (137, 47, 0)
+
+
+@pytest.mark.parametrize("reset", ["none", "document"])
+def test_what_stays_stays_and_knows_nothing_of_what_went(store, model, reset):
+    """Windows of eight; a document of nine begins one place further into its window than the one before."""
+    whole = build(store, model, reset=reset)
+    cut = update(store, whole, forget=("1", "4-5", "9"))
+    stays = documents(90, 0, 2, 3, 6, 7, 8)
+    np.testing.assert_array_equal(values_of(cut), values_of(whole)[stays])
+    again = set() if reset == "document" else {9 + n for n in range(6)} | {27 + n for n in range(2)}
+    same = [n for n in range(len(stays)) if n not in again]
+    np.testing.assert_array_equal(keys_of(cut)[same], keys_of(whole)[stays][same])
+    assert cut.metrics["encoded_again"] == len(again)
+    if again:
+        assert (np.abs(keys_of(cut)[sorted(again)] - keys_of(whole)[stays][sorted(again)]).max(axis=1) > 1e-3).all()
+
+
+def test_by_document_a_cut_datastore_is_the_one_of_what_is_left(store, model):
+    """But for the first token of a document, which reads the last of the one before where no `<eos>` is between."""
+    whole = build(store, model, reset="document")
+    cut = update(store, whole, forget=("3-9",))
+    alone = small_tokens(store, lengths={"train": 27})
+    ids = array(model.input("tokens"), "tokens.zarr", "train/ids")[:27]
+    np.testing.assert_array_equal(values_of(cut), ids)
+    np.testing.assert_array_equal(keys_of(cut), keys_of(whole)[:27])
+    assert alone.metrics["splits"]["train"]["tokens"] == cut.metrics["rows"]
+
+
+def test_steps_may_be_taken_one_by_one_or_together(store, model):
+    whole = build(store, model)
+    parts = [small_tokens(store, seed=seed, lengths={"train": 20}) for seed in (1, 2)]
+    steps = update(store, update(store, update(store, whole, parts[0]), forget=("2", "11")), parts[1], forget=("0",))
+    assert steps.metrics["documents"] == 10 + 3 + 3 - 3
+    values = np.concatenate([values_of(whole), *(array(p, "tokens.zarr", "train/ids") for p in parts)])
+    gone = np.concatenate([documents(90, 0, 2), np.arange(99, 108)])
+    np.testing.assert_array_equal(values_of(steps), np.delete(values, gone))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "Name tokens to --add, documents to --forget"),
+        ({"forget": ("10",)}, "no document 10: the datastore has 0 to 9"),
+        ({"forget": ("5-4",)}, "no document 5-4"),
+        ({"forget": ("a.txt",)}, "names were not kept; give numbers, 0 to 9"),
+        ({"forget": ("0-9",)}, "Nothing of datastore/.* would be left; remove it: memlm artifacts rm datastore/"),
+        ({"forget": ("1",), "split": "valid"}, "--split valid is of tokens to add"),
+        ({"forget": ("1",), "context": 4}, "have context 8, and so must those that are added"),
+        ({"forget": ("@nowhere",)}, "nowhere, which names documents, cannot be read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(store, model, settings, words):
+    with pytest.raises(UsageError, match=words):
+        update(store, build(store, model), **settings)
+
+
+def test_the_same_split_is_not_added_twice(store, model):
+    with pytest.raises(UsageError, match=r"has rows of 'train' of tokens/.* already"):
+        update(store, build(store, model), model.input("tokens"))
