@@ -15,7 +15,6 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import mapped
 from stages.training.config import TrainConfig
-from stages.training import mapped
 from stages.training.neighbors import map_neighbors
 from tests.stages.small_store import array, small_model, small_tokens
 
