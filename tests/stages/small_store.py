@@ -91,7 +91,7 @@ class ModelConfig(StageConfig):
 
 
 class SmallModel(Stage[ModelConfig]):
-    """A Transformer with random weights; `scale` makes keys too large, `poison` no numbers."""
+    """A Transformer with random weights; `scale` makes keys too large, `poison` all that is computed no numbers."""
 
     kind = "model"
     Config = ModelConfig
@@ -116,7 +116,7 @@ class SmallModel(Stage[ModelConfig]):
             if model.gate is not None:
                 model.gate.weight.normal_()
         if job.config.poison:
-            next(model.parameters()).data.fill_(torch.nan)
+            next(model.parameters()).data.fill_(torch.finfo(torch.float32).max)
         save_weights(model, job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {}

@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Outcome, make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.errors import DataError, UsageError
+from stages.errors import ArtifactError, DataError, UsageError
 from stages.reporting import Silent
 from stages.text import pieces as pieces_module
 from stages.text import spool as spool_module
@@ -436,5 +436,5 @@ def test_nonsense_settings_are_refused(settings: dict[str, Any], message: str) -
 def test_bytes_need_no_train(tmp_path: Path) -> None:
     artifact = tokenize(tmp_path / "s", {"test": [write(tmp_path / "a.txt", "aé")]}, tokenizer="byte")
     assert arrays(artifact, "test")["ids"].tolist() == list("aé".encode())
-    with pytest.raises(KeyError, match="train"):
+    with pytest.raises(ArtifactError, match=r"has no file tokens\.zarr/train"):
         open_split(artifact.zarr("tokens.zarr"), "train")

@@ -168,7 +168,7 @@ def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_pat
     monkeypatch.setattr(loop, "fsync", lambda path: order.append(path.name))
     monkeypatch.setattr(loop, "save_checkpoint", lambda path, *state: order.append(state[-1]["valid_step"]))
     trainer(tmp_path, steps=6, valid_every=3).run()
-    assert order[:2] == ["best-3.safetensors", 3]
+    assert order[:3] == ["best-3.safetensors", tmp_path.name, 3]
 
 
 @pytest.mark.parametrize("file", ["best", "training.jsonl"])

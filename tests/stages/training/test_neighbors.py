@@ -62,8 +62,10 @@ def test_mapped_are_the_values_of_the_best_rows(neighbors, tmp_path, monkeypatch
 
 def test_values_of_the_datastore_are_read_once_and_not_kept(neighbors, tmp_path, monkeypatch):
     first = map_neighbors(neighbors, LENGTHS, 3, tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"neighbors-train.npy", "neighbors-valid.npy"}
-    monkeypatch.setattr(type(neighbors), "find", lambda *_: pytest.fail("nothing is to be made"))
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"neighbors-{split}.npy{end}" for split in ("train", "valid") for end in ("", ".blake2b")
+    }
+    monkeypatch.setattr(mapped, "_write", lambda *_: pytest.fail("nothing is to be made"))
     again = map_neighbors(neighbors, LENGTHS, 3, tmp_path)
     assert all(np.array_equal(first[split], again[split]) for split in LENGTHS)
 
