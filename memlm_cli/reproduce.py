@@ -25,6 +25,9 @@ REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
 
+IMPORT = "import-model"
+
+
 class Variable(str):
     """A word of a command that the shell is to expand; all others are quoted."""
 
@@ -69,10 +72,15 @@ def command_line(member: "Member", members: Members) -> str:
 
 def _command(member: "Member", members: Members) -> Iterator[list[str]]:
     """The words of a command, those together that belong together."""
-    command = command_of(member.kind, member.inputs)
+    command = IMPORT if _is_imported(member) else command_of(member.kind, member.inputs)
     yield ["memlm", command]
     yield from _references(member, members)
     yield from _options(command, member)
+
+
+def _is_imported(member: "Member") -> bool:
+    """Whether a model came from elsewhere: it was trained for no steps that are known."""
+    return member.kind == "model" and member.artifact is not None and "steps" not in member.artifact.config
 
 
 # What is read
@@ -115,6 +123,9 @@ def _variable(name: str, what: str) -> Variable:
 
 
 def _learnt_from(member: "Member", _: Members) -> Iterator[list[str]]:
+    if _is_imported(member):
+        yield [_variable(f"MODEL_{member.id.upper()}", "folder, .gguf file or hf:NAME"), member.inputs["tokens"]]
+        return
     yield [next(member.inputs[role] for role in ("neighbors", "batches", "tokens") if role in member.inputs)]
     if "init" in member.inputs:
         yield ["--init-from", member.inputs["init"]]
@@ -195,6 +206,8 @@ def _options(command: str, member: "Member") -> Iterator[list[str]]:
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]
+    if command == IMPORT:
+        config = {"segment_length": config["segment_length"]}
     if command == "update-datastore":
         config = {name: value for name, value in config.items() if name in ("split", "forget", "precision")}
     if command == "tokenize" and config.get("tokenizer") == "word":

@@ -11,7 +11,7 @@ from memlm_cli.settings import given_settings
 from pipelines.settings import assignment, merged
 from stages.errors import UsageError
 from stages.methods import METHODS
-from stages.models import BACKBONES
+from stages.models import trainable_backbones
 from stages.training.presets import choose_preset, preset_names
 
 
@@ -37,7 +37,8 @@ def train(
         str | None,
         typer.Option(
             metavar="BACKBONE",
-            help=f"Network under the vocabulary: {', '.join(BACKBONES.names())} (default: the preset's, transformer).",
+            help=f"Network under the vocabulary: {', '.join(trainable_backbones())} "
+            "(default: the preset's, transformer).",
         ),
     ] = None,
     steps: Annotated[

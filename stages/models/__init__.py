@@ -17,5 +17,12 @@ BACKBONES = Registry(
         ),
     },
 )
+IMPORTED = "huggingface"
+"""The backbone whose weights never begin at random: they come from elsewhere."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
+
+
+def trainable_backbones() -> list[str]:
+    """The backbones that training can begin with."""
+    return [name for name in BACKBONES.names() if name != IMPORTED]

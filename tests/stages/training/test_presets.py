@@ -3,7 +3,7 @@ import torch
 from pydantic import ValidationError
 
 from stages.errors import UsageError
-from stages.models import BACKBONES
+from stages.models import trainable_backbones
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
@@ -167,7 +167,7 @@ def test_lstms_are_those_of_the_paper(name, rows, dropout, adaptive):
     )
 
 
-@pytest.mark.parametrize("backbone", [None, *BACKBONES.names()])
+@pytest.mark.parametrize("backbone", [None, *trainable_backbones()])
 def test_every_backbone_has_a_preset_for_trying_things_out(backbone):
     preset = choose_preset(None, backbone)
     assert TrainConfig.model_validate(preset).model.backbone == (backbone or "transformer")

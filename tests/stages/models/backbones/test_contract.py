@@ -2,11 +2,11 @@
 
 import pytest
 
-from stages.models import BACKBONES
+from stages.models import trainable_backbones
 from tests.stages.models.backbones.contract import BackboneContract
 
 
 class TestEveryBackbone(BackboneContract):
-    @pytest.fixture(params=BACKBONES.names())
+    @pytest.fixture(params=trainable_backbones())
     def backbone(self, request):
         return request.param
