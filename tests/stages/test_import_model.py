@@ -12,6 +12,7 @@ from stages.config import StageConfig
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluation.results.seed_groups import seed_of
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.tokenize import Tokenize, TokenizeConfig
@@ -73,6 +74,7 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
     report = made(store, Evaluate(), config, source=index.reference)
     plain, knn = (row["perplexity"] for row in report.json("metrics.json")["rows"])
     assert knn < plain
+    assert seed_of(report) == 0
     settings = {"steps": 2, "segment_length": 16, "batch_tokens": 32, "optimizer": {"lr": 1e-3}}
     further = made(
         store, Train(), TrainConfig.model_validate(settings), source=tokens.reference, init_from=model.reference

@@ -38,8 +38,8 @@ def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
 
 
 def seed_of(report: Artifact) -> int:
-    """The seed of the model that a report is of."""
-    return int(report.input("model").config["seed"])
+    """The seed of the model that a report is of; 0 for one that was imported, which has none."""
+    return int(report.input("model").config.get("seed", 0))
 
 
 def _without_seed(artifact: Artifact) -> dict[str, Any]:

@@ -45,8 +45,11 @@ class Made(Stage[MadeConfig]):
 
 def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
     """An artifact; `files` and `metrics` by name, what else is given are inputs by role."""
-    metrics = (READ_OF_A_REPORT if kind == "report" else {}) | parts.pop("metrics", {})
-    config = MadeConfig(files=parts.pop("files", {}), metrics=metrics)
+    files = parts.pop("files", {})
+    content = json.loads(files.get("metrics.json", "{}"))
+    stated = {key: content[key] for key in ("split", "score", "tokens", "method", "rows") if key in content}
+    metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
+    config = MadeConfig(files=files, metrics=metrics)
     references = {role: artifact.reference for role, artifact in parts.items()}
     artifact = make(Made(kind), config, references, store, Execution()).artifact
     if name:
@@ -72,7 +75,7 @@ def chain(store: Store, report: Mapping[str, Any] | None = None) -> Artifact:
     read = {"model": model, "tokens": tokens, "index": index}
     told = metrics(report or {}, {role: artifact.reference for role, artifact in read.items()})
     files = {"metrics.json": json.dumps(told), "passage.json": json.dumps(PASSAGE)}
-    return made(store, "report", "first", files=files, metrics={"tokens": 40}, **read)
+    return made(store, "report", "first", files=files, **read)
 
 
 def training(steps: int) -> list[dict[str, Any]]:
