@@ -10,9 +10,10 @@ from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lineage import needed_for
 from stages.artifacts.lock import held, is_held
+from stages.artifacts.references import is_id
 from stages.artifacts.store import Store
 from stages.artifacts.summaries import Summary, summaries
-from stages.errors import BusyError
+from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent
 
 
@@ -70,11 +71,14 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     Args:
         store: where to look.
         unnamed: also artifacts that neither a name nor a report leads to, directly or through what was made from them.
+    Raises: ArtifactError if an artifact does not say what it was made from, which may then seem to serve nobody.
     """
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
     found += _removals(store)
     if unnamed:
+        folders = _folders(store)
         artifacts = summaries(store)
+        _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         reached = _reached(store, artifacts)
         found += [
             Garbage(store.root / a.reference, "no name and no report leads to it", a.bytes, a.reference)
@@ -108,6 +112,25 @@ def _removals(store: Store) -> Iterator[Garbage]:
     for kind in KINDS:
         for path in sorted(store.root.glob(f"{kind}/.*-removed")):
             yield Garbage(path, "left over from an interrupted removal", _size(path))
+
+
+def _folders(store: Store) -> set[str]:
+    """References of all folders that stand where artifacts do."""
+    return {
+        f"{kind}/{path.name}"
+        for kind in KINDS
+        for path in store.root.glob(f"{kind}/*")
+        if is_id(path.name) and path.is_dir() and not path.is_symlink()
+    }
+
+
+def _require_readable(store: Store, unread: set[str]) -> None:
+    left = sorted(reference for reference in unread if (store.root / reference).exists())
+    if left:
+        raise ArtifactError(
+            f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "
+            f"is removed for want of a name. Remove that first: memlm artifacts rm --force {left[0]}"
+        )
 
 
 def _reached(store: Store, artifacts: list[Summary]) -> set[str]:

@@ -396,6 +396,18 @@ def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: A
     assert not find_garbage(store, unnamed=True)
 
 
+def test_nothing_goes_for_want_of_a_name_while_an_artifact_does_not_say_what_it_was_made_from(
+    store: Store, squares: Artifact, cubes: Artifact
+) -> None:
+    store.name(cubes, "kept")
+    (cubes.path / "manifest.json").write_text("{")
+    for opened in (store, Store(store.root)):
+        with pytest.raises(ArtifactError, match=rf"The manifest of {cubes.reference} cannot be read.*rm --force"):
+            find_garbage(opened, unnamed=True)
+    store.remove(cubes.reference)
+    assert [g.artifact for g in find_garbage(store, unnamed=True)] == [squares.reference]
+
+
 def test_of_two_that_remove_the_same_the_later_does_nothing(
     store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
