@@ -5,6 +5,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import require_same_tokenizer
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
+from stages.models import IMPORTED
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
 
@@ -76,11 +77,12 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     """
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
-    size = init.config["model"]["vocab_size"]
-    if size < tokens.metrics["vocabulary_size"]:
+    size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
+    rows_to_spare = init.config["model"]["backbone"] == IMPORTED and size > types
+    if size != types and not rows_to_spare:
         raise ArtifactError(
-            f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of "
-            f"{tokens.metrics['vocabulary_size']}; tokenize with the tokenizer of the model's own tokens."
+            f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of {types}; "
+            "tokenize with the tokenizer of the model's own tokens."
         )
     require_same_tokenizer(init.input("tokens"), tokens, init)
     return init

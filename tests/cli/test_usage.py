@@ -77,7 +77,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),
         (["train", "--method", "spalms"], "There is no method 'spalms'; did you mean 'spalm'"),
         (["train", "--model", "tinny"], "did you mean 'tiny'"),
-        (["train", "--backbone", "nope"], "There is no backbone 'nope'; known: lstm, transformer"),
+        (["train", "--backbone", "nope"], "There is no backbone 'nope'; known: huggingface, lstm, transformer"),
         (["train", "--steps", "1", "--epochs", "1"], "give one of them"),
         (["train", "--set", "optimizer.lrr=1"], "did you mean 'lr'"),
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),
