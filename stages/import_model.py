@@ -88,12 +88,9 @@ class ImportModel(Stage[ImportConfig]):
 
 def _location(inputs: Inputs) -> Any:
     """Where the files of the checkpoint lie; they were found already."""
-    from stages.pretrained.location import Location
+    from stages.pretrained.location import location_of
 
-    first = Path(inputs.files[0].path)
-    if first.suffix == ".gguf":
-        return Location(str(first), first.parent, first.name)
-    return Location(str(first.parent), first.parent)
+    return location_of(Path(inputs.files[0].path))
 
 
 def _require_own_tokens(model: BackboneConfig, location: Any, tokens: Artifact) -> None:

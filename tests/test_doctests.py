@@ -14,6 +14,7 @@ WORKED = [
     "stages.memory.in_batch.visible",
     "stages.memory.readers.interpolate.reader",
     "stages.memory.readers.joint.reader",
+    "stages.pretrained.anatomy",
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
     "stages.retrieval.reading",

@@ -78,7 +78,15 @@ def locate(spec: str) -> Location:
 def is_location(spec: str) -> bool:
     """Whether a name is one of a pretrained tokenizer rather than of a `tokenizer.json` or of an artifact."""
     path = Path(spec)
-    return spec.startswith(HUB) or path.suffix == ".gguf" or (path.is_dir() and (path / "tokenizer.json").is_file())
+    own = (path / "tokenizer.json").is_file() and not (path / "manifest.json").exists()
+    return spec.startswith(HUB) or path.suffix == ".gguf" or own
+
+
+def location_of(file: Path) -> Location:
+    """Where a file lies that `Location` gave."""
+    if file.suffix == ".gguf":
+        return Location(str(file), file.parent, file.name)
+    return Location(str(file.parent), file.parent)
 
 
 def digest(file: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from stages.artifacts.stage import InputFile, Inputs
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate
+from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate, location_of
 from stages.text.config import GIVEN, UNTRAINED, TokenizeConfig
 from stages.text.files import file_digest, find_files, format_of
 from stages.text.records import TextFile
@@ -54,10 +54,7 @@ def _pretrained_files(tokenizer: str) -> list[InputFile]:
 def pretrained_tokenizer(inputs: Inputs) -> Location | None:
     """Where the tokenizer of a pretrained model lies, if one was given."""
     paths = [Path(file.path) for file in inputs.files if file.role.split(".")[0] == PRETRAINED]
-    if not paths:
-        return None
-    gguf = paths[0].name if paths[0].suffix == ".gguf" else None
-    return Location(str(paths[0] if gguf else paths[0].parent), paths[0].parent, gguf)
+    return location_of(paths[0]) if paths else None
 
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:

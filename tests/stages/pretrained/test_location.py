@@ -42,3 +42,5 @@ def test_the_files_of_a_model_are_its_settings_and_all_of_its_weights(tmp_path):
     saved(tmp_path, "gpt2")
     assert [file.name for file in locate(str(tmp_path)).weights()] == ["config.json", "model.safetensors"]
     assert is_location(str(tmp_path)) and is_location("hf:gpt2") and not is_location("tokens/abc")
+    (tmp_path / "manifest.json").write_text("{}")
+    assert not is_location(str(tmp_path)), "the folder of a tokens artifact is an artifact"
