@@ -76,10 +76,10 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
     assert knn < plain
     assert seed_of(report) == 0
     settings = {"steps": 2, "segment_length": 16, "batch_tokens": 32, "optimizer": {"lr": 1e-3}}
-    further = made(
-        store, Train(), TrainConfig.model_validate(settings), source=tokens.reference, init_from=model.reference
-    )
-    assert further.config["model"] == model.config["model"]
+    for method in ("lm", "trime"):
+        config = TrainConfig.model_validate({**settings, "method": method})
+        further = made(store, Train(), config, source=tokens.reference, init_from=model.reference)
+        assert further.config["model"] == model.config["model"]
 
 
 def test_it_is_made_once_and_holds_no_path(store, folder, tokens, model, tmp_path):
