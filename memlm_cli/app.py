@@ -16,6 +16,7 @@ from memlm_cli.commands import (
     build_index,
     compare,
     evaluate,
+    export,
     generate,
     import_model,
     inspect,
@@ -55,6 +56,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("run")(with_common_options(run.run))
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
