@@ -25,7 +25,7 @@ def inspect(
     position: Annotated[int | None, typer.Option(min=0, help="First token of a passage of --split.")] = None,
     split: Annotated[str | None, typer.Option(help="Split of the passage (default: test).")] = None,
     length: Annotated[int | None, typer.Option(min=1, max=1024, help="Tokens of the passage (default: 32).")] = None,
-    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts told of each token.")] = 4,
+    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts shown for each token.")] = 4,
     memory: SettledMemoryOption = None,
     report: Annotated[
         str | None,
