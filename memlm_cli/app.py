@@ -18,6 +18,7 @@ from memlm_cli.commands import (
     build_datastore,
     build_index,
     compare,
+    doctor,
     evaluate,
     generate,
     import_model,
@@ -63,6 +64,7 @@ app.command("run")(run.run)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("presets")(presets.presets)
+app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -36,7 +36,9 @@ LogOption = Annotated[
 class Commands(typer.Typer):
     """Commands that keep a log where asked, and whose options may have defaults in `memlm.toml`."""
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def command(  # type: ignore[override]  # whatever else Typer's own takes
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         register = super().command(name, **settings)
 
         def registered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,12 +52,15 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it; it receives the options under "Everywhere" as its last argument, `common`."""
     own = inspect.signature(function).parameters
     shared = common_parameters() if "common" in own else []
-    extra = [_keyword("log_file", LogOption, None), _keyword("parsed", typer.Context)]
+    wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
+    name_of_context = wants_context or "parsed"
+    extra = [_keyword("log_file", LogOption, None)]
+    extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
     parameters = [*(p for p in own.values() if p.name != "common"), *shared, *extra]
 
     @wraps(function)
     def run(**values: Any) -> None:
-        context = values.pop("parsed")
+        context = values[wants_context] if wants_context else values.pop(name_of_context)
         _begin(context, values.pop("log_file"))
         defaults = _in_force(context)
         for name in _replaced(context, defaults):
