@@ -75,6 +75,7 @@ def test_a_bar_is_lines_and_styles_are_none(tmp_path: Path, monkeypatch: pytest.
             clock.now += 1.0
         reporter.info("half \x1b[2Jway")
     show_table("A table", ("a",), [(("b", "red"),)])
+    monkeypatch.setattr(log_file, "_show_warning", lambda *_: None)
     log_file._warned(UserWarning("look out"), UserWarning, "f.py", 1)
     close_log(0)
     told = messages(log)
