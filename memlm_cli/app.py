@@ -20,6 +20,7 @@ from memlm_cli.commands import (
     compare,
     doctor,
     evaluate,
+    export,
     generate,
     import_model,
     inspect,
@@ -61,6 +62,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("run")(run.run)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
