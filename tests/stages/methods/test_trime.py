@@ -164,7 +164,7 @@ def test_each_group_draws_whether_it_reads_local_memory():
     assert 0.26 < drawn.mean() < 0.34 and abs(np.corrcoef(drawn[:, 0], drawn[:, 2])[0, 1]) < 0.1
 
 
-@pytest.mark.parametrize(("groups", "processes", "nearest"), [(3, 1, 4), (9, 1, 6), (6, 4, 4), (12, 2, 6)])
+@pytest.mark.parametrize(("groups", "processes", "nearest"), [(3, 1, 2), (9, 1, 6), (6, 4, 4), (12, 2, 6)])
 def test_groups_are_equal_parts_of_two_segments_or_more_and_whole_on_a_process(groups, processes, nearest):
     with pytest.raises(UsageError, match=rf"memory\.groups: .* {groups} equal groups .*; use {nearest},"):
         TrimeExtConfig(groups=groups).sized(TransformerConfig(), 16 if groups == 3 else 12, processes)
