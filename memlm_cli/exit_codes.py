@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import typer
 
-from memlm_cli.console import say, write_nowhere
+from memlm_cli.console import note, say, write_nowhere
+from memlm_cli.log_file import log_path
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
@@ -40,6 +41,8 @@ def guarded(work: Callable[[], object], name: str) -> int:
     except BaseException as error:
         if _reader_has_gone(error):
             return 0
+        if isinstance(error, SystemExit):  # how Typer ends what it does for shells
+            return error.code if isinstance(error.code, int) else 0
         failure = failure_of(error)
         if failure.message:
             say(f"{name}: {failure.message}")
@@ -156,8 +159,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def _bug_message(error: BaseException) -> str:
+    path = log_path() or _traceback_file(error)
+    note("".join(traceback.format_exception(error)))
+    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"
+
+
+def _traceback_file(error: BaseException) -> str:
     descriptor, path = tempfile.mkstemp(prefix="memlm-", suffix=".log", text=True)
     with os.fdopen(descriptor, "w", encoding="utf-8") as log:
         log.write(f"command: {sys.argv}\nfolder: {os.getcwd()}\npython: {sys.version}\n\n")
         log.write("".join(traceback.format_exception(error)))
-    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"
+    return path
