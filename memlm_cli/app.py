@@ -115,7 +115,7 @@ class State:
     defaults: Defaults
 
 
-def _invoke(arguments: Sequence[str]) -> None:
+def invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
     check_origin()
     command = typer.main.get_command(app)
@@ -148,7 +148,7 @@ def _invoke_stoppably(arguments: Sequence[str]) -> None:
         handlers[signal.SIGINT] = signal.default_int_handler
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
-        _invoke(arguments)
+        invoke(arguments)
     except typer.Exit:
         raise
     except BaseException:

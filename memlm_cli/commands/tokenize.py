@@ -16,8 +16,8 @@ def tokenize(
         FileList,
         typer.Argument(
             metavar="FILES...",
-            help="Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of the "
-            "Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
+            help="Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of "
+            "the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
             show_default=False,
         ),
     ] = None,
