@@ -118,7 +118,7 @@ class State:
     defaults: Defaults
 
 
-def _invoke(arguments: Sequence[str]) -> None:
+def invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
     check_origin()
     command = typer.main.get_command(app)
@@ -151,7 +151,7 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
-        _invoke(arguments)
+        invoke(arguments)
     except typer.Exit:
         raise
     except BaseException:

@@ -48,7 +48,8 @@ SPELLED = r"a\x1b]0;owned\x07\x1b[31mred\rb\x9b2J\u202eevil" + "\ttab\nline"
 
 
 def test_nothing_from_data_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, write, piped in (("stderr", say, SPELLED), ("stdout", answer, HOSTILE), ("stdout", answer_part, HOSTILE)):
+    ways = (("stderr", say, SPELLED), ("stdout", answer, HOSTILE), ("stdout", answer_part, HOSTILE))
+    for stream, write, piped in ways:
         monkeypatch.setattr(f"sys.{stream}", screen := Screen())
         write(HOSTILE)
         assert screen.getvalue().removesuffix("\n") == SPELLED
