@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.output_files import check_output_file, write_output_file
@@ -29,13 +30,34 @@ def inspect(
     memory: SettledMemoryOption = None,
     report: Annotated[
         str | None,
-        typer.Option(metavar="REPORT", help="Take the readings and windows that this evaluation settled on."),
+        typer.Option(
+            metavar="REPORT",
+            autocompletion=completion.artifacts("report"),
+            help="Take the readings and windows that this evaluation settled on.",
+        ),
     ] = None,
-    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
+        ),
+    ] = None,
     neighbors: Annotated[
-        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored (with --position).")
+        str | None,
+        typer.Option(
+            metavar="NEIGHBORS",
+            autocompletion=completion.artifacts("neighbors"),
+            help="Memory of another encoder, as stored (with --position).",
+        ),
     ] = None,
-    tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Read another corpus than the model's.")] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Read another corpus than the model's.",
+        ),
+    ] = None,
     context: Annotated[
         int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
     ] = None,

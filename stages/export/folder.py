@@ -12,7 +12,15 @@ from stages.errors import UsageError
 CARD = "README.md"
 MARK = "<!-- written by memlm export -->"
 """In the card: the folder is memlm's own, and may be written anew."""
-WRITTEN = (CARD, "*.json", "*.safetensors")
+WRITTEN = (
+    CARD,
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
 """Files of an export; a folder that holds others is somebody's."""
 
 
@@ -22,7 +30,7 @@ def check_export_folder(folder: Path) -> None:
         raise UsageError(f"--output {folder}: there is no folder {folder.parent}; make it, or name another.")
     if not folder.exists():
         return
-    if not folder.is_dir() or folder.samefile("."):
+    if folder.is_symlink() or not folder.is_dir() or folder.samefile("."):
         raise UsageError(f"--output {folder} is no folder of its own; name one for the model alone.")
     held = sorted(path.name for path in folder.iterdir())
     others = [name for name in held if not any(fnmatch(name, pattern) for pattern in WRITTEN)]

@@ -31,6 +31,13 @@ def test_what_somebody_else_wrote_is_left_alone(tmp_path):
     (earlier / ".git").mkdir()
     with pytest.raises(UsageError, match=r"holds \.git, which was not written by memlm export"):
         check_export_folder(earlier)
+    noted = written(tmp_path / "noted")
+    (noted / "notes.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"holds notes\.json, which was not written by memlm export"):
+        check_export_folder(noted)
+    (tmp_path / "link").symlink_to(written(tmp_path / "target"))
+    with pytest.raises(UsageError, match="is no folder of its own"):
+        check_export_folder(tmp_path / "link")
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is no folder of its own"):
         check_export_folder(tmp_path / "file")
