@@ -1,0 +1,136 @@
+"""Compare a real pretrained model in memlm with itself in transformers, on English, German, Chinese and Python.
+
+    python -m tests.endurance.pretrained MODEL [--context 256]        MODEL: a folder, FILE.gguf, or hf:NAME
+
+Tokenizes a document of each, imports the model and evaluates it, all in a store that vanishes afterwards. Prints the
+largest difference of a token's log-probability; fails if ids differ, or a difference is above 1e-4 nats.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.evaluate import Evaluate, EvaluateConfig
+from stages.import_model import ImportConfig, ImportModel
+from stages.pretrained.location import Location, locate
+from stages.pretrained.quiet import quiet
+from stages.tokenize import Tokenize, TokenizeConfig
+
+LARGEST = 1e-4
+ROOT = Path(__file__).parents[2]
+CHARACTERS = 1600
+"""Of the texts in English and Python; German is as long, and Chinese as many tokens."""
+GERMAN = """Als Gregor Samsa eines Morgens aus unruhigen Träumen erwachte, fand er sich in seinem Bett zu einem
+ungeheueren Ungeziefer verwandelt. Er lag auf seinem panzerartig harten Rücken und sah, wenn er den Kopf ein wenig hob,
+seinen gewölbten, braunen, von bogenförmigen Versteifungen geteilten Bauch, auf dessen Höhe sich die Bettdecke, zum
+gänzlichen Niedergleiten bereit, kaum noch erhalten konnte. Seine vielen, im Vergleich zu seinem sonstigen Umfang
+kläglich dünnen Beine flimmerten ihm hilflos vor den Augen.
+
+»Was ist mit mir geschehen?«, dachte er. Es war kein Traum. Sein Zimmer, ein richtiges, nur etwas zu kleines
+Menschenzimmer, lag ruhig zwischen den vier wohlbekannten Wänden. Über dem Tisch, auf dem eine auseinandergepackte
+Musterkollektion von Tuchwaren ausgebreitet war – Samsa war Reisender –, hing das Bild, das er vor kurzem aus einer
+illustrierten Zeitschrift ausgeschnitten und in einem hübschen, vergoldeten Rahmen untergebracht hatte. Es stellte eine
+Dame dar, die, mit einem Pelzhut und einer Pelzboa versehen, aufrecht dasaß und einen schweren Pelzmuff, in dem ihr
+ganzer Unterarm verschwunden war, dem Beschauer entgegenhob.
+"""  # Kafka, Die Verwandlung, 1915
+CHINESE = """子曰：「學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？人不知而不慍，不亦君子乎？」
+
+有子曰：「其為人也孝弟，而好犯上者，鮮矣；不好犯上，而好作亂者，未之有也。君子務本，本立而道生。孝弟也者，其為仁之本與！」
+
+子曰：「巧言令色，鮮矣仁！」
+
+曾子曰：「吾日三省吾身：為人謀而不忠乎？與朋友交而不信乎？傳不習乎？」
+
+子曰：「道千乘之國，敬事而信，節用而愛人，使民以時。」
+
+子曰：「弟子入則孝，出則弟，謹而信，汎愛眾，而親仁。行有餘力，則以學文。」
+"""  # Analects, book 1
+
+
+def texts() -> dict[str, str]:
+    """A document of each language; English and Python are memlm's own."""
+    return {
+        "English": (ROOT / "docs/which-method.md").read_text("utf-8")[:CHARACTERS],
+        "German": GERMAN,
+        "Chinese": CHINESE,
+        "Python": (ROOT / "stages/models/cross_entropy.py").read_text("utf-8")[:CHARACTERS],
+    }
+
+
+def made(store: Store, stage: Any, config: StageConfig, **references: Any) -> Artifact:
+    return make(stage, config, references, store, Execution(device="cpu")).artifact
+
+
+def evaluated(store: Store, spec: str, context: int, folder: Path) -> tuple[Artifact, Artifact]:
+    """Tokens of the texts, a document each, and the report of their scores."""
+    files = []
+    for name, text in texts().items():
+        files.append(folder / f"{name}.txt")
+        files[-1].write_text(text, "utf-8")
+    corpus = {"train": [str(files[0])], "test": [str(file) for file in files]}
+    tokens = made(store, Tokenize(), TokenizeConfig(tokenizer="given"), source=[], tokenizer=spec, **corpus)
+    model = made(store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=spec)
+    config = EvaluateConfig(context=context, stride=context, save_token_scores=True, memory=("none",))
+    return tokens, made(store, Evaluate(), config, source=model.reference)
+
+
+def opened(location: Location) -> tuple[Any, Any]:
+    """Tokenizer and model as transformers reads them."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(location.folder), **location.loading())
+    model = AutoModelForCausalLM.from_pretrained(str(location.folder), dtype=torch.float32, **location.loading())
+    return tokenizer, model.eval()
+
+
+@torch.no_grad()
+def log_probs(model: Any, ids: torch.Tensor, start: int, prefix: int | None, context: int) -> np.ndarray:
+    """Of each token, in windows of `context` inputs, each behind the token that the model expects there."""
+    inputs = torch.cat((torch.tensor([start]), ids[:-1]))
+    before = torch.tensor([] if prefix is None else [prefix], dtype=torch.int64)
+    found = []
+    for first in range(0, len(ids), context):
+        window = torch.cat((before, inputs[first : first + context]))
+        scores = model(window[None]).logits[0, len(before) :].log_softmax(-1)
+        found.append(scores.gather(1, ids[first : first + context, None])[:, 0])
+    return np.asarray(torch.cat(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--context", type=int, default=256)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store")
+        tokens, report = evaluated(store, options.model, options.context, Path(folder))
+        ids = np.asarray(tokens.zarr("tokens.zarr")["test/ids"][:]).astype(np.int64)
+        ends = np.asarray(tokens.zarr("tokens.zarr")["test/doc_offsets"][:])
+        ours = np.asarray(report.zarr("scores.zarr")["logp_lm"][:])
+    with quiet():
+        tokenizer, model = opened(locate(options.model))
+    special = tokens.metrics
+    theirs = log_probs(model, torch.from_numpy(ids), special["start_id"], special["prefix_id"], options.context)
+    worst = 0.0
+    for (name, text), start, stop in zip(texts().items(), ends[:-1], ends[1:], strict=True):
+        wanted = [*tokenizer(text, add_special_tokens=False).input_ids, special["eos_id"]]
+        assert wanted == ids[start:stop].tolist(), f"{name}: other ids than those of transformers"
+        difference = np.abs(ours - theirs)[start:stop].max()
+        mean = np.exp(-ours[start:stop].mean())
+        print(f"{name:8} {stop - start:5} tokens, perplexity {mean:8.2f}, largest difference {difference:.1e} nats")
+        worst = max(worst, float(difference))
+    sys.exit(f"differences up to {worst:.1e} nats" if worst > LARGEST else 0)
+
+
+if __name__ == "__main__":
+    main()
