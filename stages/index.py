@@ -9,6 +9,7 @@ trained, and only new keys are added. A flat index has nothing to learn, and is 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
 """Stored keys that go into one part."""
+FEWEST_QUERIES = 100
+"""That recall of a changed index is measured with, if so many are asked for."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
         figures = _measured(job, searcher, keys) if config.recall_queries else {}
+        error = figures.pop("recall_error", {})
         return {
             "rows": keys.rows,
             "dim": keys.dim,
@@ -166,7 +170,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
             **figures,
-            **_changed(job, figures.get("recall", {})),
+            **_changed(job, figures.get("recall", {}), error),
         }
 
 
@@ -203,11 +207,21 @@ def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -
     """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
     from stages.search.recall import measure
 
-    queries = min(job.config.recall_queries, keys.rows)
+    queries = _sample(job, keys.rows)
     job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
     figures = measure(searcher, keys, queries, job.config.seed, job.reporter.progress)
     _warn_of_recall(job, figures["recall"])
     return figures
+
+
+def _sample(job: Job[IndexConfig], rows: int) -> int:
+    """Queries that recall is measured with: of a changed index in proportion to the keys that came or went."""
+    asked = min(job.config.recall_queries, rows)
+    if PREVIOUS not in job.inputs:
+        return asked
+    datastore = job.inputs["datastore"].metrics
+    share = (datastore["added"] + datastore["forgotten"]) / (rows + datastore["forgotten"])
+    return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
@@ -258,7 +272,7 @@ def _change(
     return merge_changed(old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE))
 
 
-def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, Any]:
+def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
     from stages.search.fit import Learned, no_longer_fits
 
@@ -267,10 +281,11 @@ def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, An
     before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
     first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
     learned = Learned(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, lists["imbalance"])
+    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, error, lists["imbalance"])
     if reason is not None:
         job.reporter.warning(
             f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
             f"Learn new ones: memlm build-index {job.inputs['datastore'].reference} --update none"
         )
-    return {"learned": learned._asdict(), "imbalance": lists["imbalance"]}
+    sure = {"recall_error": dict(error)} if error else {}
+    return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

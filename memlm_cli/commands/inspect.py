@@ -9,7 +9,14 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
+from memlm_cli.options import (
+    DEFAULT_STORE,
+    JsonOption,
+    ReadArgument,
+    SettledMemoryOption,
+    StoreOption,
+    VerifyInputsOption,
+)
 from memlm_cli.output_files import check_output_file, write_output_file
 from memlm_cli.run_stage import read_reference
 from stages.errors import UsageError
@@ -69,6 +76,7 @@ def inspect(
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
@@ -92,7 +100,9 @@ def inspect(
         device=device,
         precision=precision,
     )
-    found = _inspected(request, Store(store), text, split or "test", position, length or 32, contexts)
+    found = _inspected(
+        request, Store(store, verify_inputs=verify_inputs), text, split or "test", position, length or 32, contexts
+    )
     if html is not None:
         _write_page(html, found)
     text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty())

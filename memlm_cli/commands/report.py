@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
 
 if TYPE_CHECKING:
     from stages.pages.page import Page
@@ -33,6 +33,7 @@ def report(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
@@ -48,7 +49,7 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = build_page(find_reports(named, Store(store)), script, baseline_remarks)
+    page = build_page(find_reports(named, Store(store, verify_inputs=verify_inputs)), script, baseline_remarks)
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)

@@ -12,7 +12,7 @@ from stages.search.factory import empty_index
 from stages.search.factory_string import refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import open_searcher, read_index
-from stages.search.recall import measure, recall
+from stages.search.recall import Recalled, measure, recall
 from stages.search.searcher import Searcher
 
 
@@ -112,6 +112,20 @@ def test_recall_counts_true_neighbours_among_those_found() -> None:
     assert recall(found, true, 2) == 3 / 4
     assert recall(found, true, 3) == 3 / 5
     assert recall(found, np.full((2, 1), -1), 1) == 1
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_the_error_of_recall_is_that_of_a_mean_over_queries(k: int) -> None:
+    random = np.random.default_rng(0)
+    true = np.stack([random.permutation(40)[:8] for _ in range(50)])
+    found = np.stack([random.permutation(np.concatenate([row[:5], 100 + row[:5]]))[:8] for row in true])
+    shares = np.array([len({*f[:k].tolist()} & {*t[:k].tolist()}) / k for f, t in zip(found, true, strict=True)])
+    recalled = Recalled(found, true)
+    assert recalled.share(k) == pytest.approx(shares.mean())
+    assert recalled.standard_error(k) == pytest.approx(shares.std(ddof=1) / np.sqrt(50))
+    assert Recalled(true, true).standard_error(k) == 0
+    assert Recalled(found[:1], true[:1]).standard_error(k) == 0
+    assert Recalled(found, np.full_like(true, -1)).standard_error(k) == 0
 
 
 def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
