@@ -37,10 +37,12 @@ def try_text(
 
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
+    from memlm_cli.plan_text import show_costs
     from memlm_cli.result_tables import show_result
     from memlm_cli.run_recipe import run_all, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
+    from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import described
     from stages.pages.files import check_page_file
@@ -58,6 +60,9 @@ def try_text(
     recipe = load_recipe(file, {"train": texts}, given_settings(common, {}))
     if common.precision:
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+    if common.plan:
+        show_costs(tasks_of(recipe), common)
+        return
     if dry_run:
         show_plan(recipe, common)
         return

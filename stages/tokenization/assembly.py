@@ -13,11 +13,9 @@ from stages.text.concatenation import Concatenation, Part, saved
 from stages.text.config import TokenizeConfig
 from stages.text.names import names_file
 from stages.text.tokens import SPLITS
+from stages.tokenization.cost import array_layout
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import TextShard
-
-ROW_BYTES = 2**21
-"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 
 
 def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
@@ -96,7 +94,8 @@ def _write_arrays(
 def _write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
-    array = job.draft.array(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
+    layout = array_layout(name, rows, dtype)
+    array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
     for shard in range(array.shards):
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
