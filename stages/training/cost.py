@@ -28,7 +28,7 @@ def cost(config: TrainConfig, inputs: Inputs) -> Cost:
         },
         scratch=mapped_bytes(inputs, config) + 2 * CHECKPOINTED * saved,
         memory=training_bytes(config, config.model, segments(config, inputs)),
-        remedy="a smaller --batch-tokens with a larger --accumulate, or a smaller model",
+        remedy="a smaller model",
     )
 
 

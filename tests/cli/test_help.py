@@ -32,6 +32,7 @@ COMMANDS = [
     "presets",
     "recipes",
     "doctor",
+    "plan",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [

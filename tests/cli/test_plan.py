@@ -191,7 +191,7 @@ def test_too_little_disk_is_exit_code_5_with_what_would_help(
     assert ended.code == 5
     assert "stage " in ended.out  # the table is there all the same
     assert "the disk has 300.0 kB free" in ended.err
-    assert "most of it for datastore (--fraction stores a part of the split)" in ended.err
+    assert "most of it for model (a smaller model)" in ended.err
 
 
 def test_too_little_memory_is_exit_code_5(
