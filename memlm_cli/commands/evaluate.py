@@ -66,8 +66,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="K[,K…]",
-            help="Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is told "
-            "(default: as in training).",
+            help="Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is "
+            "reported (default: as in training).",
         ),
     ] = None,
     passage: Annotated[

@@ -114,7 +114,7 @@ def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: s
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
-    """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
+    """The text of tokens as they come, noted in `generated`, and the end of its last line; whether all was read."""
     try:
         for token in tokens:
             generated.append(token)

@@ -38,7 +38,7 @@ def inspect(
     passages: Annotated[
         int | None, typer.Option(min=1, max=50, help="Passages of each kind of --select (default: 3).")
     ] = None,
-    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts told of each token.")] = 4,
+    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts shown for each token.")] = 4,
     memory: SettledMemoryOption = None,
     report: Annotated[
         str | None,

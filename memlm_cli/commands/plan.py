@@ -1,6 +1,6 @@
 """`memlm plan`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +27,7 @@ def plan(
     from pipelines.catalogue import COMMANDS
 
     first, *rest = words
-    group = context.find_root().command
+    group: Any = context.find_root().command
     if first.startswith("-"):
         raise UsageError(f"Name the recipe or the command first, its options behind it: memlm plan RECIPE {first} …")
     if first in group.commands and first not in (*COMMANDS, "run", "try"):

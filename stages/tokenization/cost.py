@@ -20,7 +20,8 @@ from stages.text.records import TextFile
 from stages.text.spool import SHARD_CHARACTERS, Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
-from stages.tokenization.sources import ONE_CORPUS, TOKENIZER, TOKENIZER_FILE, text_files
+from stages.tokenization.corpora import ONE_CORPUS
+from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
 from stages.tokenization.spooling import chosen_tokenizer
 
 SAMPLE_BYTES = 4_000_000
