@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
 from stages.text.concatenation import Concatenation, Part, saved
 from stages.text.config import TokenizeConfig
 from stages.text.names import names_file
 from stages.text.tokens import SPLITS
-from stages.tokenization.cost import array_layout
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import TextShard
+
+ROW_BYTES = 2**21
+"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 
 
 def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
@@ -89,6 +92,11 @@ def _write_arrays(
     _write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
     _write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
     _write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
+
+
+def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
+    """Of an array of tokens: whole rows, few at a time."""
+    return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
 
 
 def _write_array(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Inputs
 from stages.text.automatic import text_bytes
@@ -20,6 +19,7 @@ from stages.text.records import TextFile
 from stages.text.spool import SHARD_CHARACTERS, Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
+from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
 from stages.tokenization.spooling import chosen_tokenizer
@@ -28,8 +28,6 @@ SAMPLE_BYTES = 4_000_000
 """Text that is read of each split at most, in equal parts of its files."""
 WORDS_BYTES = 64_000_000
 """Text of which the words are counted, all of them."""
-ROW_BYTES = 2**21
-"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 
@@ -128,11 +126,6 @@ def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[
         layouts = [array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()]
         files |= {f"{layout.name}/c/0": layout.stored_bytes for layout in layouts}
     return files
-
-
-def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
-    """Of an array of tokens: whole rows, few at a time."""
-    return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
 
 
 def _metrics(config: TokenizeConfig, splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, Any]:
