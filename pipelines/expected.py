@@ -1,5 +1,6 @@
 """A store that also has artifacts that are not made yet: what their manifests will say, as far as others ask."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,11 @@ class ExpectedStore(Store):
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         return self._expected.get(record.reference) or super().find_input(artifact, role, record)
 
-    def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
+    def check_files(
+        self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
+    ) -> None:
         if not self.is_expected(artifact):
-            super().check_files(artifact, every_byte=every_byte)
+            super().check_files(artifact, every_byte=every_byte, read=read)
 
 
 def _entry(file: str, size: int, work: ResolvedWork, inputs: Inputs, cost: Cost) -> FileEntry:
