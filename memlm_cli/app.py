@@ -20,6 +20,7 @@ from memlm_cli.commands import (
     compare,
     doctor,
     evaluate,
+    export,
     generate,
     import_model,
     inspect,
@@ -43,6 +44,7 @@ from stages.interrupts import raise_terminated
 
 COMPLETION = "_MEMLM_COMPLETE"
 """What a shell sets to ask for completions."""
+Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
 app = Commands(name="memlm", no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
 
@@ -60,6 +62,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("run")(run.run)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
@@ -133,19 +136,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
-    code = guarded(lambda: _invoke_stoppably(arguments), name)
+    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     close_log(code)
     return code
 
 
-def _invoke_stoppably(arguments: Sequence[str]) -> None:
+def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     """SIGINT and SIGTERM end the command by an exception.
 
-    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    Args:
+        at_the_end: the process ends when this has returned. Signals are then ignored from there on: what was asked for
+            is done, and its exit code stands.
     """
-    handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {signal.SIGTERM: raise_terminated}
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        handlers[signal.SIGINT] = signal.default_int_handler
+    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         invoke(arguments)
@@ -156,4 +159,13 @@ def _invoke_stoppably(arguments: Sequence[str]) -> None:
         raise
     finally:
         for signum, handler in previous.items():
-            signal.signal(signum, handler)
+            signal.signal(signum, signal.SIG_IGN if at_the_end else handler)
+
+
+def _interrupts() -> dict[signal.Signals, Handler]:
+    """How Ctrl-C is heard: as it is, if somebody else listens.
+
+    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    """
+    usual = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler)
+    return {signal.SIGINT: signal.default_int_handler} if usual else {}

@@ -17,11 +17,12 @@ from memlm_cli.log_file import log_path
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
-from stages.errors import ArtifactError, MemlmError
+from stages.errors import ArtifactError, MemlmError, shortened
 from stages.interrupts import Terminated
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 """What Typer raises for what was typed."""
 
@@ -61,7 +62,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    known = _shortage(error) or _refusal(error) or _removal(error) or _missing_package(error)
+    known = _shortage(error) or _refusal(error) or _impossible_path(error) or _removal(error) or _missing_package(error)
     return known or Failure(BUG, _bug_message(error))
 
 
@@ -117,6 +118,13 @@ def _refusal(error: BaseException) -> Failure | None:
                 f"{link.filename or 'The store'} cannot be written ({link.strerror}); name a store that can with "
                 "--store, or mend its permissions.",
             )
+    return None
+
+
+def _impossible_path(error: BaseException) -> Failure | None:
+    for link in _chain(error):
+        if isinstance(link, OSError) and link.errno in _NO_PATH:
+            return Failure(USAGE, f"{shortened(str(link.filename or ''))} cannot be a path here: {link.strerror}.")
     return None
 
 

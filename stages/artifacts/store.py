@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
+from os.path import exists, isfile  # those of Path raise for what is too long to be a path
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
@@ -15,7 +16,7 @@ from stages.artifacts.references import check_name, is_id, require_inside, split
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
 from stages.artifacts.store_settings import read_store_settings
-from stages.errors import ArtifactError, UsageError, did_you_mean
+from stages.errors import ArtifactError, UsageError, did_you_mean, shortened
 
 
 class Store:
@@ -151,17 +152,19 @@ class Store:
 
     def _locate_path(self, reference: str) -> Path:
         path = Path(reference)
-        if (path / MANIFEST).is_file():
+        if isfile(path / MANIFEST):
             return path.resolve()
-        if reference and path.exists():
+        if reference and exists(path):
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")
         hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""
-        raise ArtifactError(f"{reference!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}")
+        raise ArtifactError(
+            f"{shortened(reference)!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}"
+        )
 
     def _named(self, kind: str, name: str) -> str:
         file = self._name_file(kind, name)
-        if not file.is_file():
+        if not isfile(file):
             names = self.names(kind)
             known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
