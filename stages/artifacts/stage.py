@@ -26,7 +26,7 @@ S = TypeVar("S", bound="Shard")
 
 @dataclass(frozen=True)
 class Execution:
-    """How work is done, never what: nothing of it is part of an identity."""
+    """How work is done: nothing of it is part of an identity, but `precision: auto` is resolved by the device."""
 
     device: str = "auto"
     """auto, cpu or cuda."""
@@ -157,7 +157,7 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
-        """What it takes to list the shards and to finish: sizes and layouts, from manifests. It can be pickled.
+        """What it takes to list the shards and to finish: sizes and layouts, without models. It can be pickled.
 
         What only one process can do before there are shards is done and committed here.
         """
