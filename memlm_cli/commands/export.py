@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
 from memlm_cli.run_stage import read_reference
 
 
@@ -31,6 +31,7 @@ def export(
         typer.Option(min=1, help="Positions of a model whose own are sinusoidal (default: its segment length)."),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
@@ -39,7 +40,7 @@ def export(
     from stages.export.folder import check_export_folder
 
     check_export_folder(output)
-    found = exported(Store(store).get(read_reference(model), "model"), output, positions)
+    found = exported(Store(store, verify_inputs=verify_inputs).get(read_reference(model), "model"), output, positions)
     if json_:
         fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
         answer(json.dumps(fields))
