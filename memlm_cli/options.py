@@ -117,6 +117,7 @@ class Common:
     ] = False
     verify_inputs: VerifyInputsOption = False
     json: JsonOption = field(default=False)
+    plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
@@ -21,6 +22,7 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before, kept_rows
 from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe, resolve
+from stages.search.size import grows_whole, index_bytes, is_lossless
 
 if TYPE_CHECKING:
     from stages.lineage.runs import KeptRows
@@ -108,6 +110,25 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             kind, why = automatic_kind(keys, config.largest_gigabytes)
             execution.reporter.info(f"index {kind}: {why}")
         return resolved
+
+    def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
+        keys = _described(inputs)
+        size = index_bytes(config, keys)
+        if size is None:
+            return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
+        learnt = 4 * keys.dim * int(config.train_keys or 0)
+        return Cost(
+            files={INDEX_FILE: size},
+            metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
+            scratch=0 if grows_whole(config) else size,
+            memory=max(size, learnt),
+            remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes in place of keys",
+        )
+
+    def effort(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
+        kin = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
+        return Effort(metrics["rows"], "keys", kin, scale=metrics["rows"])
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.browser import open_page, tell_page
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
 
@@ -54,7 +55,9 @@ def report(
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)
     if open_:
-        _show(output)
+        open_page("report", output)
+    else:
+        tell_page("report", output)
 
 
 def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
@@ -64,10 +67,3 @@ def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
     if files:
         say(f"report: {len(page.figures)} figures in {files[0].parent}")
     answer(str(output))
-
-
-def _show(output: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(output.resolve().as_uri()):
-        say(f"report: no browser could be started; open {output} yourself")

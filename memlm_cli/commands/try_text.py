@@ -1,15 +1,14 @@
 """`memlm try`."""
 
 import json
-import os
 import shlex
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from memlm_cli.browser import has_display, open_page, tell_page
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
@@ -41,10 +40,12 @@ def try_text(
 
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
+    from memlm_cli.plan_text import show_costs
     from memlm_cli.result_tables import show_result
     from memlm_cli.run_recipe import run_all, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
+    from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import described
     from pipelines.variants import varied
@@ -64,6 +65,9 @@ def try_text(
     if common.precision:
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
     recipe = varied(recipe, seeds)
+    if common.plan:
+        show_costs(tasks_of(recipe), common)
+        return
     if dry_run:
         show_plan(recipe, common)
         return
@@ -79,8 +83,10 @@ def try_text(
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
         answer(str(output))
-    if open_ and _has_browser():
-        _open(output)
+    if open_ and on_terminal() and has_display():
+        open_page("try", output)
+    else:
+        tell_page("try", output)
 
 
 def _write_page(references: list[str], output: Path, common: Common) -> None:
@@ -100,16 +106,3 @@ def _write_page(references: list[str], output: Path, common: Common) -> None:
     )
     words = ["memlm", "report", *references, "--output", str(output), *chain(*store_words(common))]
     say(f"\n$ {shlex.join(words)}")
-
-
-def _has_browser() -> bool:
-    """Whether a person is there, and a display; a browser in the terminal would take that over."""
-    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    return on_terminal() and graphical
-
-
-def _open(page: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page.resolve().as_uri()):
-        say(f"try: no browser could be started; open {page} yourself")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
@@ -123,6 +124,14 @@ class Stage(ABC, Generic[C]):
         Returns: whether this process is a helper, whose help is now done; by default there are none.
         """
         return False
+
+    def cost(self, config: C, inputs: Inputs) -> Cost:
+        """The room that it takes, with resolved settings, from manifests alone: inputs may not be made yet."""
+        return Cost()
+
+    def effort(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort | None:
+        """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
+        return None
 
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
