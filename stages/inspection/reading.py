@@ -56,10 +56,14 @@ class MemoryReader:
         rows = DatastoreRows(datastore)
         return SplitText(rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names)
 
-    def of_passage(self, passage: Passage) -> "MemoryReader":
-        """The same, which reads a passage in place of splits, and keeps hidden states."""
+    def of_passage(self, passage: Passage, first: int | None = None) -> "MemoryReader":
+        """The same, which reads a passage in place of splits, and keeps hidden states.
+
+        Args:
+            first: the input before the passage; None: what stands before a split.
+        """
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
-        evaluator = replace(_reading_passage(self.evaluator, passage), last_words=every)
+        evaluator = replace(_reading_passage(self.evaluator, passage, first), last_words=every)
         return replace(self, evaluator=evaluator)
 
     def carried(self, split: str, start: int) -> CarriedState:
@@ -112,11 +116,13 @@ def _open(found: Resolved, request: Request) -> Evaluator:
     )
 
 
-def _reading_passage(evaluator: Evaluator, passage: Passage) -> Evaluator:
+def _reading_passage(evaluator: Evaluator, passage: Passage, first: int | None) -> Evaluator:
     """The evaluator with a passage in place of all splits."""
-    reader, external, hidden = replace(evaluator.reader, tokens=passage), evaluator.external, evaluator.hidden_memory
+    external, hidden = evaluator.external, evaluator.hidden_memory
+    eos = evaluator.reader.eos if first is None else first
+    reader = replace(evaluator.reader, tokens=passage, eos=eos)
     if external is not None:
-        encoder = replace(external.encoder, reader=replace(external.encoder.reader, tokens=passage))
+        encoder = replace(external.encoder, reader=replace(external.encoder.reader, tokens=passage, eos=eos))
         external = replace(external, encoder=encoder)
     hidden = None if hidden is None else hidden.of_text(reader)
     return replace(evaluator, reader=reader, external=external, hidden_memory=hidden)

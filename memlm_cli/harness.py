@@ -1,0 +1,150 @@
+"""memlm's models, memories included, for EleutherAI's lm-evaluation-harness (extra `harness`).
+
+    python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y --tasks lambada_openai
+
+registers `memlm` and hands over to the harness, whose every other option works as ever.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from tqdm import tqdm
+
+from memlm_cli.console import say
+from stages.errors import MemlmError, UsageError
+
+OF_REPORT = "report"
+"""Where no memory is named; None is what the harness makes of `memory=none`, the model alone."""
+MOST_TOKENS = 256
+"""Written where a task does not say."""
+
+
+@register_model("memlm")
+class MemlmLM(TemplateLM):
+    """A model with the memories of a report; every request begins a fresh stream, so a cache sees it alone."""
+
+    def __init__(
+        self,
+        ref: str,
+        report: str | None = None,
+        memory: str | Sequence[str] | None = OF_REPORT,
+        index: str | None = None,
+        neighbors: str | None = None,
+        context: int | None = None,
+        stride: int | None = None,
+        mem_length: int | None = None,
+        store: str | None = None,
+        device: str | None = None,
+        precision: str = "auto",
+        seed: int = 0,
+        batch_size: int | str = 1,
+        max_batch_size: int | None = None,
+    ) -> None:
+        """Args: as of `memlm inspect`; `seed` for tasks that sample. Requests are read one at a time.
+
+        Raises: UsageError or ArtifactError for what does not go together.
+        """
+        from memlm_cli.notebook import open as open_store
+
+        super().__init__()
+        if str(batch_size) != "1" or max_batch_size is not None:
+            raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
+        settings = {"index": index, "neighbors": neighbors, "context": context, "stride": stride}
+        settings |= {"mem_length": mem_length, "precision": precision, "device": (device or "auto").partition(":")[0]}
+        readings = None if memory == OF_REPORT else memory or "none"
+        self._reader = open_store(store).read(ref, report=report, memory=readings, **settings)
+        self._seed = seed
+
+    @property
+    def eot_token_id(self) -> int:
+        return self._reader.loaded.text.eos
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names the requests that the harness keeps (`--cache_requests`)."""
+        return self._reader.loaded.read["tokens"].reference.replace("/", "-")
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What stands in the harness's results beside its own settings."""
+        read = {role: artifact.reference for role, artifact in self._reader.loaded.read.items()}
+        return {"memlm": {"read": read, "memories": self._reader.loaded.memories}}
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        return self._reader.loaded.text.ids(string)
+
+    def _loglikelihood_tokens(
+        self,
+        requests: list[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+        **_: Any,
+    ) -> list[tuple[float, bool]]:
+        from stages.inspection.likelihood import continuation_scores
+
+        answers = []
+        for pair, context, continuation in _shown(requests, "loglikelihood", disable_tqdm):
+            behind = [] if not pair[0] else context  # an empty one is the lone <eos> that stands there in any case
+            log_p, best = continuation_scores(self._reader.loaded, behind, continuation)
+            answers.append((float(log_p.sum()), bool(best.all())))
+            self.cache_hook.add_partial("loglikelihood", pair, answers[-1])
+        return answers
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        from stages.inspection.likelihood import text_log_prob
+
+        answers = []
+        for request in _shown(requests, "loglikelihood_rolling", disable_tqdm):
+            answers.append(text_log_prob(self._reader.loaded, self.tok_encode(request.args[0])))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, answers[-1])
+        return answers
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        answers = []
+        for request in _shown(requests, "generate_until", disable_tqdm):
+            answers.append(self._written(*request.args))
+            self.cache_hook.add_partial("generate_until", request.args, answers[-1])
+        return answers
+
+    def _written(self, prompt: str, asked: dict[str, Any]) -> str:
+        """What is written behind a prompt, up to the first of the strings that end it."""
+        from lm_eval.models.utils import normalize_gen_kwargs
+
+        wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
+        ends = [end for end in wanted["until"] if end]
+        temperature = float(wanted.get("temperature", 0.0))
+        drawn = {"top_k": wanted.get("top_k"), "top_p": wanted.get("top_p")} if temperature else {}
+        written = ""
+        for part in self._reader.parts(
+            prompt,
+            max_tokens=wanted["max_gen_toks"],
+            temperature=temperature,
+            seed=self._seed,
+            stop_at_eos=True,
+            **drawn,
+        ):
+            written += part
+            if any(end in written for end in ends):
+                break
+        return written[: min((place for end in ends if (place := written.find(end)) >= 0), default=len(written))]
+
+
+def _shown(requests: Iterable[Any], what: str, hidden: bool) -> Iterable[Any]:
+    return tqdm(requests, desc=f"memlm: {what}", disable=hidden)
+
+
+def main() -> int:
+    """The harness's own command line; memlm's errors end it with their exit codes."""
+    from lm_eval.__main__ import cli_evaluate
+
+    try:
+        cli_evaluate()
+    except MemlmError as error:
+        say(f"memlm_cli.harness: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""memlm under lm-evaluation-harness: numbers are those of `evaluate` and `inspect`."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lm_eval")
+
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+
+from memlm_cli import notebook
+from memlm_cli.harness import MemlmLM, main
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import UsageError
+from stages.inspection.likelihood import continuation_scores, text_log_prob
+from tests.cli.conftest import Memlm
+from tests.stages.small_text import LSTM, built_index, story, text_model, text_tokens
+
+READINGS = ["external:k=5,temperature=2,lambda=0.4", "long:size=7,theta=0.5,lambda=0.1"]
+TASK = """
+task: small_last_word
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {file}}}}}
+output_type: loglikelihood
+test_split: test
+doc_to_text: "{{{{text.split(' ')[:-1]|join(' ')}}}}"
+doc_to_target: "{{{{' '+text.split(' ')[-1]}}}}"
+metric_list: [{{metric: perplexity, aggregation: perplexity, higher_is_better: false}},
+              {{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+WRITE = """
+task: small_writing
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {file}}}}}
+output_type: generate_until
+test_split: test
+doc_to_text: "{{{{text}}}}"
+doc_to_target: "the"
+generation_kwargs: {{until: ["cat"], max_gen_toks: 5}}
+metric_list: [{{metric: exact_match}}]
+"""
+
+
+@pytest.fixture(scope="module", params=["transformer", "lstm"])
+def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp(request.param)
+    store = Store(folder / "store")
+    model = None if request.param == "transformer" else LSTM
+    return built_index(store, text_model(store, text_tokens(store, folder), model))
+
+
+def opened(index: Artifact, **settings: Any) -> MemlmLM:
+    return MemlmLM(index.reference, store=str(index.store.root), device="cpu", **settings)
+
+
+def request(*arguments: Any) -> Any:
+    return SimpleNamespace(args=arguments)
+
+
+def told(memlm: Memlm, index: Artifact, text: str) -> list[dict[str, Any]]:
+    """What `memlm inspect` tells of a text."""
+    words = [word for reading in READINGS for word in ("--memory", reading)]
+    root = ["--store", index.store.root, "--device", "cpu", "--json", "--contexts", 0]
+    return json.loads(memlm("inspect", index.reference, *root, "--text", text, *words).out)["tokens"]
+
+
+def test_a_continuation_is_scored_as_inspect_reads_the_whole(memlm: Memlm, index: Artifact) -> None:
+    lm = opened(index, memory=READINGS)
+    pairs = [("the cat", " sees the hen"), ("", "the cat runs"), ("a dog ", "and"), ("the", " ")]
+    answers = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
+    for (context, continuation), (log_p, _) in zip(pairs[:3], answers, strict=False):
+        tokens = told(memlm, index, context + continuation)[len(context.split()) :]
+        assert log_p == pytest.approx(sum(np.log(token["final"]) for token in tokens), abs=1e-5)
+    assert answers[3] == (0.0, True)  # words know no trailing space: there is nothing to predict
+
+
+def test_greedy_is_what_generation_would_write(index: Artifact) -> None:
+    lm = opened(index, memory=READINGS)
+    (written,) = lm.generate_until([request("the cat", {"until": [], "max_gen_toks": 3})], disable_tqdm=True)
+    likeliest, other = lm.loglikelihood([request("the cat", f" {written}"), request("the cat", " pig pig pig")], True)
+    assert likeliest[1] and not other[1]
+    cut = written.split()[1]
+    (short,) = lm.generate_until([request("the cat", {"until": cut, "max_gen_toks": 3})], disable_tqdm=True)
+    assert short == written[: written.find(cut)]
+
+
+def test_a_rolling_text_is_read_in_windows_of_an_evaluation(memlm: Memlm, index: Artifact) -> None:
+    text = " ".join(story(9, 5).split())
+    lm = opened(index, memory=READINGS)
+    (rolled,) = lm.loglikelihood_rolling([request(text)], disable_tqdm=True)
+    assert rolled == pytest.approx(sum(np.log(token["final"]) for token in told(memlm, index, text)), abs=1e-3)
+    assert len(text.split()) > 2 * lm._reader.loaded.evaluator.reader.windows.context
+
+
+def test_long_texts_are_read_in_blocks(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = opened(index, memory=READINGS)._reader.loaded
+    ids = reader.text.ids(" ".join(story(20, 6).split()))
+    whole = text_log_prob(reader, ids)
+    monkeypatch.setattr("stages.inspection.likelihood.BLOCK_TOKENS", 7)
+    assert text_log_prob(reader, ids) == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_long_context_is_one_window_of_the_last_inputs(index: Artifact) -> None:
+    reader = opened(index, memory="none")._reader.loaded
+    ids = reader.text.ids(" ".join(story(9, 7).split()))
+    log_p, _ = continuation_scores(reader, ids[:-2], ids[-2:])
+    inputs = ids[:-1]
+    if not reader.evaluator.carries_state:
+        inputs = inputs[-reader.evaluator.reader.windows.context :]
+    else:
+        inputs = [reader.text.eos, *inputs]
+    assert log_p == pytest.approx(direct(reader.evaluator.model, inputs, ids[-2:]), abs=1e-5)
+    assert len(continuation_scores(reader, ids[:3], ids[3:])[0]) == len(ids) - 3
+
+
+def direct(model: Any, inputs: list[int], targets: list[int]) -> list[float]:
+    import torch
+
+    with torch.no_grad():
+        hidden = model.encode(torch.tensor([inputs])).hidden[0, -len(targets) :]
+        log_p = model.log_probs(hidden)
+    return [float(log_p[row, target]) for row, target in enumerate(targets)]
+
+
+def test_the_harness_runs_tasks_and_agrees_with_evaluate(
+    index: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last word of each passage, with kNN-LM: perplexity a word and accuracy."""
+    passages = [" ".join(story(2, seed).split()) for seed in range(20, 26)]
+    file, tasks = tmp_path / "test.jsonl", tmp_path / "tasks"
+    file.write_text("".join(json.dumps({"text": passage}) + "\n" for passage in passages))
+    tasks.mkdir()
+    (tasks / "last.yaml").write_text(TASK.format(file=file))
+    (tasks / "write.yaml").write_text(WRITE.format(file=file))
+    store = notebook.open(index.store.root)
+    corpus = store.run("tokenize", test=file, tokenizer=index.find("corpus").reference)
+    asked = {"tokens": corpus, "score": "last-word", "reset": "document", "device": "cpu"}
+    if index.find("encoder").config["model"]["backbone"] == "transformer":
+        asked["context"] = 16  # the longest passage: a window that ends inside of one would know less
+    report = store.run("evaluate", index.reference, memory=READINGS[0], **asked)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    results = simple_evaluate(
+        model="memlm",
+        model_args=f"ref={index.reference},report={report.reference},store={index.store.root}",
+        device="cpu",
+        tasks=["small_last_word", "small_writing"],
+        task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
+        bootstrap_iters=0,
+    )
+    last = results["results"]["small_last_word"]
+    rows = report.metrics["rows"]
+    nll = rows[1]["nll"] * report.metrics["tokens"] / len(passages)
+    assert last["perplexity,none"] == pytest.approx(np.exp(nll), rel=1e-4)
+    assert last["acc,none"] == pytest.approx(rows[1]["accuracy"])
+    assert results["config"]["memlm"]["memories"][0]["k"] == 5
+    assert "exact_match,none" in results["results"]["small_writing"]
+
+
+def test_no_memory_is_the_model_alone(index: Artifact) -> None:
+    """The harness hands `memory=none` on as None."""
+    alone, default = opened(index, memory=None), opened(index)
+    assert alone._reader.memories == [] and default._reader.memories[0]["sources"] == ["external"]
+
+
+def test_what_it_cannot_do_is_bad_usage(index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    with pytest.raises(UsageError, match="Requests are read one at a time"):
+        opened(index, batch_size=8)
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: MemlmLM("model/none", store=str(index.store.root)))
+    assert main() == 4
+    assert "memlm_cli.harness: model/none is not in" in capsys.readouterr().err
