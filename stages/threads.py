@@ -33,9 +33,13 @@ def shared_out(small: bool = False) -> Iterator[Share[Any]]:
     """
     with _one_pool:
         controller = ThreadpoolController()
-        count = max((lib["num_threads"] for lib in controller.info() if lib["user_api"] == "openmp"), default=1)
+        count = _threads(controller)
         with controller.limit(limits=1), _torch_alone():
             yield in_turn if small or count == 1 else _sharing(count, controller)
+
+
+def _threads(controller: ThreadpoolController) -> int:
+    return max((pool["num_threads"] for pool in controller.info()), default=1)
 
 
 def in_turn(work: Callable[[T], object], items: Iterable[T]) -> None:
@@ -45,20 +49,19 @@ def in_turn(work: Callable[[T], object], items: Iterable[T]) -> None:
 
 
 def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
-    """OpenMP keeps the number of threads for each thread that asks, and those of Python begin with its default."""
+    """OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default."""
 
     def share(work: Callable[[T], object], items: Iterable[T]) -> None:
         waiting = deque(items)
 
         def work_off() -> None:
             controller.limit(limits=1, user_api="openmp")
-            with _torch_alone():
-                while waiting:
-                    try:
-                        item = waiting.popleft()
-                    except IndexError:
-                        return
-                    work(item)
+            while waiting:
+                try:
+                    item = waiting.popleft()
+                except IndexError:
+                    return
+                work(item)
 
         with ThreadPoolExecutor(count) as pool:
             calls = [pool.submit(work_off) for _ in range(count)]
@@ -73,7 +76,7 @@ def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
 
 @contextmanager
 def _torch_alone() -> Iterator[None]:
-    """torch, if it is loaded, computes with one thread in the thread that calls this."""
+    """torch, if it is loaded, computes with one thread, here and in threads that begin now."""
     torch: Any = sys.modules.get("torch")
     before = None if torch is None else torch.get_num_threads()
     if before is not None and before > 1:
