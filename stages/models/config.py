@@ -19,6 +19,11 @@ Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
+def unless(usual: object) -> Any:
+    """Leaves a setting out of what is stored where it is the usual one: older models keep their ids."""
+    return Field(exclude_if=lambda chosen: bool(chosen == usual))
+
+
 class VocabularyConfig(Settings):
     """Embeddings and softmax, full or adaptive, and the gate before the softmax."""
 
@@ -46,6 +51,12 @@ class VocabularyConfig(Settings):
     )
     """What enters of a neighbour's token: sqrt(d) times its embedding, as the first layer reads it, or the embedding.
     None: what the method chooses; of a model that is stored, `raw`, which is therefore left out of what is stored."""
+    score_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
+    """What scores of the vocabulary are multiplied by (Cohere, Granite)."""
+    score_bias: Annotated[bool, unless(False)] = False
+    """Whether each token's score has a bias of its own (Phi, GPT-J)."""
+    score_cap: Annotated[Annotated[float, Field(gt=0)] | None, unless(None)] = None
+    """c, of scores that are bent to c tanh(score / c) (Gemma 2); None: they are not."""
 
     @model_validator(mode="after")
     def _clusters_fit(self) -> Self:
@@ -55,6 +66,12 @@ class VocabularyConfig(Settings):
             raise ValueError(
                 f"width {self.width} cannot be divided by factor {self.factor} for each of {len(self.cutoffs)} cutoffs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_softmax(self) -> Self:
+        if self.cutoffs and (self.score_scale != 1 or self.score_bias or self.score_cap):
+            raise ValueError("score_scale, score_bias and score_cap are of a full softmax: leave them or cutoffs out")
         return self
 
 
@@ -133,7 +150,7 @@ class BackboneConfig(VocabularyConfig):
 
 _BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE)
 ModelConfig = Annotated[BackboneConfig, _BACKBONE]
-"""Any model: the settings of a registered backbone, told by `backbone`."""
+"""Any model: the settings of a registered backbone, told apart by `backbone`."""
 
 
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:

@@ -126,7 +126,7 @@ class Trainer:
         started = time.perf_counter()
         self._set_learning_rate(self.progress.step + 1)
         loss = make_update(self.method, self)
-        self.progress.add(loss, time.perf_counter() - started)
+        self.progress.add(loss, time.perf_counter() - started, self._documents_read())
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
@@ -171,12 +171,26 @@ class Trainer:
 
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
+        share = np.array_split(self._segments_of(number), self.fabric.world_size)[self.fabric.global_rank]
+        index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
+        return self.method.batch(self.segments, share, index).to(self.fabric.device)
+
+    def _segments_of(self, number: int) -> np.ndarray:
+        """The segments of forward batch `number`, of all ranks."""
         epoch, row = divmod(number, self._batches_per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
-        share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
-        index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
-        return self.method.batch(self.segments, share, index).to(self.fabric.device)
+        segments: np.ndarray = self._order[1][row]
+        return segments
+
+    def _documents_read(self) -> int:
+        """Documents of which the present update has read a part, over all ranks."""
+        first = self.progress.step * self.accumulate
+        return len(
+            self.segments.documents_in(
+                np.concatenate([self._segments_of(number) for number in range(first, first + self.accumulate)])
+            )
+        )
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self.layout.streams:
@@ -226,6 +240,7 @@ class Trainer:
                 self.progress.step,
                 tokens=self.progress.step * self.update_tokens,
                 loss=loss,
+                documents=self.progress.mean_documents,
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
                 tokens_per_second=round(self._tokens_per_second(), 1),

@@ -40,6 +40,8 @@ class Progress:
     loss_sum: float = 0.0
     """Sum of the updates' losses since the last line of the journal."""
     loss_count: int = 0
+    document_sum: int = 0
+    """Documents that the same updates read, each once an update."""
     line_step: int = 0
     """Step of the last line of the journal, and the time spent by then."""
     line_seconds: float = 0.0
@@ -54,17 +56,18 @@ class Progress:
     journal_digest: str | None = None
     """BLAKE2b of so many bytes of the journal."""
 
-    def add(self, loss: float, seconds: float) -> None:
-        """Count an update."""
+    def add(self, loss: float, seconds: float, documents: int) -> None:
+        """Count an update that read a part of so many documents."""
         self.step += 1
         self.seconds += seconds
         self.loss_sum += loss
         self.loss_count += 1
+        self.document_sum += documents
 
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one that said `train_loss`."""
         self.train_loss = train_loss
-        self.loss_sum, self.loss_count = 0.0, 0
+        self.loss_sum, self.loss_count, self.document_sum = 0.0, 0, 0
         self.line_step, self.line_seconds = self.step, self.seconds
 
     def is_best(self, valid_loss: float) -> bool:
@@ -80,6 +83,11 @@ class Progress:
         if self.loss_count:
             return self.loss_sum / self.loss_count
         return math.nan if self.train_loss is None else self.train_loss
+
+    @property
+    def mean_documents(self) -> float | None:
+        """Documents that an update read, on average since the last line of the journal; None: there was none."""
+        return round(self.document_sum / self.loss_count, 1) if self.loss_count else None
 
     @property
     def steps_per_second(self) -> float:

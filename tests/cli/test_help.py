@@ -27,10 +27,12 @@ COMMANDS = [
     "compare",
     "inspect",
     "generate",
+    "export",
     "run",
     "artifacts",
     "presets",
     "recipes",
+    "doctor",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
@@ -45,6 +47,7 @@ EVERYWHERE = [
     "--no-wait",
     "--verify-inputs",
     "--json",
+    "--log-file",
 ]
 
 
@@ -52,7 +55,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:13]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:14]]
     assert places == sorted(places)
 
 
@@ -62,6 +65,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert ended.code == 0
     assert command in ended.out
     assert memlm(command, "-h") == ended
+    assert "--log-file" in ended.out or command == "artifacts"
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 

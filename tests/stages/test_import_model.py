@@ -82,6 +82,17 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
         assert further.config["model"] == model.config["model"]
 
 
+def test_weights_of_half_precision_are_read_by_later_stages(store, tmp_path, folder, tokens):
+    folder[1].bfloat16().save_pretrained(folder[0])
+    config = ImportConfig(segment_length=16)
+    half = made(store, ImportModel(), config, source=tokens.reference, checkpoint=str(folder[0]))
+    report = made(store, Evaluate(), EvaluateConfig(), source=half.reference)
+    assert report.metrics["rows"][0]["perplexity"] > 1
+    settings = {"steps": 1, "segment_length": 16, "batch_tokens": 32, "valid_every": 0}
+    config = TrainConfig.model_validate(settings)
+    made(store, Train(), config, source=tokens.reference, init_from=half.reference)
+
+
 def test_it_is_made_once_and_holds_no_path(store, folder, tokens, model, tmp_path):
     (tmp_path / "pretrained").rename(tmp_path / "moved")
     config = ImportConfig(segment_length=16)
