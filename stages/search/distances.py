@@ -38,7 +38,7 @@ def pair_scores(
 
 def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
     """The same for keys in float32."""
-    score = faiss.pairwise_indexed_L2sqr if metric == "l2" else faiss.pairwise_indexed_inner_product
+    score = getattr(faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product")
     out = np.empty(len(which), np.float32)
     given = [np.ascontiguousarray(one) for one in (queries, which.astype(np.int64), keys, rows.astype(np.int64))]
     score(keys.shape[1], len(which), *map(faiss.swig_ptr, given), faiss.swig_ptr(out))

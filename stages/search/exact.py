@@ -1,13 +1,14 @@
 """Exact search: every query against every stored key, shard after shard."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from stages.search.distances import exact_distances
 from stages.search.found import Found
 from stages.search.keys import StoredKeys, widened
-from stages.search.ranking import pick, score_to_distance
+from stages.search.ranking import score_to_distance
 from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
 from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
@@ -39,15 +40,20 @@ class ExactSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        parts = [np.arange(first, min(first + QUERIES, len(queries))) for first in range(0, len(queries), QUERIES)]
-        narrowings = [Narrowing(self.block(queries[part], pick(exclude, part)), k) for part in parts]
+        parts = [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)]
+        narrowings = [
+            Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
+        ]
         for first, block in self.keys.each():
             keys = self._extended(first, block, share)
-            share(lambda one, keys=keys: one.scan(keys), narrowings)
+            share(partial(Narrowing.scan, keys=keys), narrowings)
             self.compared(first + len(block))
-        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        share(lambda number: found.update({number: narrowings[number].found.best(k, in_turn)}), range(len(parts)))
-        scores, rows = (np.concatenate([found[number][i] for number in range(len(parts))]) for i in (0, 1))
+        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+
+        def finish(number: int) -> None:
+            scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
+
+        share(finish, range(len(parts)))
         return scores, rows
 
     def _extended(self, first: int, block: np.ndarray, share: Share) -> KeyBlock:

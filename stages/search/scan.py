@@ -90,8 +90,8 @@ class QueryBlock:
     def rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Float32[np.ndarray, "q m"]:
         """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
         scores = self.extended[which] @ keys.extended.T
-        if self.hides:
-            _hide(scores, np.searchsorted(keys.rows, self.exclude[which]))
+        if self.hides and self.exclude is not None:
+            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])))
         return scores
 
     def depth(self, k: int) -> int:
