@@ -109,7 +109,7 @@ class Narrowing:
                 self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
             for pairs in self.queries.within(self.everyone, piece, self.bounds):
                 self.found.add(pairs)
-            if len(self.found) > KEPT * self.k * len(self.queries):
+            if self.found.pairs > KEPT * self.k * len(self.queries):
                 self._narrow()
 
     def _narrow(self) -> None:

@@ -12,14 +12,18 @@ TABLE_PAIRS = 1 << 18
 
 
 class Found:
-    """What n queries have found so far; pieces may come in any order, and from several threads."""
+    """What n queries have found so far; pieces may come in any order, and from several threads.
+
+    `pairs`: how many there are, about, where several threads add at once.
+    """
 
     def __init__(self, queries: int) -> None:
-        self.queries = queries
+        self.queries, self.pairs = queries, 0
         self.pieces: list[Pairs] = []
 
     def add(self, piece: Pairs) -> None:
         self.pieces.append(piece)
+        self.pairs += len(piece.packed)
 
     def best(self, k: int, share: Share) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best of each query, best first: scores and rows, +inf and -1 where missing."""
@@ -43,12 +47,9 @@ class Found:
         """Forget all but the k best of each query; returns their largest scores, +inf where there are fewer."""
         scores, rows = self.best(k, share)
         everyone, counts = np.arange(self.queries), np.full(self.queries, k)
-        self.pieces = [Pairs(everyone, counts, packed(scores, rows).ravel())]
+        self.pieces, self.pairs = [], 0
+        self.add(Pairs(everyone, counts, packed(scores, rows).ravel()))
         return scores[:, -1]
-
-    def __len__(self) -> int:
-        """Pairs of all queries."""
-        return sum(len(piece.packed) for piece in self.pieces)
 
     def _by_query(self, share: Share) -> tuple[np.ndarray, np.ndarray]:
         """All pairs, query after query, [h], and where those of each end, [n]."""

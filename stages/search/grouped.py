@@ -20,6 +20,9 @@ from stages.threads import Share
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
 
+MOST_PAIRS = 1 << 26
+"""Pairs of all queries that are held at a time: 0.5 GB."""
+
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
 
@@ -62,6 +65,10 @@ def can_group(index: Any) -> bool:
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
 
 
+class _TooMany(Exception):
+    """More pairs lie within their bounds than can be held."""
+
+
 class Visit(NamedTuple):
     """A list, and the pairs (query times probe plus place) that probe it, int64 [q]."""
 
@@ -88,16 +95,34 @@ class GroupedSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        block, probe = self.block(queries, exclude), min(self.ivf.nlist, self.probe * 4**effort)
-        lists = self._nearest_lists(queries, probe, share)
-        bounds, found = self._bounds(block, lists, k, share), Found(len(queries))
+        found = self._find(self.block(queries, exclude), k, effort, share)
+        if found is not None:
+            return found.best(k, share)
+        middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+        halves = [
+            self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, share)
+            for part in (slice(None, middle), slice(middle, None))
+        ]
+        scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
+        return scores, rows
+
+    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found | None:
+        """Pairs among which the k best of each query are; None if they are too many to be held."""
+        probe = min(self.ivf.nlist, self.probe * 4**effort)
+        lists = self._nearest_lists(queries.vectors, probe, share)
+        bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
 
         def scan(visit: Visit) -> None:
-            for pairs in block.within(visit.pairs // probe, self._keys(visit.number), bounds):
+            for pairs in queries.within(visit.pairs // probe, self._keys(visit.number), bounds):
                 found.add(pairs)
+                if found.pairs > MOST_PAIRS and len(queries) > 1:
+                    raise _TooMany
 
-        share(scan, self._visits(lists))
-        return found.best(k, share)
+        try:
+            share(scan, self._visits(lists))
+        except _TooMany:
+            return None
+        return found
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe]."""

@@ -42,7 +42,7 @@ def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second
     whole, kept = filled(first + second), filled(first)
     before = kept.best(k, in_turn)[0]
     np.testing.assert_array_equal(kept.keep_best(k, in_turn), before[:, -1])
-    assert len(kept) == 6 * k
+    assert kept.pairs == 6 * k
     for piece in filled(second).pieces:
         kept.add(piece)
     for got, want in zip(kept.best(k, in_turn), whole.best(k, in_turn), strict=True):
