@@ -51,6 +51,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield draft
         files = [path for path in draft.rglob("*") if path.is_file()]
         for path in files:
+            path.chmod(draft.stat().st_mode & 0o666)  # some writers leave files that only their owner may read
             fsync(path)
         fsync_folders(draft, files)
         if folder.exists():

@@ -89,8 +89,6 @@ class StateArray(NamedTuple):
 class BackboneConfig(VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
-    keys: ClassVar[tuple[str, ...]] = ("ffn-input", "hidden")
-    """Representations that memory can be searched with; the first is the default of datastores."""
     carries_state: ClassVar[bool] = False
     """Whether reading a segment goes on from the one before it in the same stream."""
     left_open: ClassVar[tuple[str, ...]] = ("gate", "gate_values")
@@ -98,6 +96,11 @@ class BackboneConfig(VocabularyConfig):
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
         backbone: str
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """Representations that memory can be searched with; the first is the default of datastores."""
 
     @property
     @abstractmethod

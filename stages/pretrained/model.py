@@ -13,7 +13,7 @@ from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
-from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, scores_of
+from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
 
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
 """Where the model lay and how it was packed: nothing of what it computes."""
@@ -61,16 +61,20 @@ def read_weights(location: Location, config: HuggingFaceConfig) -> dict[str, Ten
             str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
         )
     causal, info = loaded
+    dtype = causal.dtype
+    torch.nn.Module.float(causal.eval())  # its own refuses where weights were quantized, though they are not any more
+    _require_numbers(location, causal)
+    if reads_ahead(causal):
+        raise DataError(
+            f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores: it is an "
+            "encoder, and encoders are not imported, for no perplexity is theirs."
+        )
     lacking = sorted(info["missing_keys"])
     if lacking:
         raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(lacking[:3])}.")
-    causal.eval()
-    dtype = causal.dtype
-    torch.nn.Module.float(causal)  # its own refuses where weights were quantized, though they are not any more
     wanted = scores_of(causal)
     weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
     weights |= _tables(causal, config, dtype)
-    _require_numbers(location, weights)
     _require_same(location, config, weights, wanted)
     return weights
 
@@ -105,8 +109,8 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
     return found
 
 
-def _require_numbers(location: Location, weights: dict[str, Tensor]) -> None:
-    for name, weight in weights.items():
+def _require_numbers(location: Location, causal: torch.nn.Module) -> None:
+    for name, weight in causal.named_parameters():
         if not weight.isfinite().all():
             raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
 

@@ -23,21 +23,41 @@ class Scored(NamedTuple):
     log_probs: Tensor
 
 
-@torch.no_grad()
 def scores_of(causal: Any) -> list[Scored]:
     """A probe as it is, and with hidden states so large that every bend of the scores shows."""
-    types = causal.get_input_embeddings().num_embeddings
-    tokens = torch.randint(types, PROBE, generator=torch.Generator().manual_seed(0))
-    plain = causal(tokens).logits
-    factor = LOUD / max(float(plain.abs().max()), 1e-6)
+    tokens = _probe(causal)
+    return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
 
+
+def reads_ahead(causal: Any) -> bool:
+    """Whether the score of a token depends on those behind it, as in an encoder, whose perplexity means nothing."""
+    tokens = _probe(causal)
+    others = tokens.clone()
+    others[:, -1] = tokens[:, 0]
+    factor = _loud(causal, tokens)
+    before, after = (_scored(causal, each, factor).log_probs[:, :-1] for each in (tokens, others))
+    return not bool((before - after).abs().max() < TOLERANCE)
+
+
+def _probe(causal: Any) -> Tensor:
+    types = causal.get_input_embeddings().num_embeddings
+    return torch.randint(types, PROBE, generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def _loud(causal: Any, tokens: Tensor) -> float:
+    """What makes the largest score of a probe `LOUD`, as long as nothing bends it."""
+    return LOUD / max(float(causal(tokens).logits.abs().max()), 1e-6)
+
+
+@torch.no_grad()
+def _scored(causal: Any, tokens: Tensor, factor: float) -> Scored:
     head = causal.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, arguments: (factor * arguments[0],))
     try:
-        loud = causal(tokens).logits
+        return Scored(tokens, factor, causal(tokens).logits.log_softmax(-1))
     finally:
         hook.remove()
-    return [Scored(tokens, 1.0, plain.log_softmax(-1)), Scored(tokens, factor, loud.log_softmax(-1))]
 
 
 @torch.no_grad()

@@ -30,6 +30,10 @@ class AttentionConfig(BackboneConfig):
     feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
     """What stands in the feed-forward place."""
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return "ffn-input", "hidden"
+
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.width % self.heads:

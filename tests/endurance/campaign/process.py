@@ -185,7 +185,7 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
         invoke(parsed)
 
     app.invoke = begin
-    code = app.main(arguments)
+    code = app.main()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
     return code

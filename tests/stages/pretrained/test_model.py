@@ -98,6 +98,17 @@ def test_what_bends_scores_is_found(tmp_path, family, found):
     assert {name: getattr(config, name) for name in found} == found
 
 
+@pytest.mark.parametrize("kind", ["AutoModel", "AutoModelForMaskedLM"])
+def test_encoders_are_refused(tmp_path, kind):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.AutoConfig.for_model("bert", vocab_size=V, **sizes)
+    getattr(transformers, kind).from_config(config).save_pretrained(tmp_path)
+    location = locate(str(tmp_path))
+    with pytest.raises(DataError, match=r"\(bert\) reads tokens behind the one that it scores: it is an encoder"):
+        read_weights(location, describe(location, None))
+
+
 def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
     """Its setting has a name that memlm does not know."""
     saved(tmp_path, "gemma2", final_logit_softcapping=30.0)

@@ -25,6 +25,10 @@ class HuggingFaceConfig(BackboneConfig):
     """What embeddings are multiplied by before the first block (Gemma: √d)."""
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        return ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
+
+    @property
     def longest_context(self) -> int | None:
         return None if self.max_positions is None else self.max_positions - (self.prefix is not None)
 
