@@ -106,9 +106,13 @@ def moved(keys: Any, count: int) -> np.ndarray:
 
 def products(index: Any, queries: np.ndarray) -> None:
     """As many products of as many rows and columns as the lists of an index take, all in float32."""
-    lists = index.quantizer.search(queries, index.nprobe)[1].ravel()
-    for number, count in enumerate(np.bincount(lists, minlength=index.nlist)):
-        np.matmul(queries[:count], np.empty((queries.shape[1], index.invlists.list_size(number)), np.float32))
+    from stages.threads import shared_out
+
+    visits = np.bincount(index.quantizer.search(queries, index.nprobe)[1].ravel(), minlength=index.nlist)
+    sizes = [index.invlists.list_size(number) for number in range(index.nlist)]
+    columns = np.ones((queries.shape[1], max(sizes)), np.float32)
+    with shared_out() as share:
+        share(lambda number: queries[: visits[number]] @ columns[:, : sizes[number]], range(index.nlist))
 
 
 def main() -> None:
