@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import printable
 from stages.numbers import number
-from stages.retrieval.hyperparameters import hyperparameters
-from stages.retrieval.memory_words import memory_words
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
 
 def reading_line(memory: Mapping[str, Any]) -> str:
     """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
+    from stages.retrieval.hyperparameters import hyperparameters
+
     tuned = memory.get("tuned") or ()
     parts = ["+".join(memory["sources"]), memory["reader"]]
     for name in hyperparameters():
@@ -26,6 +26,8 @@ def reading_line(memory: Mapping[str, Any]) -> str:
 
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a reading whose numbers are settled: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
+    from stages.retrieval.memory_words import memory_words
+
     default = " (numbers that nobody tuned: --report takes those of an evaluation)"
     words = memory_words(memory["sources"] for memory in memories)
     for word, memory in zip(words, memories, strict=True):

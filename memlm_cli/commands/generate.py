@@ -21,7 +21,6 @@ from memlm_cli.options import (
 from memlm_cli.run_stage import read_reference, require_text
 from stages.errors import UsageError
 from stages.numbers import number
-from stages.retrieval.memory_words import memory_words
 
 if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
@@ -153,6 +152,8 @@ def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["Gen
 
 def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
+    from stages.retrieval.memory_words import memory_words
+
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)
     parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]

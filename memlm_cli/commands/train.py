@@ -8,8 +8,6 @@ import typer
 from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
-from memlm_cli.settings import given_settings
-from pipelines.settings import assignment, merged
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.models import trainable_backbones
@@ -79,6 +77,8 @@ def train(
     common: Common,
 ) -> None:
     """Tokens, packed batches, or neighbours -> model: train a language model."""
+    from memlm_cli.settings import given_settings
+
     if method is not None:
         METHODS.settings(method)  # an unknown one is said before anything is read
     if steps is not None and epochs is not None:
@@ -130,6 +130,7 @@ def _require_carried(backbone: str | None, init_from: str | None) -> None:
 
 def _require_nothing_idle(assignments: Iterable[str]) -> None:
     """Raises: UsageError for a --set that the network of --init-from would win over."""
+    from pipelines.settings import assignment, merged
     from stages.models.config import settings_left_open
 
     said = merged(*(assignment(text) for text in assignments)).get("model", {})

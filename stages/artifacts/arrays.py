@@ -4,15 +4,15 @@ import json
 from collections.abc import Sequence
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
-from zarr.core.sync import sync
-from zarr.storage import MemoryStore
 
 from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from zarr.storage import MemoryStore
 
 SHARD_INDEX_BYTES = 20
 """Where the one chunk of a shard lies, and a checksum."""
@@ -94,6 +94,8 @@ class ArrayLayout:
             raise ValueError(f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}")
         file = self.shard_file(shard)
         (root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
+        import zarr
+
         with zarr.config.set({"array.write_empty_chunks": True}):
             array: zarr.Array[Any] = zarr.open_array(root / self.name, mode="r+")
         array[rows] = block
@@ -114,12 +116,18 @@ class ArrayLayout:
 
 
 def _group_metadata() -> bytes:
+    import zarr
+    from zarr.storage import MemoryStore
+
     store = MemoryStore()
     zarr.create_group(store, zarr_format=3)
     return _metadata(store)
 
 
 def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    import zarr
+    from zarr.storage import MemoryStore
+
     store = MemoryStore()
     zarr.create_array(
         store,
@@ -134,7 +142,10 @@ def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dt
     return _metadata(store)
 
 
-def _metadata(store: MemoryStore) -> bytes:
-    buffer = sync(store.get("zarr.json", zarr.core.buffer.default_buffer_prototype()))
+def _metadata(store: "MemoryStore") -> bytes:
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    buffer = sync(store.get("zarr.json", default_buffer_prototype()))
     assert buffer is not None
     return buffer.to_bytes()

@@ -1,13 +1,16 @@
 """A backbone between the input and the output side of a vocabulary."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES
@@ -103,7 +106,7 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     with content_of(weights, SafetensorError):
         tensors = load_file(weights, device=str(device))
     # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
-    with content_of(settings, RuntimeError, UsageError), torch.device("meta"):
+    with content_of(settings, RuntimeError, UsageError), torch.device("meta"), _Unfilled():
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
         model = LanguageModel(config)
@@ -130,8 +133,20 @@ def parameter_count(config: BackboneConfig) -> int:
 
 
 def _counted(config: BackboneConfig) -> int:
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         return sum(parameter.numel() for parameter in LanguageModel(config).parameters())
+
+
+class _Unfilled(TorchFunctionMode):
+    """Random numbers are not drawn: on the meta device there are none, and asking for them loads torch's compiler."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = {} if kwargs is None else kwargs
+        if func.__name__ in ("normal_", "uniform_"):
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -1,15 +1,23 @@
 """Exact search: every query against every stored key, shard after shard."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from stages.search.distances import exact_distances
-from stages.search.keys import StoredKeys
+from stages.search.found import Found
+from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import score_to_distance
-from stages.search.scan import ScanningSearcher, candidates, extended_keys, extended_queries
+from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
+from stages.search.scanning import ScanningSearcher
+from stages.threads import Share, in_turn
 
 ORIGIN_ROWS = 256
+QUERIES, KEYS = 256, 4096
+"""Queries that a thread compares at a time, and with how many keys."""
+KEPT = 2
+"""Times k: pairs of a query from which on all but the k best are forgotten."""
 
 
 class ExactSearcher(ScanningSearcher):
@@ -29,10 +37,48 @@ class ExactSearcher(ScanningSearcher):
     def reaches_all(self, effort: int) -> bool:
         return True
 
+    def nearest(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
+    ) -> tuple[np.ndarray, np.ndarray]:
+        parts = [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)]
+        narrowings = [
+            Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
+        ]
+        for first, block in self.keys.each():
+            keys = self._extended(first, block, share)
+            share(partial(Narrowing.scan, keys=keys), narrowings)
+            self.compared(first + len(block))
+        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+
+        def finish(number: int) -> None:
+            scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
+
+        share(finish, range(len(parts)))
+        return scores, rows
+
+    def _extended(self, first: int, block: np.ndarray, share: Share) -> KeyBlock:
+        """The keys of a shard, whose first row is given."""
+        keys = KeyBlock(
+            np.arange(first, first + len(block)),
+            np.empty(block.shape, np.float32),
+            np.empty((len(block), self.dim + 1), np.float32),
+        )
+
+        def extend(part: slice) -> None:
+            keys.vectors[part] = widened(block[part])
+            keys.extended[part] = extended_keys(keys.vectors[part], self.origin, self.metric)
+
+        share(extend, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
+        return keys
+
+    # On another device
+
     def collect(
         self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = candidates(extended_queries(queries, self.origin, self.metric), size, self.device)
+        from stages.search.tensors import TensorCandidates
+
+        found = TensorCandidates(extended_queries(queries, self.origin, self.metric), size, self.device)
         everyone = np.arange(len(queries))
         for first, block in self.keys.each():
             hidden = None if masked is None else masked - first
@@ -44,3 +90,28 @@ class ExactSearcher(ScanningSearcher):
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         distances = exact_distances(self.keys, queries, names, self.metric)
         return score_to_distance(distances, self.metric), names
+
+
+class Narrowing:
+    """The best of some queries while keys stream past; bounds become narrower as better rows are found."""
+
+    def __init__(self, queries: QueryBlock, k: int) -> None:
+        self.queries, self.k = queries, k
+        self.everyone = np.arange(len(queries))
+        self.bounds = np.full(len(queries), np.inf, np.float32)
+        self.found = Found(len(queries))
+
+    def scan(self, keys: KeyBlock) -> None:
+        step = max(KEYS, KEPT * self.k)
+        for start in range(0, len(keys.rows), step):
+            piece = KeyBlock(*(array[start : start + step] for array in keys))
+            if np.isinf(self.bounds).any():
+                self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
+            for pairs in self.queries.within(self.everyone, piece, self.bounds):
+                self.found.add(pairs)
+            if self.found.pairs > KEPT * self.k * len(self.queries):
+                self._narrow()
+
+    def _narrow(self) -> None:
+        kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
+        self.bounds = np.minimum(self.bounds, self.queries.reach(kth))

@@ -4,15 +4,27 @@ FAISS searches query by query and reads each list again for each of them; groupe
 decoded once for a whole block of queries.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
 
 from stages.search.distances import pair_scores
+from stages.search.found import Found
+from stages.search.keys import widened
 from stages.search.ranking import sorted_places
-from stages.search.scan import ScanningSearcher, candidates, extended_keys, extended_queries
+from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
+from stages.search.scanning import ScanningSearcher
+from stages.threads import Share
+
+BOUND_KEYS = 4
+"""Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
+
+MOST_PAIRS = 1 << 26
+"""Pairs of all queries that are held at a time: 0.5 GB."""
+
+QUERIES = 256
+"""Whose nearest lists a thread finds at a time."""
 
 
 class DecodedLists:
@@ -25,16 +37,16 @@ class DecodedLists:
     def __init__(self, ivf: Any) -> None:
         self.ivf = ivf
         self.lists = ivf.invlists
-        self.sizes = [self.lists.list_size(number) for number in range(ivf.nlist)]
+        self.sizes = np.array([self.lists.list_size(number) for number in range(ivf.nlist)])
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     def ids(self, number: int) -> np.ndarray:
         """Rows in a list, rising since keys are added in order; a view. The list is not empty."""
-        return faiss.rev_swig_ptr(self.lists.get_ids(number), self.sizes[number])
+        return faiss.rev_swig_ptr(self.lists.get_ids(number), int(self.sizes[number]))
 
     def keys(self, number: int) -> np.ndarray:
         """Keys of a list as the index knows them, [size, dim] float16 or float32. It is not empty."""
-        size, width = self.sizes[number], self.ivf.code_size
+        size, width = int(self.sizes[number]), self.ivf.code_size
         codes = faiss.rev_swig_ptr(self.lists.get_codes(number), size * width).reshape(size, width)
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
@@ -53,6 +65,17 @@ def can_group(index: Any) -> bool:
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
 
 
+class _TooMany(Exception):
+    """More pairs lie within their bounds than can be held."""
+
+
+class Visit(NamedTuple):
+    """A list, and the pairs (query times probe plus place) that probe it, int64 [q]."""
+
+    number: int
+    pairs: np.ndarray
+
+
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
@@ -69,26 +92,105 @@ class GroupedSearcher(ScanningSearcher):
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
 
+    def nearest(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
+    ) -> tuple[np.ndarray, np.ndarray]:
+        found = self._find(self.block(queries, exclude), k, effort, share)
+        if found is not None:
+            return found.best(k, share)
+        middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+        halves = [
+            self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, share)
+            for part in (slice(None, middle), slice(middle, None))
+        ]
+        scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
+        return scores, rows
+
+    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found | None:
+        """Pairs among which the k best of each query are; None if they are too many to be held."""
+        probe = min(self.ivf.nlist, self.probe * 4**effort)
+        lists = self._nearest_lists(queries.vectors, probe, share)
+        bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
+
+        def scan(visit: Visit) -> None:
+            for pairs in queries.within(visit.pairs // probe, self._keys(visit.number), bounds):
+                found.add(pairs)
+                if found.pairs > MOST_PAIRS and len(queries) > 1:
+                    raise _TooMany
+
+        try:
+            share(scan, self._visits(lists))
+        except _TooMany:
+            return None
+        return found
+
+    def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
+        """Numbers of the lists that each query probes, nearest first, int64 [n, probe]."""
+        out = np.empty((len(queries), probe), np.int64)
+
+        def find(part: slice) -> None:
+            out[part] = self.ivf.quantizer.search(queries[part], probe)[1]
+
+        share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        return out
+
+    def _visits(self, nearest: np.ndarray) -> list[Visit]:
+        """Every list with keys that some query probes; -1: none."""
+        visited = np.where(nearest < 0, self.ivf.nlist, nearest).ravel()
+        visited = visited.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32)
+        order = np.argsort(visited, kind="stable")
+        limits = np.searchsorted(visited, np.arange(self.ivf.nlist + 1), sorter=order)
+        wanted = np.flatnonzero((np.diff(limits) > 0) & (self.lists.sizes > 0)).tolist()
+        return [Visit(number, order[limits[number] : limits[number + 1]]) for number in wanted]
+
+    def _keys(self, number: int) -> KeyBlock:
+        vectors = np.ascontiguousarray(widened(self.lists.keys(number)))
+        return KeyBlock(self.lists.ids(number), vectors, extended_keys(vectors, self.origin, self.metric))
+
+    def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+        """Rough scores [n] beyond which none of the k best rows of a query lies.
+
+        As many rows of its nearest lists are as near; of the lists those are looked at that hold some times k.
+        """
+        depth = queries.depth(k)
+        sizes = self.lists.sizes[nearest]
+        looked_at = np.cumsum(sizes, axis=1) - sizes < BOUND_KEYS * depth
+        most = int(looked_at.sum(axis=1).max(initial=0))
+        sizes = np.where(looked_at, sizes, 0)[:, :most]
+        ends = np.cumsum(sizes).reshape(sizes.shape)
+        starts, scores = (ends - sizes).ravel(), np.empty(int(sizes.sum()), np.float32)
+
+        def score(visit: Visit) -> None:
+            rough = queries.rough(visit.pairs // most, self._keys(visit.number))
+            scores[starts[visit.pairs, None] + np.arange(rough.shape[1])] = rough
+
+        share(score, self._visits(np.where(looked_at, nearest, -1)[:, :most]))
+        bounds = np.full(len(queries), np.inf, np.float32)
+
+        def rank(number: int) -> None:
+            own = scores[starts[number * most] : ends[number, -1]]
+            if len(own) >= depth:
+                own.partition(depth - 1)
+                bounds[number] = own[depth - 1]
+
+        share(rank, range(len(queries)))
+        return queries.reach(bounds)
+
+    # On another device
+
     def collect(
         self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = candidates(extended_queries(queries, self.origin, self.metric), size, self.device)
-        for number, which in self._visits(queries, min(self.ivf.nlist, self.probe * 4**effort)):
-            positions = np.arange(self.lists.starts[number], self.lists.starts[number + 1])
+        from stages.search.tensors import TensorCandidates
+
+        found = TensorCandidates(extended_queries(queries, self.origin, self.metric), size, self.device)
+        probe = min(self.ivf.nlist, self.probe * 4**effort)
+        for number, pairs in self._visits(self.ivf.quantizer.search(queries, probe)[1]):
+            positions, which = np.arange(self.lists.starts[number], self.lists.starts[number + 1]), pairs // probe
             hidden = None if masked is None else np.searchsorted(self.lists.ids(number), masked[which])
             keys = extended_keys(self.lists.keys(number), self.origin, self.metric)
             found.scan(which, keys, positions, hidden)
         return found.result()
-
-    def _visits(self, queries: np.ndarray, probe: int) -> Iterator[tuple[int, np.ndarray]]:
-        """(list, queries that probe it) for every list with keys that some query probes."""
-        visited = self.ivf.quantizer.search(queries, probe)[1].ravel()
-        nearest = visited.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32)
-        order = np.argsort(nearest, kind="stable")
-        limits = np.searchsorted(nearest, np.arange(self.ivf.nlist + 1), sorter=order)
-        for number in np.flatnonzero(np.diff(limits)).tolist():
-            if self.lists.sizes[number]:
-                yield number, order[limits[number] : limits[number + 1]] // probe
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions, places = sorted_places(names.ravel())

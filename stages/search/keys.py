@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 
 
 class StoredKeys:
@@ -66,8 +67,6 @@ def widened(keys: np.ndarray) -> np.ndarray:
     """Keys in float32; PyTorch converts half precision five times as fast as NumPy."""
     if keys.dtype != np.float16:
         return keys.astype(np.float32, copy=False)
-    import torch
-
     return torch.from_numpy(keys).float().numpy()
 
 

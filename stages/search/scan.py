@@ -1,39 +1,42 @@
-"""Scanning keys with matrix products: scores of many queries against many rows, best candidates kept.
+"""Scanning keys with matrix products: scores of many queries against many rows.
 
-Keys and queries are extended by one column, [-2y, |y|^2] and [x, 1], so that a single product gives
-|y|^2 - 2xy, the squared distance up to the query's own norm, with nothing left to add ([-y, 0] for
-inner products). Both are first moved to an origin among the keys, which changes no order and spares
-digits. The best are recomputed by `pair_scores` in the end, free of cancellation.
+Keys and queries are extended by one column, [y, |y|^2] and [-2x, 1], so that a single product gives |y|^2 - 2xy, the
+squared distance up to the query's own norm, with nothing left to add ([y, 0] and [-x, 0] for inner products). Both are
+first moved to an origin among the keys, which changes no order and spares digits. Such scores are *rough*: they decide
+which pairs are looked at again by `pair_scores`, free of cancellation, within a bound that allows for rounding.
 """
 
-from abc import abstractmethod
-from typing import Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import faiss
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Bool, Float, Float32, Int64
 
+from stages.search.distances import pair_scores
 from stages.search.keys import widened
-from stages.search.ranking import allowed_rows, best_first, slack, without
-from stages.search.searcher import GROWTH, Attempt, Searcher
+from stages.search.ranking import packed
 
-PRODUCT_ELEMENTS = 2 << 20
-"""Scores computed at a time: 8 MB, so that they are ranked before they leave the cache."""
+TILE_SCORES = 1 << 18
+"""Scores that a thread computes at a time: 1 MB, so that they are looked at before they leave the cache."""
+
+NARROW = 64
+"""Excluded ranges up to this width are searched along; wider ones are hidden."""
 
 ROUNDING = 1e-6
 """Two scores this close, relative to what they are computed from, may stand in the wrong order."""
-
-NARROW = 64
-"""Excluded ranges up to this width are searched along and dropped after; wider ones are masked."""
 
 
 def extended_queries(
     queries: Float[np.ndarray, "n d"], origin: Float[np.ndarray, " d"], metric: str
 ) -> Float32[np.ndarray, "n d+1"]:
-    """[n, d] -> [n, d + 1] float32, last column one."""
+    """[n, d] -> [n, d + 1] float32."""
     out = np.empty((len(queries), queries.shape[1] + 1), np.float32)
-    np.subtract(queries, origin if metric == "l2" else 0, out=out[:, :-1])
-    out[:, -1] = 1
+    if metric == "l2":
+        np.subtract(queries, origin, out=out[:, :-1])
+        out[:, :-1] *= -2
+    else:
+        np.negative(queries, out=out[:, :-1])
+    out[:, -1] = metric == "l2"
     return out
 
 
@@ -45,112 +48,102 @@ def extended_keys(
     moved = out[:, :-1]
     np.subtract(widened(keys), origin, out=moved)
     out[:, -1] = np.einsum("nd,nd->n", moved, moved) if metric == "l2" else 0
-    moved *= -2 if metric == "l2" else -1
     return out
 
 
-class Candidates(Protocol):
-    """The best `size` candidates of each of n queries while keys stream past."""
+class KeyBlock(NamedTuple):
+    """Keys that are scanned together: their rows, int64 [m], rising; as they are, and extended, both float32."""
 
-    def scan(self, which: np.ndarray, keys: np.ndarray, names: np.ndarray, hidden: np.ndarray | None = None) -> None:
-        """Offer every key to some of the queries.
-
-        Args:
-            which: [q] the queries concerned.
-            keys: [m, d + 1], extended.
-            names: [m] int64 what the keys are called in the result.
-            hidden: [q, 2] columns start .. stop - 1 that each of them may not see.
-        """
-
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rough scores [n, size] in rising order and names [n, size]; +inf and -1 where missing."""
+    rows: np.ndarray
+    vectors: np.ndarray
+    extended: np.ndarray
 
 
-def candidates(queries: np.ndarray, size: int, device: str) -> Candidates:
-    """None yet, for extended queries [n, d + 1]; products are computed on `cpu` or `cuda`."""
-    if device == "cpu":
-        return HeapCandidates(queries, size)
-    from stages.search.tensors import TensorCandidates
+class QueryBlock:
+    """Queries [n, d] that are searched for together.
 
-    return TensorCandidates(queries, size, device)
+    Attributes:
+        vectors: [n, d] float32.
+        extended: [n, d + 1].
+        constant: [n] what is missing from a rough score.
+        magnitude: [n] of what rough scores are computed from.
+        exclude: [n, 2] ranges of rows that each may not see, or None.
+    """
+
+    def __init__(self, queries: np.ndarray, origin: np.ndarray, metric: str, exclude: np.ndarray | None) -> None:
+        self.vectors, self.metric, self.exclude = queries, metric, exclude
+        self.hides = widest(exclude) > NARROW
+        self.extended = extended_queries(queries, origin, metric)
+        if metric == "l2":
+            self.magnitude = np.einsum("nd,nd->n", self.extended[:, :-1], self.extended[:, :-1]) / 4
+            self.constant = self.magnitude
+        else:
+            self.magnitude, self.constant = np.einsum("nd,nd->n", queries, queries), -(queries @ origin)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def reach(self, rough: Float32[np.ndarray, " n"]) -> Float32[np.ndarray, " n"]:
+        """The largest rough score of a row that is as near as one of this score, whatever rounding does."""
+        return rough + np.float32(2 * ROUNDING) * (self.magnitude + np.abs(rough))
+
+    def rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Float32[np.ndarray, "q m"]:
+        """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
+        scores = self.extended[which] @ keys.extended.T
+        if self.hides and self.exclude is not None:
+            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])))
+        return scores
+
+    def depth(self, k: int) -> int:
+        """Among so many rows of the smallest rough scores k may be seen."""
+        return k if self.hides else k + widest(self.exclude)
+
+    def bounds(self, keys: KeyBlock, k: int) -> Float32[np.ndarray, " n"]:
+        """Rough scores beyond which none of the k best rows lies, by these keys alone; +inf if they are too few."""
+        depth = self.depth(k)
+        if len(keys.rows) < depth:
+            return np.full(len(self), np.inf, np.float32)
+        scores = self.rough(np.arange(len(self)), keys)
+        scores.partition(depth - 1, axis=1)
+        return self.reach(scores[:, depth - 1])
+
+    def within(
+        self, which: Int64[np.ndarray, " q"], keys: KeyBlock, bounds: Float32[np.ndarray, " n"]
+    ) -> Iterator["Pairs"]:
+        """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound."""
+        step = max(1, TILE_SCORES // len(keys.rows))
+        for first in range(0, len(which), step):
+            part = which[first : first + step]
+            scores = self.extended[part] @ keys.extended.T
+            yield self._pairs(part, keys, scores <= bounds[part, None])
+
+    def _pairs(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, near: Bool[np.ndarray, "q m"]) -> "Pairs":
+        found, columns = np.flatnonzero(near), near.shape[1]
+        counts = np.diff(np.searchsorted(found, np.arange(len(which) + 1) * columns))
+        owners = np.repeat(which, counts)
+        places = found - np.repeat(np.arange(len(which)) * columns, counts)
+        rows = keys.rows[places]
+        scores = pair_scores(self.vectors, owners, keys.vectors, places, self.metric)
+        if self.exclude is not None:
+            scores[(rows >= self.exclude[owners, 0]) & (rows < self.exclude[owners, 1])] = np.inf
+        return Pairs(which, counts, packed(scores, rows))
 
 
-class HeapCandidates:
-    """Candidates in one heap a query, on the CPU."""
+class Pairs(NamedTuple):
+    """Pairs of queries and keys, query by query: `counts` [q] for each of `which` [q]; `packed` score and row."""
 
-    def __init__(self, queries: np.ndarray, size: int) -> None:
-        self.queries = queries
-        self.heap = faiss.ResultHeap(len(queries), size)
-        self.product = np.empty(PRODUCT_ELEMENTS, np.float32)
-
-    def scan(self, which: np.ndarray, keys: np.ndarray, names: np.ndarray, hidden: np.ndarray | None = None) -> None:
-        columns = min(len(keys), max(1024, PRODUCT_ELEMENTS // max(len(which), 1)))
-        at_once = PRODUCT_ELEMENTS // max(columns, 1)
-        for first in range(0, len(which), at_once):
-            part = which[first : first + at_once]
-            block = self.queries[part]
-            for column in range(0, len(keys), columns):
-                piece = keys[column : column + columns]
-                scores = self.product[: len(part) * len(piece)].reshape(len(part), len(piece))
-                np.matmul(block, piece.T, out=scores)
-                if hidden is not None:
-                    _hide(scores, hidden[first : first + at_once] - column)
-                self.heap.add_result_subset(part, scores, names[column : column + columns])
-
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        self.heap.finalize()
-        self.heap.D[self.heap.I < 0] = np.inf
-        return self.heap.D, self.heap.I
+    which: np.ndarray
+    counts: np.ndarray
+    packed: np.ndarray
 
 
-def _hide(scores: np.ndarray, columns: np.ndarray) -> None:
+def _hide(scores: Float32[np.ndarray, "q m"], columns: Int64[np.ndarray, "q 2"]) -> None:
+    """Put out of reach the columns start … stop - 1 of each row."""
     columns = columns.clip(0, scores.shape[1])
     for row in np.flatnonzero(columns[:, 1] > columns[:, 0]):
         scores[row, columns[row, 0] : columns[row, 1]] = np.inf
 
 
-class ScanningSearcher(Searcher):
-    """Search in two steps: candidates from matrix products, then their scores without cancellation.
-
-    Attributes:
-        device: where the products are computed, `cpu` or `cuda`.
-        origin: [dim] float32 a point among the keys.
-    """
-
-    device: str
-    origin: np.ndarray
-
-    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
-        width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).max(initial=0))
-        masked, wanted = (exclude, k) if width > NARROW else (None, k + max(width, 0))
-        size = min(self.rows, wanted + slack(k) * GROWTH**effort)
-        rough, names = self.collect(queries, size, masked, effort)
-        unsure = (size < self.rows) & self._too_close(queries, rough, min(wanted, size))
-        scores, ids = self.settle(queries, names)
-        scores, ids = best_first(scores, without(ids, exclude), k)
-        if self.reaches_all(effort):
-            return Attempt(scores, ids, ~unsure)
-        enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
-        return Attempt(scores, ids, ~unsure & ((ids >= 0).sum(1) >= enough))
-
-    def _too_close(self, queries: np.ndarray, rough: np.ndarray, k: int) -> np.ndarray:
-        """Queries [n] bool whose k-th candidate and last differ by rounding at most: a better one may be missing."""
-        last, kth = rough[:, -1], rough[:, k - 1]
-        squares = np.einsum("nd,nd->n", queries, queries)
-        if self.metric == "l2":
-            squares += self.origin @ self.origin - 2 * (queries @ self.origin)
-        return (last < np.inf) & (last <= kth + ROUNDING * (np.abs(squares) + np.abs(kth)))
-
-    @abstractmethod
-    def collect(
-        self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Result of candidates of this size, without the rows in `masked` ([n, 2] ranges)."""
-
-    @abstractmethod
-    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores by `pair_scores` and rows of the candidates, both of the shape of `names`."""
-
-    @abstractmethod
-    def reaches_all(self, effort: int) -> bool:
-        """Whether this effort looks at every row."""
+def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
+    """Rows in the longest excluded range."""
+    return 0 if exclude is None else max(0, int((exclude[:, 1] - exclude[:, 0]).max(initial=0)))

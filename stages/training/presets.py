@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from stages.config import read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE
@@ -35,6 +34,8 @@ def load_preset(name: str) -> dict[str, Any]:
 
     Raises: UsageError if there is no such preset, or the file cannot be read or is no TOML.
     """
+    from stages.config import read_toml
+
     return read_toml(preset_file(name))
 
 

@@ -4,15 +4,14 @@ Terms that many documents hold are multiplied as dense matrices, all others as s
 sums, compared as float32, so that the order of summation decides no rank; equal scores are ranked by the smaller id.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from stages.text.bm25.scoring import Scoring
+from stages.threads import shared_out
 
 QUERIES, DOCUMENTS = 256, 8192
 """Rows and columns of a block of scores: 16 MB in float64."""
@@ -76,12 +75,10 @@ class Bm25Index:
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
-        workers = max((blas["num_threads"] for blas in threadpool_info() if blas["user_api"] == "blas"), default=1)
         blocks = [self._block(first, min(first + QUERIES, stop), k) for first in range(start, stop, QUERIES)]
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        with shared_out() as share:
             for part in self._parts:
-                common = part.common.toarray().T
-                list(pool.map(_merge, blocks, repeat(part), repeat(common)))
+                share(partial(_merge, part=part, common=part.common.toarray().T), blocks)
         return np.concatenate([block.ids for block in blocks]), np.concatenate([block.best for block in blocks])
 
     def _part(self, first: int) -> _Part:

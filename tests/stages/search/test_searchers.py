@@ -193,6 +193,25 @@ def test_blocks_of_queries_give_what_one_block_gives(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(whole[1], parts[1])
 
 
+def test_a_great_many_equal_keys_are_searched_for_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.concatenate([integer_keys(40), np.ones((200, DIM), np.float32)])
+    queries = np.ones((50, DIM), np.float32)
+    searcher, at_once = grouped(keys, "l2"), list[int]()
+    find = GroupedSearcher._find
+
+    def counted(self: Any, queries: Any, *others: Any) -> Any:
+        at_once.append(len(queries))
+        return find(self, queries, *others)
+
+    whole = searcher.search(queries, 5)
+    monkeypatch.setattr(GroupedSearcher, "_find", counted)
+    monkeypatch.setattr("stages.search.grouped.MOST_PAIRS", 3000)
+    parts = searcher.search(queries, 5)
+    assert min(at_once) < 15
+    np.testing.assert_array_equal(whole[0], parts[0])
+    np.testing.assert_array_equal(whole[1], parts[1])
+
+
 def test_candidates_on_a_device_are_the_same_a_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, rows = smooth_keys(200), np.arange(200)
     ranges = np.stack([rows - 40, rows + 41], axis=1)

@@ -86,7 +86,7 @@ def test_a_range_is_part_of_the_whole_and_threads_change_nothing(monkeypatch: py
     counts = counted(zipf(120, 30, 300))
     monkeypatch.setattr(index, "QUERIES", 16)
     whole = Bm25Index(counts, SCORINGS["lucene"]).search(0, 120, 5)
-    monkeypatch.setattr(index, "threadpool_info", lambda: [{"user_api": "blas", "num_threads": 4}])
+    monkeypatch.setattr("stages.threads._threads", lambda controller: 4)
     part = Bm25Index(counts, SCORINGS["lucene"]).search(48, 96, 5)
     assert [a.tobytes() for a in part] == [a[48:96].tobytes() for a in whole]
 

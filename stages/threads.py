@@ -1,0 +1,88 @@
+"""One pool of threads at a time.
+
+torch, FAISS and NumPy bring a pool each. Where their calls alternate, idle threads of one spin while another works,
+unless OMP_WAIT_POLICY=PASSIVE stood in the environment before they were loaded; on two cores that takes 3 to 9 times as
+long. Work that calls several of them is shared out among threads of Python's, in which every library computes alone.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+Share = Callable[[Callable[[T], object], Iterable[T]], None]
+"""Calls a function with every item, in any order and several at a time; raises what one of the calls raised."""
+
+_one_pool = Lock()
+
+
+@contextmanager
+def shared_out(small: bool = False) -> Iterator[Share[Any]]:
+    """Gives what shares out work among as many threads as the libraries would use: cores, or what OMP_NUM_THREADS says.
+
+    Another thread that asks for the same waits, so no call may lie within another.
+
+    Args:
+        small: the work is not worth other threads.
+    """
+    with _one_pool:
+        controller = ThreadpoolController()
+        count = _threads(controller)
+        with controller.limit(limits=1), _torch_alone():
+            yield in_turn if small or count == 1 else _sharing(count, controller)
+
+
+def _threads(controller: ThreadpoolController) -> int:
+    return max((pool["num_threads"] for pool in controller.info()), default=1)
+
+
+def in_turn(work: Callable[[T], object], items: Iterable[T]) -> None:
+    """Calls a function with every item, one after the other, here."""
+    for item in items:
+        work(item)
+
+
+def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
+    """OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default."""
+
+    def share(work: Callable[[T], object], items: Iterable[T]) -> None:
+        waiting = deque(items)
+
+        def work_off() -> None:
+            controller.limit(limits=1, user_api="openmp")
+            while waiting:
+                try:
+                    item = waiting.popleft()
+                except IndexError:
+                    return
+                work(item)
+
+        with ThreadPoolExecutor(count) as pool:
+            calls = [pool.submit(work_off) for _ in range(count)]
+            try:
+                for call in calls:
+                    call.result()
+            finally:
+                waiting.clear()
+
+    return share
+
+
+@contextmanager
+def _torch_alone() -> Iterator[None]:
+    """torch, if it is loaded, computes with one thread, here and in threads that begin now."""
+    torch: Any = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    if before is not None and before > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if before is not None and before > 1:
+            torch.set_num_threads(before)
