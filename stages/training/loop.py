@@ -23,6 +23,7 @@ from stages.models.language_model import LanguageModel, save_weights
 from stages.reporting import Reporter, Silent
 from stages.training.checkpoint import RankState, damaged_checkpoint, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import TrainConfig
+from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer
@@ -68,9 +69,11 @@ class Trainer:
         self.model = model
         groups = method.parameter_groups(model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
+        groups = set_apart(groups, model)
         objective = Objective(model, method, fabric.device, config.precision)
         objective.to(fabric.device)
         self._optimizer = make_optimizer(config.optimizer, groups)
+        self._clipped_together = clipped_together(model, groups)
         self._restore()
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
@@ -131,7 +134,8 @@ class Trainer:
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.config.optimizer.lr * factor * group["lr_factor"]
+            constant = group["constant_lr"]
+            group["lr"] = self.config.optimizer.lr * factor * group["lr_factor"] if constant is None else constant
 
     # What an update is made with (`methods.method.Update`)
 
@@ -155,7 +159,8 @@ class Trainer:
     def change_weights(self, loss: float) -> None:
         self._require_finite(loss)
         if self.config.clip_norm:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            for parameters in self._clipped_together:
+                nn.utils.clip_grad_norm_(parameters, self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 

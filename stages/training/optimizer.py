@@ -28,8 +28,9 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
     """Matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
-    shared = {"lr_factor": group.lr_factor}
+    shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
+    decay = config.weight_decay if group.constant_lr is None else 0.0
     return (
-        {"params": matrices, "weight_decay": config.weight_decay, **shared},
+        {"params": matrices, "weight_decay": decay, **shared},
         {"params": vectors, "weight_decay": 0.0, **shared},
     )

@@ -12,5 +12,10 @@ STREAM_ATTENTION = Registry(
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",
-    {"dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense")},
+    {
+        "dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense"),
+        "product-keys": Part.within(
+            "stages.models.layers.product_keys", "settings:ProductKeysSettings", "layer:ProductKeys"
+        ),
+    },
 )

@@ -17,6 +17,22 @@ class Sublayer(nn.Module, ABC):
         """Let the weights begin, in a stack of so many blocks."""
 
 
+class Apart(NamedTuple):
+    """Parameters that learn beside the others: their gradient is clipped by itself."""
+
+    parameters: list[nn.Parameter]
+    lr: float | None = None
+    """Learning rate of their own, the same at every step, without weight decay; None: they learn as the others do."""
+
+
+class LearnsApart(ABC):
+    """A part of a network some of whose parameters learn apart."""
+
+    @abstractmethod
+    def apart(self) -> Apart:
+        """These parameters."""
+
+
 class FeedForward(Sublayer):
     """Works on each position by itself."""
 
