@@ -3,7 +3,13 @@
 from stages.registry import Part, Registry
 
 PROBES = Registry(
-    "probe", {"gate": Part.within("stages.diagnostics.gate", "settings:GateProbeSettings", "probe:GateProbe")}
+    "probe",
+    {
+        "gate": Part.within("stages.diagnostics.gate", "settings:GateProbeSettings", "probe:GateProbe"),
+        "product_keys": Part.within(
+            "stages.diagnostics.product_keys", "settings:ProductKeysProbeSettings", "probe:ProductKeysProbe"
+        ),
+    },
 )
 """By their names in `metrics.json`.
 

@@ -43,14 +43,15 @@ class EncodedBlock:
 
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with, `hidden` or `ffn-input`, [n, d]."""
-        return torch.cat([rows[self._scored(w)] for w, rows in self._by_window(name)])
+        return self.of_tokens(self.encoding.key(name))
+
+    def of_tokens(self, positions: Tensor) -> Tensor:
+        """What belongs to the windows' inputs, [B, L, …], as far as these are contexts of the tokens, [n, …]."""
+        return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
 
     def context_keys(self, name: str) -> list[Tensor]:
         """For each window the representations of its inputs before the first token it scores here, [c, d]."""
-        return [rows[: self._scored(w).start] for w, rows in self._by_window(name)]
-
-    def _by_window(self, name: str) -> Iterator[tuple[Window, Tensor]]:
-        return zip(self.windows, self.encoding.key(name), strict=True)
+        return [rows[: self._scored(w).start] for w, rows in zip(self.windows, self.encoding.key(name), strict=True)]
 
     def _scored(self, window: Window) -> slice:
         first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
