@@ -52,6 +52,10 @@ class AverageConfig(BackboneConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return (StateArray((1, self.width)),)
 

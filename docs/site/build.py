@@ -19,7 +19,10 @@ BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGE
 CONTENTS = {
     "Begin": ["guide", "which-method", "pretrained", "grow-and-forget"],
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
-    "Methods": [f"methods/{name}" for name in ("lm", "transformer-xl", "knn-lm", "neural-cache", "trime", "spalm")],
+    "Methods": [
+        f"methods/{name}"
+        for name in ("lm", "transformer-xl", "product-keys", "knn-lm", "neural-cache", "trime", "spalm")
+    ],
     "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],
     "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
 }

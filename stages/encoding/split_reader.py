@@ -56,7 +56,7 @@ class SplitReader:
     def places(self, split: str, start: int, stop: int) -> Places:
         """Where tokens [start, stop) stand."""
         documents = self._documents(split)
-        context, stride, _ = self.windows
+        context, stride = self.windows.context, self.windows.stride
         if self.by_document:
             scoring = document_windows(documents, context, stride, start, stop)
         else:

@@ -92,6 +92,11 @@ class BackboneConfig(VocabularyConfig):
     def carried_positions(self) -> int | None:
         """Positions before its segment that an input attends to; None: what is carried has no length."""
 
+    @property
+    @abstractmethod
+    def long_length(self) -> int | None:
+        """What layers remember beyond `carried_positions`, in slots or entries; None: nothing that has a length."""
+
     @abstractmethod
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """The arrays that one stream, read in segments of `context` inputs, carries at the most."""
@@ -105,7 +110,10 @@ class BackboneConfig(VocabularyConfig):
 
     @abstractmethod
     def reading(self, windows: WindowSettings) -> Self:
-        """The same model as it reads such windows or segments; it carries what it did where they leave that open."""
+        """The same model as it reads such windows or segments; it carries what it did where they leave that open.
+
+        Raises: UsageError if it cannot read them.
+        """
 
     @property
     def reads_neighbors(self) -> bool:

@@ -26,7 +26,7 @@ from stages.training.config import TrainConfig
 from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.objective import Objective
-from stages.training.optimizer import make_optimizer
+from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.progress import Forecast, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
@@ -133,9 +133,7 @@ class Trainer:
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
-        for group in self._optimizer.param_groups:
-            constant = group["constant_lr"]
-            group["lr"] = self.config.optimizer.lr * factor * group["lr_factor"] if constant is None else constant
+        set_learning_rates(self._optimizer, self.config.optimizer.lr * factor)
 
     # What an update is made with (`methods.method.Update`)
 

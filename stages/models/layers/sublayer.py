@@ -72,6 +72,17 @@ class Passage(NamedTuple):
     """Whether a segment ends with the last position."""
 
 
+class StreamInputs(NamedTuple):
+    """Inputs of a block at m + n positions, of which the first m are cached and constant; [B, m + n, d] each."""
+
+    raw: Tensor
+    """The residual stream."""
+    normalized: Tensor
+    """norm(raw): what attention reads."""
+    norm: nn.LayerNorm
+    """The block's; raw inputs that a layer keeps go through it when they are read."""
+
+
 class Attended(NamedTuple):
     """What attention gives."""
 
@@ -91,5 +102,5 @@ class StreamAttention(Sublayer):
         """What is remembered when a stream begins; inputs [B, n, d] tell its rows, type and device."""
 
     @abstractmethod
-    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
-        """Read a passage, of which memory holds nothing yet: normalized inputs [B, m + n, d]."""
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+        """Read a passage, of which memory holds nothing yet."""

@@ -8,6 +8,7 @@ from stages.methods import METHODS
 from stages.methods.method import BatchLayout
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
 from stages.training.validate import validate
@@ -15,8 +16,12 @@ from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, 
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
 XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, memory_length=12)
+KEYS = XL.model_copy(
+    update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
+)
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
+ALL = pytest.mark.parametrize("model", [LSTM, XL, KEYS], ids=["lstm", "transformer-xl", "product-keys"])
 
 
 def seen_states(run, monkeypatch):
@@ -66,7 +71,7 @@ def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tm
 
 @pytest.mark.parametrize("step", [3, 10, 12, 19])
 @pytest.mark.parametrize("accumulate", [1, 2])
-@BACKBONES
+@ALL
 def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, tmp_path):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()

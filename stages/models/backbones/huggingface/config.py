@@ -30,6 +30,10 @@ class HuggingFaceConfig(BackboneConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return ()
 

@@ -23,6 +23,10 @@ class LSTMConfig(BackboneConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """h and c of each layer."""
         of_each_layer = StateArray((self.layers, 1, self.width))

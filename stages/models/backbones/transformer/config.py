@@ -40,6 +40,10 @@ class TransformerConfig(AttentionConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return ()
 

@@ -11,7 +11,15 @@ from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, Span, StreamAttention
+from stages.models.layers.sublayer import (
+    Attended,
+    FeedForward,
+    Memory,
+    Passage,
+    Span,
+    StreamAttention,
+    StreamInputs,
+)
 
 
 class Block(nn.Module):
@@ -33,7 +41,9 @@ class Block(nn.Module):
 
     def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Memory) -> tuple[Tensor, Tensor, Attended]:
         """Cached [B, m, d] and present [B, n, d] -> the next residual stream, the feed-forward input, attention's."""
-        attended: Attended = self.attention(self.attention_norm(torch.cat((past, x), 1)), passage, memory)
+        raw = torch.cat((past, x), 1)
+        inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
+        attended: Attended = self.attention(inputs, passage, memory)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, attended

@@ -24,7 +24,7 @@ class ProductKeysSettings(SublayerSettings):
     """n, keys of each half; their pairs are the slots, n² of them."""
     neighbors: Size = 32
     """k, slots that a head reads."""
-    query_width: Annotated[int, Field(gt=0, lt=2**31, multiple_of=2)] | None = None
+    query_width: Size | None = None
     """Of a head; None: the width of the model, at most 512."""
     query_norm: Literal["batch", "layer"] = "batch"
     """Over all positions of a batch, each dimension by itself; or over the dimensions of a query."""
@@ -32,9 +32,11 @@ class ProductKeysSettings(SublayerSettings):
     """Learning rate of the values, the same at every step."""
 
     @model_validator(mode="after")
-    def _neighbors_fit(self) -> Self:
+    def _halves_and_neighbors_fit(self) -> Self:
         if self.neighbors > self.sub_keys:
             raise ValueError(f"neighbors {self.neighbors} is more than sub_keys; {self.sub_keys} is the most")
+        if self.query_width is not None and self.query_width % 2:
+            raise ValueError(f"query_width {self.query_width} has no halves of equal width; {self.query_width + 1} has")
         return self
 
     @property

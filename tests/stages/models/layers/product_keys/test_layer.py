@@ -81,6 +81,19 @@ def test_a_query_is_as_wide_as_the_model_unless_told(asked, width, queries):
     assert ProductKeysSettings(query_width=asked).queries_of(width) == queries
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sub_keys": 8, "neighbors": 9}, "neighbors 9 is more than sub_keys; 8 is the most"),
+        ({"query_width": 7}, "query_width 7 has no halves of equal width; 8 has"),
+        ({"value_lr": 0}, "greater than 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_does(changes, words):
+    with pytest.raises(ValueError, match=words):
+        ProductKeysSettings(**changes)
+
+
 class TestBackboneOfIt(BackboneContract):
     """A backbone with it keeps the contract of every backbone."""
 
