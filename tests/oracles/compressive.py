@@ -10,7 +10,7 @@ Weights = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """Heads, inputs of a segment (L), positions before it that are cached (M), slots before these (C), and their rate."""
+    """Heads, inputs of a segment (L), cached positions before it (M), slots before these (C), and their rate."""
 
     heads: int
     length: int

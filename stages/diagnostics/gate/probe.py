@@ -33,9 +33,7 @@ class GateProbe(Probe):
             return None
         return cls(options["gate_k"], tokens_of(options["passage"]), read["tokens"], split)
 
-    def watch(
-        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
-    ) -> GateWatch:
+    def watch(self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None) -> GateWatch:
         assert isinstance(reader, GateReader), "a model with a gate reads through it"
         return GateWatch(reader, start, counted, self.numbers, self.passage)
 

@@ -17,6 +17,7 @@ from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.product_keys.layer import Lookup
+from stages.models.layers.product_keys.settings import ProductKeysSettings
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ProductKeysProbe(Probe):
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         model = model_of(read["model"])
-        if not isinstance(model, AttentionConfig) or model.feed_forward.name != "product-keys":
+        if not isinstance(model, AttentionConfig) or not isinstance(model.feed_forward, ProductKeysSettings):
             return None
         blocks = range(1, model.layers + 1)
         having = tuple(n for n in blocks if model.layer_in("feed_forward", n).name == "product-keys")

@@ -31,14 +31,16 @@ def usage_figures(records: Records, blocks: Sequence[int]) -> dict[str, Any]:
 
 def _of_block(records: Records, place: int, block: int) -> dict[str, Any]:
     """Slots of one memory, of which z is the share of all weight that a slot had; KL in nats, from even use."""
-    weights, best = (sum(unpacked(record[name][place]) for record in records) for name in ("weights", "best"))
+    weights, best = (
+        np.sum([unpacked(record[name][place]) for record in records], axis=0) for name in ("weights", "best")
+    )
     z = weights / weights.sum()
     read = z[z > 0]
     return {
         "block": block,
         "slots": len(z),
         "usage": len(read) / len(z),
-        "best_usage": float((best > 0).mean()),
+        "best_usage": np.count_nonzero(best) / len(z),
         "kl": float(np.log(len(z)) + (read * np.log(read)).sum()),
         "heaviest": _held_by_heaviest(z),
     }

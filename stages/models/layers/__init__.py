@@ -9,7 +9,9 @@ WINDOW_ATTENTION = Registry(
 STREAM_ATTENTION = Registry(
     "attention of streams",
     {
-        "relative": Part.within("stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"),
+        "relative": Part.within(
+            "stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"
+        ),
         "compressive": Part.within(
             "stages.models.layers.compressive", "settings:CompressiveSettings", "layer:CompressiveAttention"
         ),

@@ -73,7 +73,11 @@ def test_a_rate_of_their_own_does_not_change_and_goes_without_decay(own, rate, d
 
 def test_a_large_gradient_of_theirs_does_not_shorten_the_others(tmp_path):
     keys = ProductKeysSettings(heads=2, sub_keys=4, neighbors=2)
-    run = trainer(tmp_path, model=TransformerConfig(vocab_size=V, width=8, heads=2, max_positions=8, feed_forward=keys), clip_norm=1.0)
+    run = trainer(
+        tmp_path,
+        model=TransformerConfig(vocab_size=V, width=8, heads=2, max_positions=8, feed_forward=keys),
+        clip_norm=1.0,
+    )
     for parameter in run.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     values, first = run.model.backbone.blocks[0].ffn.values, next(run.model.parameters())

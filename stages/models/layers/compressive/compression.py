@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
+
 
 class Convolution(nn.Module):
     """A convolution with as long a stride as kernel; it begins as the mean."""
@@ -47,4 +49,4 @@ def compressor(name: str, width: int, rate: int) -> Convolution | Pooling:
     """The function that settings name."""
     if name == "conv":
         return Convolution(width, rate)
-    return Pooling({"mean": torch.mean, "max": torch.amax}[name], rate)
+    return Pooling(POOLS[name], rate)

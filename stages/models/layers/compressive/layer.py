@@ -112,7 +112,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
     def _read(self, own: Tensor, x: Tensor) -> Tensor:
-        """What queries of `own` [B, L, d] read of x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
+        """What own [B, L, d] read of x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
         q, k, v = (
             F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
             for part, weight in zip((own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True)

@@ -41,6 +41,6 @@ class CompressiveSettings(StreamAttentionSettings):
         if length % self.rate:
             near = max(least, round(length / self.rate) * self.rate)
             raise UsageError(
-                f"Attention 'compressive' makes one slot of {self.rate} positions, and {what} is {length}, no multiple of "
-                f"{self.rate}: {near} is (or another model.attention.rate, in training)."
+                f"Attention 'compressive' makes one slot of {self.rate} positions, and {what} is {length}, "
+                f"no multiple of {self.rate}: {near} is (or another model.attention.rate, in training)."
             )

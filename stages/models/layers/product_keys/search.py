@@ -20,7 +20,7 @@ def best_slots(first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queri
     """The k slots with the largest first_a + second_b, exactly; gradients go to their scores, not through the choice.
 
     Both halves of one of the k best are among the k best of their own. Of these pairs, the one of the i-th and the j-th
-    best (from 1) has i·j - 1 others that are as good or better: it is looked at if i·j <= k, which leaves about k log k.
+    best (from 1) has i·j - 1 others that are as good or better: it is looked at if i·j <= k: about k log k are.
 
     Args:
         k: at most n.

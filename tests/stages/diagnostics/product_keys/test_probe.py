@@ -66,7 +66,9 @@ class TestProductKeys(ProbeContract):
 
     def test_nobody_looks_on_afterwards(self, probe, model):
         self.seen(probe, model, [9, 24])
-        assert not any(block.ffn.lookup._forward_hooks for block in model.backbone.blocks if hasattr(block.ffn, "lookup"))
+        assert not any(
+            block.ffn.lookup._forward_hooks for block in model.backbone.blocks if hasattr(block.ffn, "lookup")
+        )
 
 
 @pytest.mark.parametrize("changes", [{}, {"backbone": "transformer-xl"}, {"backbone": "lstm", "layers": 1}])

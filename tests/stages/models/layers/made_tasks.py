@@ -1,21 +1,18 @@
 """Made tasks, whose chance level is known, for mechanisms of layers; and as much of a training loop as they need."""
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stages.methods.method import ParameterGroup
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
-from stages.training.config import OptimizerConfig
+from stages.training.config import OptimizerConfig, ScheduleConfig
 from stages.training.groups import set_apart
 from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.schedule import learning_rate_factor
-from stages.training.config import ScheduleConfig
 
 
 class Task(NamedTuple):
@@ -52,9 +49,7 @@ def learned(
     """
     torch.manual_seed(0)
     model = LanguageModel(config)
-    optimizer = make_optimizer(
-        OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model)
-    )
+    optimizer = make_optimizer(OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model))
     schedule, step = ScheduleConfig(warmup=updates // 20, final=0.05), 0
     while step < updates:
         task, state = next(batches), None

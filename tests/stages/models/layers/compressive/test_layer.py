@@ -155,7 +155,10 @@ def test_more_slots_at_test_are_those_of_a_model_that_has_more():
 
 @pytest.mark.parametrize(
     ("segment", "memory", "words"),
-    [(6, 8, "--segment-length, or --context at test, is 6, no multiple of 4: 8 is"), (8, 5, "--mem-length is 5.*: 4 is")],
+    [
+        (6, 8, "--segment-length, or --context at test, is 6, no multiple of 4: 8 is"),
+        (8, 5, "--mem-length is 5.*: 4 is"),
+    ],
 )
 def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memory, words):
     bare = TransformerXLConfig(memory_length=memory, attention=CompressiveSettings(rate=4))

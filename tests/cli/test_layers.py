@@ -1,0 +1,54 @@
+"""Layers with memories, from the command line: trained, evaluated, shown; and what is said of bad settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
+
+
+def chosen(place: str, settings: dict[str, object]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
+
+
+@pytest.fixture
+def tokens(memlm: Memlm, text: Path) -> str:
+    return memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
+def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
+    model = memlm("train", tokens, "--backbone", backbone, *chosen("feed_forward", KEYS), *SMALL).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    report = memlm("evaluate", index, "--exclude", "self", "--save-token-scores", "--json")
+    assert report.code == 0, report.err
+    made = json.loads(report.out)
+    (told,) = made["metrics"]["product_keys"]["blocks"]
+    assert (told["block"], told["slots"]) == (1, 16)
+    page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    html = (tmp_path / "page.html").read_text("utf-8")
+    assert "Product keys: how evenly slots are read" in html
+    assert "model.feed_forward.sub_keys=4" in html
+    seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
+    assert seen.code == 0, seen.err
+    assert all(0.5 <= token["slot_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("place", "settings", "words"),
+    [
+        ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
+        ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
+        ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
+        ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'sub_keys'?"),
+    ],
+)
+def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:
+    ended = memlm("train", "tokens/none", *chosen(place, settings))
+    assert ended.code == 2
+    assert words in " ".join(ended.err.split())
