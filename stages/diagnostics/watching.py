@@ -1,6 +1,6 @@
 """How probes look at layers while a model reads, and which of a block's tokens they are to tell of."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,17 +20,18 @@ def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tens
     return counted[block.encoded.start - start : block.encoded.stop - start]
 
 
-class Outputs:
-    """What some modules gave in each call since it was asked for last."""
+class Calls:
+    """What is seen of some modules of a model in each call since it was asked for last."""
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._held: list[list[Any]] = []
+    def __init__(self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any]) -> None:
+        """`look`: makes what is kept of a module, what it was given, and what it gave."""
+        self._look, self._held = look, list[list[Any]]()
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
-    def _keeper(self) -> Any:
+    def _keeper(self) -> Callable[[Any, Any, Any], None]:
         held: list[Any] = []
         self._held.append(held)
-        return lambda module, inputs, output: held.append(output)
+        return lambda module, given, output: held.append(self._look(module, given, output))
 
     def take(self) -> list[list[Any]]:
         """Of each module, call after call."""

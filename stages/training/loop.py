@@ -75,6 +75,7 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, groups)
         self._clipped_together = clipped_together(model, groups)
         self._restore()
+        self._bare_objective = objective
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
@@ -148,6 +149,8 @@ class Trainer:
     def loss(self, batch: Batch) -> Tensor:
         loss: Tensor
         loss, state = self.objective(batch, self._before)
+        auxiliary = self._bare_objective.auxiliary
+        self.progress.add_auxiliary(None if auxiliary is None else auxiliary / self.accumulate)
         self._carried = state if self.layout.streams else None
         return loss
 
@@ -223,12 +226,15 @@ class Trainer:
         return self.batch_size * self.config.segment_length * self.config.accumulate
 
     def _write_line(self, valid: float | None) -> None:
-        loss = mean_over_ranks(self.fabric, self.progress.mean_loss)
+        loss, auxiliary = mean_over_ranks(self.fabric, self.progress.mean_loss), self.progress.mean_auxiliary
+        if auxiliary is not None:
+            auxiliary = mean_over_ranks(self.fabric, auxiliary)
         if self.journal:
             self.journal.write(
                 self.progress.step,
                 tokens=self.progress.step * self.update_tokens,
                 loss=loss,
+                **({} if auxiliary is None else {"auxiliary_loss": auxiliary}),
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
                 tokens_per_second=round(self._tokens_per_second(), 1),

@@ -16,6 +16,8 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.method = model, method
         self.device, self.precision = device, precision
+        self.auxiliary: float | None = None
+        """What layers added to the latest loss; None: nothing."""
 
     def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
@@ -28,4 +30,5 @@ class Objective(nn.Module):
         # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
         with autocast(self.device, self.precision), self.model.backbone.register_forward_hook(keep):
             loss, state = self.method.loss(self.model, batch, state)
+        self.auxiliary = float(torch.stack(auxiliary).sum().detach()) if auxiliary else None
         return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)

@@ -40,6 +40,8 @@ class Progress:
     loss_sum: float = 0.0
     """Sum of the updates' losses since the last line of the journal."""
     loss_count: int = 0
+    auxiliary_sum: float | None = None
+    """What of `loss_sum` layers added; None: nothing."""
     line_step: int = 0
     """Step of the last line of the journal, and the time spent by then."""
     line_seconds: float = 0.0
@@ -61,10 +63,15 @@ class Progress:
         self.loss_sum += loss
         self.loss_count += 1
 
+    def add_auxiliary(self, loss: float | None) -> None:
+        """Count what layers added to the loss of the update under way."""
+        if loss is not None:
+            self.auxiliary_sum = (self.auxiliary_sum or 0.0) + loss
+
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one that said `train_loss`."""
         self.train_loss = train_loss
-        self.loss_sum, self.loss_count = 0.0, 0
+        self.loss_sum, self.loss_count, self.auxiliary_sum = 0.0, 0, None
         self.line_step, self.line_seconds = self.step, self.seconds
 
     def is_best(self, valid_loss: float) -> bool:
@@ -80,6 +87,11 @@ class Progress:
         if self.loss_count:
             return self.loss_sum / self.loss_count
         return math.nan if self.train_loss is None else self.train_loss
+
+    @property
+    def mean_auxiliary(self) -> float | None:
+        """What of `mean_loss` layers added; None: nothing."""
+        return None if self.auxiliary_sum is None else self.auxiliary_sum / max(1, self.loss_count)
 
     @property
     def steps_per_second(self) -> float:

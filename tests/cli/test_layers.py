@@ -10,6 +10,8 @@ from tests.cli.conftest import Memlm
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
 KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
+SLOTS = {"name": "compressive", "compressed_length": 6}
+
 
 def chosen(place: str, settings: dict[str, object]) -> list[str]:
     return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
@@ -37,6 +39,47 @@ def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: 
     seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
     assert seen.code == 0, seen.err
     assert all(0.5 <= token["slot_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+
+
+def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    own = [*chosen("attention", SLOTS), *chosen("feed_forward", KEYS), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    made = [
+        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        for more in ((), ("--long-length", 6), ("--long-length", 9, "--mem-length", 8))
+    ]
+    assert made[0]["reference"] == made[1]["reference"] != made[2]["reference"]
+    for told in made[0]["metrics"]["compressive"]["blocks"]:
+        assert told["slots"] + told["cached"] + told["segment"] == pytest.approx(1)
+    page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
+    assert "Attention to compressed slots" in (tmp_path / "page.html").read_text("utf-8")
+    assert page.code == 0, page.err
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40, "--long-length", 3)
+    assert written.code == 0, written.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--context", 15), "--context at test, is 15, no multiple of 4: 16 is"),
+        (("--mem-length", 9), "--mem-length is 9, no multiple of 4: 8 is"),
+    ],
+)
+def test_lengths_that_its_layers_cannot_read_are_refused(
+    memlm: Memlm, tokens: str, options: tuple[str, int], words: str
+) -> None:
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", SLOTS), *SMALL).reference
+    for command in ("evaluate", "build-datastore", "generate"):
+        ended = memlm(command, model, *options)
+        assert (command, ended.code) == (command, 2)
+        assert words in " ".join(ended.err.split())
+
+
+def test_a_model_without_such_layers_has_no_long_length(memlm: Memlm, tokens: str) -> None:
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
+    ended = memlm("evaluate", model, "--long-length", 9)
+    assert (ended.code, "leave --long-length out" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics.product_keys.report import packed, usage_figures
-from stages.diagnostics.watching import Outputs, counted_rows
+from stages.diagnostics.watching import Calls, counted_rows
 from stages.encoding.clock import now
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, RangeProbe, Records, ScoredBlock
@@ -34,9 +34,7 @@ class ProductKeysProbe(Probe):
         model = model_of(read["model"])
         if not isinstance(model, AttentionConfig) or not isinstance(model.feed_forward, ProductKeysSettings):
             return None
-        blocks = range(1, model.layers + 1)
-        having = tuple(n for n in blocks if model.layer_in("feed_forward", n).name == "product-keys")
-        return cls(having, model.feed_forward.slots)
+        return cls(model.blocks_with("feed_forward"), model.feed_forward.slots)
 
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
@@ -58,7 +56,8 @@ class SlotsWatch(RangeProbe):
 
     def __init__(self, lookups: Sequence[Lookup], slots: int, start: int, counted: Tensor | None) -> None:
         """`start`, `counted`: as in `counted_rows`."""
-        self._outputs, self._start, self._counted = Outputs(lookups), start, counted
+        self._calls = Calls(lookups, lambda lookup, given, found: found)
+        self._start, self._counted = start, counted
         self._weights, self._best = (torch.zeros(len(lookups), slots, dtype=torch.float64) for _ in range(2))
         self._largest: list[Tensor] = []
         self._seconds = 0.0
@@ -66,7 +65,7 @@ class SlotsWatch(RangeProbe):
     def observe(self, block: ScoredBlock) -> None:
         started = now(block.log_p.device)
         rows, largest = counted_rows(self._counted, self._start, block), []
-        for layer, calls in enumerate(self._outputs.take()):
+        for layer, calls in enumerate(self._calls.take()):
             slots, weights = (block.encoded.of_tokens(torch.cat(part, 1))[rows] for part in zip(*calls, strict=True))
             self._weights[layer] += _added_up(slots, weights, self._weights.shape[1])
             first = slots[..., 0]
@@ -76,7 +75,7 @@ class SlotsWatch(RangeProbe):
         self._seconds += now(block.log_p.device) - started
 
     def observation(self) -> Observation:
-        self._outputs.close()
+        self._calls.close()
         record = {
             "weights": [packed(one.numpy()) for one in self._weights],
             "best": [packed(one.numpy()) for one in self._best],

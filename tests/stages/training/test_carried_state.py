@@ -1,5 +1,7 @@
 """Truncated backpropagation through time: batches go on from each other, and a resumed run notices nothing."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,11 @@ from stages.methods import METHODS
 from stages.methods.method import BatchLayout
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.layers.compressive.settings import CompressiveSettings
 from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
+from stages.training.journal import LINES
 from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
@@ -21,7 +25,10 @@ KEYS = XL.model_copy(
 )
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
-ALL = pytest.mark.parametrize("model", [LSTM, XL, KEYS], ids=["lstm", "transformer-xl", "product-keys"])
+SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
+ALL = pytest.mark.parametrize(
+    "model", [LSTM, XL, KEYS, SLOTS], ids=["lstm", "transformer-xl", "product-keys", "compressive"]
+)
 
 
 def seen_states(run, monkeypatch):
@@ -122,3 +129,13 @@ def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeyp
         [0, *splits().train[:7]],
         *(splits().train[i - 1 : i + 7].tolist() for i in (72, 144, 216)),
     ]
+
+
+def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):
+    lines = {}
+    for name, model in (("plain", XL), ("slots", SLOTS)):
+        (tmp_path / name).mkdir()
+        trainer(tmp_path / name, model=model, steps=8, log_every=2).run()
+        lines[name] = [json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()]
+    assert not any("auxiliary_loss" in line for line in lines["plain"])
+    assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"])

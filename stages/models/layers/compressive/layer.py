@@ -38,7 +38,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         self.compress = compressor(settings.compression, config.width, settings.rate)
         self.most, self.cached = settings.compressed_length, config.carried_positions or 0
         self.dropout = Dropout(config.dropout)
-        self.layers = sum(config.layer_in("attention", n + 1) == settings for n in range(config.layers))
+        self.layers = len(config.blocks_with("attention"))
 
     def initialize(self, blocks: int) -> None:
         self.relative.initialize(blocks)
@@ -71,6 +71,14 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         return x, passage._replace(
             cached=passage.cached + more, spans=[Span(0, first + more, stop + more)], distances=distances
         )
+
+    def looked(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> tuple[Tensor, int]:
+        """How much each position attends to slots, cached inputs and its segment; and how many slots there are.
+
+        Returns: [heads, B, n, s + m' + n], m' the cached inputs that are seen; s.
+        """
+        (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
+        return weights, memory[0].shape[2]
 
     def _distances(self, longest: int, passage: Passage) -> Tensor:
         """Those of the passage, or more where slots lie farther back, [D + 1, d]."""

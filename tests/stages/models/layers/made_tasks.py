@@ -31,6 +31,22 @@ def facts(number: int, types: int, seed: int) -> Task:
     return Task(rows, torch.tensor([False, False, True]).expand(number, 3))
 
 
+def beginnings(rows: int, types: int, length: int, segment: int, seed: int) -> Task:
+    """Documents whose first segment holds one token of `types`, among others, as often as not; asked is which.
+
+    All else are random tokens of as many other types. The question `? a` stands in the last segment. Chance: 1 / types.
+    """
+    random = torch.Generator().manual_seed(seed)
+    tokens = types + torch.randint(types, (rows, length), generator=random)
+    said = torch.randint(types, (rows, 1), generator=random)
+    where = torch.rand(rows, segment, generator=random) < 0.5
+    tokens[:, :segment] = torch.where(where, said, tokens[:, :segment])
+    tokens[:, -2], tokens[:, -1] = 2 * types, said[:, 0]
+    asked = torch.zeros(rows, length, dtype=torch.bool)
+    asked[:, -1] = True
+    return Task(tokens, asked)
+
+
 def batches_of(task: Task, size: int, seed: int) -> Iterator[Task]:
     """Passes over the rows of a task, in random order."""
     random = torch.Generator().manual_seed(seed)
