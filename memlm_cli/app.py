@@ -4,17 +4,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
+from typer.completion import shell_complete
 
+from memlm_cli.command import Commands
 from memlm_cli.commands import (
     artifacts,
     build_datastore,
     build_index,
     compare,
+    doctor,
     evaluate,
     generate,
     import_model,
@@ -31,34 +35,37 @@ from memlm_cli.commands import (
     update_datastore,
 )
 from memlm_cli.console import answer
+from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
-from memlm_cli.options import with_common_options
+from memlm_cli.log_file import close_log, open_log_of_unread
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated
 
+COMPLETION = "_MEMLM_COMPLETE"
+"""What a shell sets to ask for completions."""
+Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
-app = typer.Typer(
-    name="memlm", add_completion=False, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP
-)
+app = Commands(name="memlm", no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
 
-app.command("try")(with_common_options(try_text.try_text))
-app.command("tokenize")(with_common_options(tokenize.tokenize))
-app.command("train")(with_common_options(train.train))
-app.command("import-model")(with_common_options(import_model.import_model))
-app.command("build-datastore")(with_common_options(build_datastore.build_datastore))
-app.command("update-datastore")(with_common_options(update_datastore.update_datastore))
-app.command("build-index")(with_common_options(build_index.build_index))
-app.command("precompute-neighbors")(with_common_options(precompute_neighbors.precompute_neighbors))
-app.command("pack-batches")(with_common_options(pack_batches.pack_batches))
-app.command("evaluate")(with_common_options(evaluate.evaluate))
+app.command("try")(try_text.try_text)
+app.command("tokenize")(tokenize.tokenize)
+app.command("train")(train.train)
+app.command("import-model")(import_model.import_model)
+app.command("build-datastore")(build_datastore.build_datastore)
+app.command("update-datastore")(update_datastore.update_datastore)
+app.command("build-index")(build_index.build_index)
+app.command("precompute-neighbors")(precompute_neighbors.precompute_neighbors)
+app.command("pack-batches")(pack_batches.pack_batches)
+app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
-app.command("run")(with_common_options(run.run))
+app.command("run")(run.run)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("presets")(presets.presets)
+app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:
@@ -101,11 +108,24 @@ def check_origin() -> None:
             )
 
 
+@dataclass(frozen=True)
+class State:
+    """What every command may ask about this run."""
+
+    arguments: Sequence[str]
+    defaults: Defaults
+
+
 def _invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
     check_origin()
     command = typer.main.get_command(app)
-    with command.make_context("memlm", list(arguments)) as context:
+    defaults = read_defaults(command)
+    if COMPLETION in os.environ:
+        asked = os.environ[COMPLETION]
+        raise typer.Exit(shell_complete(command, {"default_map": defaults.by_command}, "memlm", COMPLETION, asked))
+    state = State(arguments, defaults)
+    with command.make_context("memlm", list(arguments), default_map=defaults.by_command, obj=state) as context:
         command.invoke(context)
 
 
@@ -114,20 +134,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
-    return guarded(lambda: _invoke_stoppably(arguments), name)
+    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    close_log(code)
+    return code
 
 
-def _invoke_stoppably(arguments: Sequence[str]) -> None:
+def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     """SIGINT and SIGTERM end the command by an exception.
 
-    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    Args:
+        at_the_end: the process ends when this has returned. Signals are then ignored from there on: what was asked for
+            is done, and its exit code stands.
     """
-    handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {signal.SIGTERM: raise_terminated}
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        handlers[signal.SIGINT] = signal.default_int_handler
+    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         _invoke(arguments)
+    except typer.Exit:
+        raise
+    except BaseException:
+        open_log_of_unread(arguments)
+        raise
     finally:
         for signum, handler in previous.items():
-            signal.signal(signum, handler)
+            signal.signal(signum, signal.SIG_IGN if at_the_end else handler)
+
+
+def _interrupts() -> dict[signal.Signals, Handler]:
+    """How Ctrl-C is heard: as it is, if somebody else listens.
+
+    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    """
+    usual = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler)
+    return {signal.SIGINT: signal.default_int_handler} if usual else {}

@@ -16,10 +16,26 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 30.0
 
+_log: Callable[[str], None] | None = None
+"""Writes lines into the log of the command; None: there is none."""
+
+
+def log_to(write: Callable[[str], None] | None) -> None:
+    """Let all that is said, and progress now and then, be written there too."""
+    global _log
+    _log = write
+
+
+def note(message: str) -> None:
+    """Lines in the log alone."""
+    if _log is not None:
+        _log(harmless(_STYLES.sub("", message)))
+
 
 def say(message: str, *, styled: bool = False) -> None:
-    """Lines on stderr; `styled`: with bold and colours of memlm's own."""
+    """Lines on stderr, and in the log; `styled`: with bold and colours of memlm's own."""
     _write(message, sys.stderr, styled=styled)
+    note(message)
 
 
 def answer(text: str, *, styled: bool = False) -> None:
@@ -85,7 +101,7 @@ class ConsoleReporter:
 
     def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.command = command
-        self._progress = Bar() if on_terminal() else Lines(command, clock)
+        self._progress = Bar(Lines(command, clock, note)) if on_terminal() else Lines(command, clock)
         self._speaks = first_process()
 
     def __enter__(self) -> Self:
@@ -109,18 +125,22 @@ class ConsoleReporter:
 
 
 class Bar:
-    """Progress on a terminal."""
+    """Progress on a terminal; in the log it is lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, logged: "Lines | None" = None) -> None:
         self._bar: tqdm | None = None
+        self._logged = logged
 
     def write(self, line: str) -> None:
         if self._bar is None:
             say(line)
         else:
             self._bar.write(harmless(line), file=sys.stderr)
+            note(line)
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
+        if self._logged is not None:
+            self._logged.show(done, total, unit, figures)
         bar = self._bar
         if bar is None or (bar.total, bar.unit) != (total, f" {unit}") or done < bar.n:
             bar = self._start(done, total, unit)
@@ -145,15 +165,16 @@ class Bar:
 class Lines:
     """Progress in a log file."""
 
-    def __init__(self, command: str, clock: Callable[[], float]) -> None:
+    def __init__(self, command: str, clock: Callable[[], float], write: Callable[[str], None] = say) -> None:
         self.command = command
         self._clock = clock
+        self._write = write
         self._work: tuple[int, str] | None = None
         self._first = 0
         self._began = self._last = 0.0
 
     def write(self, line: str) -> None:
-        say(line)
+        self._write(line)
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         now = self._clock()
@@ -161,7 +182,7 @@ class Lines:
             self._work, self._first, self._began, self._last = (total, unit), done, now, now
         elif now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            say(f"{self.command}: {self._line(done, total, unit, figures, now)}")
+            self._write(f"{self.command}: {self._line(done, total, unit, figures, now)}")
 
     def _line(self, done: int, total: int, unit: str, figures: dict[str, float], now: float) -> str:
         parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]

@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 import typer
 
-from memlm_cli.console import say, write_nowhere
+from memlm_cli.console import note, say, write_nowhere
+from memlm_cli.log_file import log_path
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
-from stages.errors import ArtifactError, MemlmError
+from stages.errors import ArtifactError, MemlmError, shortened
 from stages.interrupts import Terminated
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 _CommandLineError = typer.BadParameter.__mro__[1]
 
 
@@ -40,6 +42,8 @@ def guarded(work: Callable[[], object], name: str) -> int:
     except BaseException as error:
         if _reader_has_gone(error):
             return 0
+        if isinstance(error, SystemExit):  # how Typer ends what it does for shells
+            return error.code if isinstance(error.code, int) else 0
         failure = failure_of(error)
         if failure.message:
             say(f"{name}: {failure.message}")
@@ -57,7 +61,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    known = _shortage(error) or _refusal(error) or _removal(error) or _missing_package(error)
+    known = _shortage(error) or _refusal(error) or _impossible_path(error) or _removal(error) or _missing_package(error)
     return known or Failure(BUG, _bug_message(error))
 
 
@@ -115,6 +119,13 @@ def _refusal(error: BaseException) -> Failure | None:
     return None
 
 
+def _impossible_path(error: BaseException) -> Failure | None:
+    for link in _chain(error):
+        if isinstance(link, OSError) and link.errno in _NO_PATH:
+            return Failure(USAGE, f"{shortened(str(link.filename or ''))} cannot be a path here: {link.strerror}.")
+    return None
+
+
 def _removal(error: BaseException) -> Failure | None:
     """An artifact that went away while it was read."""
     for link in _chain(error):
@@ -156,8 +167,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def _bug_message(error: BaseException) -> str:
+    path = log_path() or _traceback_file(error)
+    note("".join(traceback.format_exception(error)))
+    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"
+
+
+def _traceback_file(error: BaseException) -> str:
     descriptor, path = tempfile.mkstemp(prefix="memlm-", suffix=".log", text=True)
     with os.fdopen(descriptor, "w", encoding="utf-8") as log:
         log.write(f"command: {sys.argv}\nfolder: {os.getcwd()}\npython: {sys.version}\n\n")
         log.write("".join(traceback.format_exception(error)))
-    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"
+    return path

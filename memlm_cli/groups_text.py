@@ -42,15 +42,15 @@ def _change(of: Figures | None) -> list[str]:
 
 def _notes(found: Figures, names: Sequence[str]) -> list[str]:
     first = found["groups"][0]["rows"][0]["row"]
-    told = [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
+    remarks = [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
     for name, group in zip(names, found["groups"], strict=True):
         seeds = ", ".join(map(str, group["seeds"]))
-        told.append(
+        remarks.append(
             f"{name}: {group['method']}, seed{'s'[: len(group['seeds']) != 1]} {seeds}: {' '.join(group['reports'])}"
         )
     if any(len(group["reports"]) > 1 for group in found["groups"]):
-        told.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
-    return told
+        remarks.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
+    return remarks
 
 
 def _any_change(found: Figures) -> bool:

@@ -1,4 +1,4 @@
-"""How memories and what was retrieved of them are told in a line."""
+"""How memories and what was retrieved of them are written in a line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

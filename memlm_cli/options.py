@@ -1,28 +1,32 @@
 """The options that every stage's command has, given to it as one value, and those that several commands share."""
 
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from stages.errors import UsageError
 
-_PANEL = "Everywhere"
+PANEL = "Everywhere"
 ON_CPU = "tokenize, build-index and pack-batches"
 """Commands that run no model."""
 
 ReadArgument = Annotated[
     str | None,
-    typer.Argument(metavar="REF", help="A model, index or neighbors; - or none: from stdin."),
+    typer.Argument(
+        metavar="REF",
+        autocompletion=completion.artifacts("index", "model", "neighbors"),
+        help="A model, index or neighbors; - or none: from stdin.",
+    ),
 ]
 SettledMemoryOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SOURCES[:key=value,…]",
+        autocompletion=completion.memories,
         help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
         "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
     ),
@@ -43,10 +47,10 @@ StoreOption = Annotated[
         metavar="PATH",
         parser=_folder,
         help="Folder of artifacts.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=PANEL,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=_PANEL)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=PANEL)]
 DEFAULT_STORE = Path("memlm-store")
 
 
@@ -56,11 +60,11 @@ class Common:
 
     store: StoreOption = DEFAULT_STORE
     name: Annotated[
-        str | None, typer.Option("--name", help="Also call the artifact KIND/NAME.", rich_help_panel=_PANEL)
+        str | None, typer.Option("--name", help="Also call the artifact KIND/NAME.", rich_help_panel=PANEL)
     ] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
-        typer.Option("--device", help=f"Where to compute; {ON_CPU} use the CPU.", rich_help_panel=_PANEL),
+        typer.Option("--device", help=f"Where to compute; {ON_CPU} use the CPU.", rich_help_panel=PANEL),
     ] = "auto"
     workers: Annotated[
         int,
@@ -68,7 +72,7 @@ class Common:
             "--workers",
             metavar="N",
             help="Processes that share the work of a stage; not of train, which has torchrun.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = 1
     precision: Annotated[
@@ -76,23 +80,23 @@ class Common:
         typer.Option(
             "--precision",
             help=f"Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="TOML file with settings of this command.", rich_help_panel=_PANEL),
+        typer.Option("--config", help="TOML file with settings of this command.", rich_help_panel=PANEL),
     ] = None
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="One setting; repeatable.", rich_help_panel=_PANEL),
+        typer.Option("--set", metavar="A.B=VALUE", help="One setting; repeatable.", rich_help_panel=PANEL),
     ] = None
     checkpoint_seconds: Annotated[
         float,
         typer.Option(
             "--checkpoint-seconds",
             help="How often train saves; other commands save after every shard.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = 60.0
     no_wait: Annotated[
@@ -100,7 +104,7 @@ class Common:
         typer.Option(
             "--no-wait",
             help="Exit 75 instead of waiting for a process that makes the same.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = False
     verify_inputs: Annotated[
@@ -108,10 +112,12 @@ class Common:
         typer.Option(
             "--verify-inputs",
             help="Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = False
     json: JsonOption = field(default=False)
+    by_default: frozenset[str] = frozenset()
+    """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
@@ -120,16 +126,10 @@ class Common:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
 
 
-def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the common options after its own; it receives them as its last argument, `common`."""
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "common"]
-    shared = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in inspect.signature(Common).parameters.values()]
+NOT_OPTIONS = ("by_default",)
 
-    @wraps(command)
-    def wrapped(**values: Any) -> None:
-        common = Common(**{p.name: values.pop(p.name) for p in shared})
-        command(**values, common=common)
 
-    wrapped.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-    return wrapped
+def common_parameters() -> list[inspect.Parameter]:
+    """The options under "Everywhere", as parameters of a command."""
+    found = inspect.signature(Common).parameters.values()
+    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.name not in NOT_OPTIONS]

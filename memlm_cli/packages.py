@@ -1,12 +1,70 @@
-"""Which extra of memlm brings a package that is not installed."""
+"""The packages that memlm works with: which are there, which are not, and which of its extras brings them."""
 
 import re
 import shlex
-from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, requires
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
 
 OWN = ("memlm_cli", "pipelines", "stages")
 """A module of these that is missing is a bug."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One line of memlm's requirements, compared with what is installed."""
+
+    package: str
+    line: str
+    """As pip takes it: `transformers<6,>=5`."""
+    extra: str | None
+    """The extra of memlm that brings it; None: every installation has it."""
+    installed: str | None
+    """Version; None: it is not there."""
+    fits: bool
+    """Whether it is there in a version that will do."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        if self.fits:
+            return ""
+        return "missing" if self.installed is None else f"{self.installed} is installed, memlm wants {self.line}"
+
+
+def wanted_packages(requirements: Iterable[str] | None = None) -> list[Wanted]:
+    """All that memlm wants, extras included, each compared with what is installed.
+
+    Args:
+        requirements: those of memlm; None: as its installation says.
+    """
+    return list(_wanted(own_requirements() if requirements is None else requirements))
+
+
+def _wanted(requirements: Iterable[str]) -> Iterator[Wanted]:
+    from packaging.requirements import Requirement
+
+    for text in requirements:
+        line, _, condition = text.partition(";")
+        requirement = Requirement(line.strip())
+        extra = _extra(condition)
+        if requirement.name == "memlm":
+            continue
+        found = _version(requirement.name)
+        fits = found is not None and requirement.specifier.contains(found, prereleases=True)
+        yield Wanted(requirement.name, line.strip(), extra, found, fits)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def install_command(packages: Iterable[Wanted]) -> str:
+    """What installs packages."""
+    return shlex.join(["pip", "install", *(package.line for package in packages)])
 
 
 def installation(module: str, requirements: Iterable[str] | None = None) -> str:
@@ -20,18 +78,23 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
     "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)"
     """
     name = re.compile(rf"{re.escape(module.replace('_', '-'))}(?![a-z0-9])", re.IGNORECASE)
-    wanted = [line for line in (_own_requirements() if requirements is None else requirements) if name.match(line)]
+    wanted = [line for line in (own_requirements() if requirements is None else requirements) if name.match(line)]
     return ", or ".join(map(_command, wanted)) or f"pip install {module.replace('_', '-')}"
 
 
 def _command(requirement: str) -> str:
     package, _, condition = requirement.partition(";")
-    extra = re.search(r"""extra == ['"]([\w-]+)""", condition)
-    brought_by = f" (memlm's extra {extra[1]})" if extra else ""
+    brought_by = f" (memlm's extra {extra})" if (extra := _extra(condition)) else ""
     return f"pip install {shlex.quote(package.strip())}{brought_by}"
 
 
-def _own_requirements() -> list[str]:
+def _extra(condition: str) -> str | None:
+    found = re.search(r"""extra == ['"]([\w-]+)""", condition)
+    return found[1] if found else None
+
+
+def own_requirements() -> list[str]:
+    """Lines of memlm's requirements; none if it is not installed."""
     try:
         return requires("memlm") or []
     except PackageNotFoundError:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import ConsoleReporter, answer, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
@@ -45,9 +45,9 @@ def make_artifact(
     from stages.artifacts.store import Store
 
     stage = stage_of(command)
+    if "precision" in stage.Config.model_fields:
+        options = {**options, "precision": common.precision}
     settings = merged(preset or {}, given_settings(common, options))
-    if common.precision and "precision" in stage.Config.model_fields:
-        settings["precision"] = common.precision
     config = validated(stage.Config, settings)
     check_artifact_name(common)
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
@@ -113,6 +113,7 @@ def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
     answer(reference_line(outcome.artifact, outcome.status, common))
+    note(f"{command}: {outcome.artifact.reference} {outcome.status}")
 
 
 def reference_line(artifact: "Artifact", status: str, common: Common) -> str:

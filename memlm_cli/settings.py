@@ -1,4 +1,4 @@
-"""Settings of one command: its --config file, then --set, then its own options."""
+"""Settings of one command: defaults of memlm.toml, then its --config file, then --set, then its own options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,34 @@ from memlm_cli.options import Common
 from pipelines.settings import Settings, assignment, merged, nested
 from stages.config import read_toml
 
+PARAMETERS = {
+    "model.backbone": "backbone",
+    "model.memory_length": "mem_length",
+    "optimizer.lr": "lr",
+    "recall_queries": "recall",
+}
+"""Parameters of commands that are not called as the setting that they give."""
+
 
 def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
     """All that a user said about a stage's configuration, as nested tables; what is not said has its default.
+
+    What was typed wins over what memlm.toml says, whichever way it was typed.
 
     Args:
         common: has --config, --set and --precision.
         options: the command's own options by the (dotted) name of the setting; None: not given.
     """
-    file = read_toml(common.config) if common.config else {}
-    return merged(file, *(assignment(text) for text in common.set or ()), nested(options))
+    return merged(*_layers(common, options, by_default=True), *_layers(common, options, by_default=False))
+
+
+def _layers(common: Common, options: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
+    """What memlm.toml gives, or all else."""
+
+    def chosen(parameter: str) -> bool:
+        return (parameter in common.by_default) == by_default
+
+    file = read_toml(common.config) if common.config and chosen("config") else {}
+    assigned = [assignment(text) for text in common.set or ()] if chosen("set") else []
+    own = {name: value for name, value in options.items() if chosen(PARAMETERS.get(name, name))}
+    return [file, *assigned, nested(own)]

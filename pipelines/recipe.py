@@ -79,10 +79,13 @@ class Recipe(Settings):
         settings = merged(preset, stage.settings)
         return validated(stage_of(stage.command).Config, settings, where=f"stage {name!r}")
 
-    def with_precision(self, precision: str) -> "Recipe":
-        """The same recipe, all arithmetic of models in one precision."""
+    def with_precision(self, precision: str, *, where_open: bool = False) -> "Recipe":
+        """The same recipe, all arithmetic of models in one precision; `where_open`: but where a stage says another."""
+        chosen = {"precision": precision}
         stages = {
-            name: stage.model_copy(update={"settings": {**stage.settings, "precision": precision}})
+            name: stage.model_copy(
+                update={"settings": chosen | stage.settings if where_open else stage.settings | chosen}
+            )
             if "precision" in stage_of(stage.command).Config.model_fields
             else stage
             for name, stage in self.stages.items()

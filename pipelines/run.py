@@ -17,7 +17,7 @@ from stages.reporting import Reporter
 
 Reporters = Callable[[str], AbstractContextManager[Reporter]]
 Begins = Callable[[str, Mapping[str, Any]], None]
-"""Told the name of a stage before it runs, and what it reads: references of artifacts that are there, and files."""
+"""Called with the name of a stage before it runs, and what it reads: references of artifacts there are, and files."""
 
 
 @dataclass(frozen=True)

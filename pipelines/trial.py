@@ -18,7 +18,7 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 FEWEST_DOCUMENTS = 30
-"""Lines that a text must have to be cut into train, valid and test."""
+"""That a text must fall into to be cut into train, valid and test."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def plan_trial(survey: Survey, total: int, budget: Budget, machine: Machine, upd
         update_tokens: what one step of training reads.
     Raises: DataError for a text that is too few lines.
     """
-    documents = survey.cut_below(LARGEST_DOCUMENT * budget.share * survey.characters) or survey.cuts[-1]
+    longest = LARGEST_DOCUMENT * budget.share * survey.characters
+    documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     if documents.count < FEWEST_DOCUMENTS:
         raise DataError(
             f"The text is {documents.count} lines, too few to cut it into train, valid and test: break it into lines, "

@@ -72,3 +72,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """What a message repeats of something that may be long.
+
+    >>> shortened("a" * 5, most=3)
+    'aaa…'
+    """
+    return text if len(text) <= most else text[:most] + "…"

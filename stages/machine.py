@@ -1,4 +1,4 @@
-"""How much memory this machine lets a process have."""
+"""How much memory, and how many cores, this machine lets a process have."""
 
 import os
 import resource
@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+MEMINFO = Path("/proc/meminfo")
 
 
 def memory_bytes() -> int:
@@ -16,3 +17,16 @@ def memory_bytes() -> int:
             limits.append(int(file.read_text()))
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return min([*limits, *([] if soft == resource.RLIM_INFINITY else [soft])])
+
+
+def free_memory_bytes() -> int | None:
+    """What programs could still take without swapping; None where the system does not tell (it is Linux that does)."""
+    with suppress(OSError, ValueError, IndexError):
+        line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
+        return min(int(line.split()[1]) * 1024, memory_bytes())
+    return None
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

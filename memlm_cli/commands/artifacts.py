@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memlm_cli import completion
+from memlm_cli.command import Commands
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import table
@@ -15,15 +17,22 @@ if TYPE_CHECKING:
     from stages.artifacts.store import Store
     from stages.artifacts.summaries import Summary
 
-app = typer.Typer(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
+app = Commands(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
 
-Reference = Annotated[str, typer.Argument(metavar="REF", help="kind/id, kind/name or a folder.")]
-Removable = Annotated[list[str], typer.Argument(metavar="REF...", help="What to remove: kind/id or kind/name.")]
+Reference = Annotated[
+    str, typer.Argument(autocompletion=completion.artifacts(), metavar="REF", help="kind/id, kind/name or a folder.")
+]
+Removable = Annotated[
+    list[str],
+    typer.Argument(
+        autocompletion=completion.artifacts(), metavar="REF...", help="What to remove: kind/id or kind/name."
+    ),
+]
 
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="Only this kind.")] = None,
+    kind: Annotated[str | None, typer.Argument(autocompletion=completion.kinds, help="Only this kind.")] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -59,7 +68,9 @@ def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOp
 
 @app.command()
 def verify(
-    references: Annotated[list[str] | None, typer.Argument(metavar="REF...", help="Default: all.")] = None,
+    references: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.artifacts(), metavar="REF...", help="Default: all.")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -87,7 +98,12 @@ def verify(
 
 @app.command()
 def graph(
-    reference: Annotated[str | None, typer.Argument(metavar="REF", help="Only its ancestors and descendants.")] = None,
+    reference: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=completion.artifacts(), metavar="REF", help="Only its ancestors and descendants."
+        ),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:

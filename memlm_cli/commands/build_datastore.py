@@ -4,16 +4,26 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
 
 def build_datastore(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="Its encoder; - or none: from stdin.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL", help="Its encoder; - or none: from stdin.", autocompletion=completion.artifacts("model")
+        ),
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Split to store (default: train).")] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(metavar="TOKENS", help="Another corpus than the model's, with its vocabulary."),
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Another corpus than the model's, with its vocabulary.",
+        ),
     ] = None,
     key: Annotated[
         Literal["ffn-input", "hidden"] | None,

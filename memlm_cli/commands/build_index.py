@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
@@ -11,7 +12,11 @@ from memlm_cli.run_stage import make_artifact
 def build_index(
     datastore: Annotated[
         str | None,
-        typer.Argument(metavar="DATASTORE", help="Keys to search; - or none: from stdin."),
+        typer.Argument(
+            metavar="DATASTORE",
+            help="Keys to search; - or none: from stdin.",
+            autocompletion=completion.artifacts("datastore"),
+        ),
     ] = None,
     index: Annotated[
         str | None,
@@ -36,6 +41,7 @@ def build_index(
         str | None,
         typer.Option(
             metavar="INDEX|none",
+            autocompletion=completion.artifacts("index"),
             help="Of a datastore that was updated: the index of the one before, which is changed in place of building "
             "anew where its kind allows (default: the latest of the same settings).",
         ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.output_files import check_output_file, write_output_file
@@ -21,6 +22,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A [B…]",
+            autocompletion=completion.artifacts("report"),
             help="The report that is compared with, and the other; - or none: from stdin. Three and more: means and "
             "intervals over those that differ by their seed alone.",
         ),

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common, ReadArgument
 from memlm_cli.run_stage import make_artifact
 
@@ -11,19 +12,41 @@ from memlm_cli.run_stage import make_artifact
 def evaluate(
     source: ReadArgument = None,
     split: Annotated[str | None, typer.Option(help="Split to score (default: test).")] = None,
-    tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Score another corpus than the model's.")] = None,
-    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Score another corpus than the model's.",
+        ),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
+        ),
+    ] = None,
     neighbors: Annotated[
-        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored; what a gate reads.")
+        str | None,
+        typer.Option(
+            metavar="NEIGHBORS",
+            autocompletion=completion.artifacts("neighbors"),
+            help="Memory of another encoder, as stored; what a gate reads.",
+        ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="REPORT", help="An ordinary model's, whose row stands above and is compared with."),
+        typer.Option(
+            metavar="REPORT",
+            autocompletion=completion.artifacts("report"),
+            help="An ordinary model's, whose row stands above and is compared with.",
+        ),
     ] = None,
     memory: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCES[:key=value,…]",
+            autocompletion=completion.memories,
             help="One reading, on top of those before it: external:lambda=tune or "
             "long:size=500,lambda=tune; or by name: knn-lm, neural-cache, trime, trime-long, trime-ext, none "
             "(default: as the model was trained to read, knn-lm on top of an index).",
@@ -47,8 +70,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="K[,K…]",
-            help="Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is told "
-            "(default: as in training).",
+            help="Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is "
+            "reported (default: as in training).",
         ),
     ] = None,
     passage: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
@@ -34,11 +35,24 @@ def generate(
     stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
     memory: SettledMemoryOption = None,
     report: Annotated[
-        str | None, typer.Option(metavar="REPORT", help="Take the readings that this evaluation settled on.")
+        str | None,
+        typer.Option(
+            metavar="REPORT",
+            autocompletion=completion.artifacts("report"),
+            help="Take the readings that this evaluation settled on.",
+        ),
     ] = None,
-    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder.")] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder."),
+    ] = None,
     neighbors: Annotated[
-        str | None, typer.Option(metavar="NEIGHBORS", help="The same, or what a gate reads: their index is searched.")
+        str | None,
+        typer.Option(
+            metavar="NEIGHBORS",
+            autocompletion=completion.artifacts("neighbors"),
+            help="The same, or what a gate reads: their index is searched.",
+        ),
     ] = None,
     context: Annotated[
         int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
@@ -104,7 +118,7 @@ def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: s
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
-    """The text of tokens as they come, noted in `told`, and the end of its last line; whether all of it was read."""
+    """The text of tokens as they come, noted in `generated`, and the end of its last line; whether all was read."""
     try:
         for token in tokens:
             generated.append(token)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
@@ -18,7 +19,11 @@ def import_model(
     ],
     tokens: Annotated[
         str | None,
-        typer.Argument(metavar="TOKENS", help="Tokens made with its tokenizer; - or none: from stdin."),
+        typer.Argument(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Tokens made with its tokenizer; - or none: from stdin.",
+        ),
     ] = None,
     segment_length: Annotated[
         int | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
 from memlm_cli.output_files import check_output_file, write_output_file
@@ -25,17 +26,38 @@ def inspect(
     position: Annotated[int | None, typer.Option(min=0, help="First token of a passage of --split.")] = None,
     split: Annotated[str | None, typer.Option(help="Split of the passage (default: test).")] = None,
     length: Annotated[int | None, typer.Option(min=1, max=1024, help="Tokens of the passage (default: 32).")] = None,
-    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts told of each token.")] = 4,
+    contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts shown for each token.")] = 4,
     memory: SettledMemoryOption = None,
     report: Annotated[
         str | None,
-        typer.Option(metavar="REPORT", help="Take the readings and windows that this evaluation settled on."),
+        typer.Option(
+            metavar="REPORT",
+            autocompletion=completion.artifacts("report"),
+            help="Take the readings and windows that this evaluation settled on.",
+        ),
     ] = None,
-    index: Annotated[str | None, typer.Option(metavar="INDEX", help="Memory of another encoder, searched.")] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
+        ),
+    ] = None,
     neighbors: Annotated[
-        str | None, typer.Option(metavar="NEIGHBORS", help="Memory of another encoder, as stored (with --position).")
+        str | None,
+        typer.Option(
+            metavar="NEIGHBORS",
+            autocompletion=completion.artifacts("neighbors"),
+            help="Memory of another encoder, as stored (with --position).",
+        ),
     ] = None,
-    tokens: Annotated[str | None, typer.Option(metavar="TOKENS", help="Read another corpus than the model's.")] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Read another corpus than the model's.",
+        ),
+    ] = None,
     context: Annotated[
         int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
     ] = None,

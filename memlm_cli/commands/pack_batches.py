@@ -4,13 +4,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
 
 def pack_batches(
     tokens: Annotated[
-        str | None, typer.Argument(metavar="TOKENS", help="Whose training split to pack; - or none: from stdin.")
+        str | None,
+        typer.Argument(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Whose training split to pack; - or none: from stdin.",
+        ),
     ] = None,
     segment_length: Annotated[
         int | None, typer.Option("--segment-length", help="Tokens a segment (default: 128).")

@@ -4,18 +4,28 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
 
 def precompute_neighbors(
     index: Annotated[
-        str | None, typer.Argument(metavar="INDEX", help="Where to search; - or none: from stdin.")
+        str | None,
+        typer.Argument(
+            metavar="INDEX",
+            autocompletion=completion.artifacts("index"),
+            help="Where to search; - or none: from stdin.",
+        ),
     ] = None,
     queries: Annotated[str | None, typer.Option(metavar="SPLITS", help="train,valid,… (default: every split).")] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(metavar="TOKENS", help="Queries of another corpus than the encoder's."),
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Queries of another corpus than the encoder's.",
+        ),
     ] = None,
     k: Annotated[int | None, typer.Option(help="Neighbours a token (default: 4).")] = None,
     exclude: Annotated[

@@ -6,13 +6,19 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer
 from memlm_cli.options import JsonOption
 from memlm_cli.tables import table
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the settings of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", autocompletion=completion.preset_names_alone, help="Show the settings of this one."
+        ),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Named training settings: a list, or all settings of one (TOML)."""

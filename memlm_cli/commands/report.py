@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 
@@ -20,6 +21,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="REF...",
+            autocompletion=completion.artifacts(),
             help="Reports; or a model, index, tokens, …: every report made from it. - or none: from stdin.",
             show_default=False,
         ),

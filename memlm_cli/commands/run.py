@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from memlm_cli.console import answer
+from memlm_cli import completion
+from memlm_cli.console import answer, note
 from memlm_cli.options import Common
 from memlm_cli.run_stage import check_artifact_name, publish_name, reference_line
 
@@ -12,7 +13,9 @@ FileList = list[str] | None
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    recipe: Annotated[
+        str, typer.Argument(autocompletion=completion.recipes, help="A recipe file, or the name of a shipped recipe.")
+    ],
     train: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's training text.")] = None,
     valid: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
@@ -38,7 +41,7 @@ def run(
     files = {"train": train or (), "valid": valid or (), "test": test or ()}
     loaded = load_recipe(find_recipe(recipe), files, given_settings(common, {}))
     if common.precision:
-        loaded = loaded.with_precision(common.precision)
+        loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)
     loaded = varied(loaded, seeds)
     if dry_run:
         show_plan(loaded, common)
@@ -49,3 +52,4 @@ def run(
     show_groups(results)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
+    note(f"run: {last.reference} {last.status}")

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
@@ -26,6 +27,7 @@ def tokenize(
         str | None,
         typer.Option(
             metavar="bpe|word|char|byte|FILE.json|TOKENS|MODEL",
+            autocompletion=completion.tokenizers,
             help="Learnt from train, read from a file, that of other tokens, or that of a pretrained model: a folder, "
             "FILE.gguf or hf:NAME (default: bpe).",
         ),

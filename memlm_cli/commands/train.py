@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 from memlm_cli.settings import given_settings
@@ -17,18 +18,26 @@ from stages.training.presets import choose_preset, preset_names
 
 def train(
     source: Annotated[
-        str | None, typer.Argument(metavar="TOKENS|BATCHES|NEIGHBORS", help="What to learn; - or none: from stdin.")
+        str | None,
+        typer.Argument(
+            metavar="TOKENS|BATCHES|NEIGHBORS",
+            help="What to learn; - or none: from stdin.",
+            autocompletion=completion.artifacts("tokens", "batches", "neighbors"),
+        ),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            metavar="METHOD", help=f"What is minimized: {', '.join(METHODS.names())} (default: the preset's, lm)."
+            metavar="METHOD",
+            autocompletion=completion.methods,
+            help=f"What is minimized: {', '.join(METHODS.names())} (default: the preset's, lm).",
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
             metavar="PRESET|FILE.toml",
+            autocompletion=completion.presets,
             help=f"All settings at once (default: tiny, tiny-BACKBONE). Presets, described by memlm presets: "
             f"{', '.join(preset_names())}.",
         ),
@@ -37,6 +46,7 @@ def train(
         str | None,
         typer.Option(
             metavar="BACKBONE",
+            autocompletion=completion.backbones,
             help=f"Network under the vocabulary: {', '.join(trainable_backbones())} "
             "(default: the preset's, transformer).",
         ),
@@ -60,7 +70,10 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, dropout and order.")] = None,
     init_from: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Begin with the weights of this model.")
+        str | None,
+        typer.Option(
+            metavar="MODEL", autocompletion=completion.artifacts("model"), help="Begin with the weights of this model."
+        ),
     ] = None,
     *,
     common: Common,

@@ -56,7 +56,8 @@ def try_text(
         f"try: this is a recipe: {shlex.join(['memlm', 'run', str(file), *(w for t in texts for w in ('--train', t))])}"
     )
     recipe = load_recipe(file, {"train": texts}, given_settings(common, {}))
-    recipe = recipe.with_precision(common.precision) if common.precision else recipe
+    if common.precision:
+        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
     if dry_run:
         show_plan(recipe, common)
         return

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 
@@ -11,11 +12,19 @@ from memlm_cli.run_stage import make_artifact
 def update_datastore(
     datastore: Annotated[
         str | None,
-        typer.Argument(metavar="DATASTORE", help="What is to change; it stays as it is. - or none: from stdin."),
+        typer.Argument(
+            metavar="DATASTORE",
+            autocompletion=completion.artifacts("datastore"),
+            help="What is to change; it stays as it is. - or none: from stdin.",
+        ),
     ] = None,
     add: Annotated[
         str | None,
-        typer.Option(metavar="TOKENS", help="Text to add, tokenized with the datastore's vocabulary."),
+        typer.Option(
+            metavar="TOKENS",
+            autocompletion=completion.artifacts("tokens"),
+            help="Text to add, tokenized with the datastore's vocabulary.",
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of --add that is added (default: train).")] = None,
     forget: Annotated[

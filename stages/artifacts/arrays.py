@@ -26,7 +26,7 @@ def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
 class ArrayLayout:
     """How an array [rows, ...] lies on disk: uncompressed Zarr v3, each shard a file of `rows_per_shard` whole rows.
 
-    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is told by the
+    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is known from the
     draft's progress log, never by the array. One process makes the array; several may then write shards of it.
     """
 

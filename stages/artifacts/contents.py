@@ -98,16 +98,16 @@ def _first(right: np.ndarray, values: np.ndarray, start: int) -> str | None:
 def _of_tokens(artifact: Artifact, name: str) -> Expected | None:
     split, _, array = name.partition("/")
     metrics = artifact.metrics
-    told = metrics["splits"].get(split)
-    if told is None:
+    recorded = metrics["splits"].get(split)
+    if recorded is None:
         return None
     return {
         "ids": Expected(
-            (told["tokens"],), ("uint16", "uint32"), between(0, metrics["vocabulary_size"], "ids of the vocabulary")
+            (recorded["tokens"],), ("uint16", "uint32"), between(0, metrics["vocabulary_size"], "ids of the vocabulary")
         ),
-        "doc_offsets": Expected((None,), ("int64",), offsets(told["tokens"])),
-        "paragraph_ends": Expected((told.get("paragraphs"),), ("int64",), offsets(told["tokens"])),
-        "paragraph_hashes": Expected((told.get("paragraphs"),), ("uint64",), anything),
+        "doc_offsets": Expected((None,), ("int64",), offsets(recorded["tokens"])),
+        "paragraph_ends": Expected((recorded.get("paragraphs"),), ("int64",), offsets(recorded["tokens"])),
+        "paragraph_hashes": Expected((recorded.get("paragraphs"),), ("uint64",), anything),
     }.get(array)
 
 
@@ -130,10 +130,10 @@ def _of_datastore(artifact: Artifact, name: str) -> Expected | None:
 
 def _of_neighbors(artifact: Artifact, name: str) -> Expected | None:
     split, _, array = name.partition("/")
-    told = artifact.input("queries").metrics["splits"].get(split)
-    if told is None:
+    recorded = artifact.input("queries").metrics["splits"].get(split)
+    if recorded is None:
         return None
-    shape = told["tokens"], artifact.config["k"]
+    shape = recorded["tokens"], artifact.config["k"]
     rows = artifact.find("datastore").metrics["rows"]
     return {
         "ids": Expected(shape, ("int64",), between(-1, rows, "rows of the datastore, and -1,")),

@@ -1,4 +1,4 @@
-"""Why a disk did not take, or give, what it was asked to: never a bug of memlm, and told in words that help."""
+"""Why a disk did not take, or give, what it was asked to: never a bug of memlm, and said in words that help."""
 
 import errno
 import os

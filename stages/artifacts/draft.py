@@ -153,7 +153,7 @@ class Draft:
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to be written, as far as the stage told."""
+        """What is still to be written, as far as the stage said."""
         done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
         return max(0, self.expected_bytes - done)
 

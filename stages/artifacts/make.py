@@ -119,7 +119,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
 
 
 def _require_folder(store: Store) -> None:
-    """Raises: UsageError where no folder can be made; what the disk or permissions refuse is told by others."""
+    """Raises: UsageError where no folder can be made; what the disk or permissions refuse is reported by others."""
     try:
         make_folder(store.root)
     except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:

@@ -75,7 +75,7 @@ class Manifest(BaseModel):
 
     @property
     def recomputed_id(self) -> str | None:
-        """The id of the work that this describes; None if made before manifests told enough."""
+        """The id of the work that this describes; None if made before manifests said enough."""
         if self.not_identity is None or self.outside_files is None:
             return None
         config = {name: value for name, value in self.config.items() if name not in self.not_identity}

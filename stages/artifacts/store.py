@@ -1,21 +1,22 @@
 """The store: a folder of artifacts, by kind and id, and of names for them."""
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
+from os.path import exists, isfile  # those of Path raise for what is too long to be a path
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import fsync, remove_folder, write_atomically
 from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.listing import name_file, named_id, names, references
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import check_name, is_id, require_inside, split_reference
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
 from stages.artifacts.store_settings import read_store_settings
-from stages.errors import ArtifactError, UsageError, did_you_mean
+from stages.errors import ArtifactError, UsageError, did_you_mean, shortened
 
 
 class Store:
@@ -49,7 +50,7 @@ class Store:
         return self.root / ".stamps" / kind / f"{id}.json"
 
     def _name_file(self, kind: str, name: str) -> Path:
-        return self.root / "names" / kind / name
+        return name_file(self.root, kind, name)
 
     # Reading
 
@@ -124,7 +125,7 @@ class Store:
 
     def references(self) -> list[str]:
         """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
-        return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(self.root / kind)) if is_id(name)]
+        return references(self.root)
 
     def _readable(self) -> Iterator[Artifact]:
         for reference in self.references():
@@ -151,21 +152,23 @@ class Store:
 
     def _locate_path(self, reference: str) -> Path:
         path = Path(reference)
-        if (path / MANIFEST).is_file():
+        if isfile(path / MANIFEST):
             return path.resolve()
-        if reference and path.exists():
+        if reference and exists(path):
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")
         hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""
-        raise ArtifactError(f"{reference!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}")
+        raise ArtifactError(
+            f"{shortened(reference)!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}"
+        )
 
     def _named(self, kind: str, name: str) -> str:
         file = self._name_file(kind, name)
-        if not file.is_file():
+        if not isfile(file):
             names = self.names(kind)
             known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
-        id = _named_id(file)
+        id = named_id(file)
         if not is_id(id):
             raise ArtifactError(
                 f"{file} is damaged: a name holds an id, not {id[:40]!r}; delete that "
@@ -183,9 +186,7 @@ class Store:
 
     def names(self, kind: str) -> dict[str, str]:
         """The names given to artifacts of a kind, and the ids that they stand for."""
-        folder = self._name_file(kind, "_").parent
-        names = sorted(name for name in _entries(folder) if not name.startswith("."))
-        return {name: _named_id(folder / name) for name in names}
+        return names(self.root, kind)
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Let `kind/name` stand for an artifact; a name already in use moves to it."""
@@ -240,14 +241,3 @@ class Store:
     def _is_own(self, path: Path) -> bool:
         """Whether a path below the root lies where it seems to, with no link on the way to it."""
         return path.parent.resolve() == self.root.resolve() / path.parent.relative_to(self.root)
-
-
-def _entries(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _named_id(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace").strip()

@@ -79,12 +79,12 @@ class Series:
     label: str
     values: Sequence[float | None]
     intervals: Sequence[tuple[float, float] | None] = ()
-    """Of bars, how far each value is sure; none: nothing is told of that."""
+    """Of bars, how far each value is sure; none: nothing is known of that."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars from zero, up or down: changes, which are told with their sign."""
+    """Groups of bars from zero, up or down: changes, which are written with their sign."""
 
     groups: Sequence[str]
     series: Sequence[Series]
@@ -160,7 +160,7 @@ class Box:
     foot: str
     sources: Sequence[str]
     look: str = ""
-    told: str = ""
+    tooltip: str = ""
     """Shows under the pointer."""
 
 

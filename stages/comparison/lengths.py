@@ -1,4 +1,4 @@
-"""How many words and characters each document, or paragraph, of a split has, told from its tokens."""
+"""How many words and characters each document, or paragraph, of a split has, counted from its tokens."""
 
 from itertools import pairwise
 from typing import Any

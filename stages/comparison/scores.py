@@ -31,7 +31,7 @@ class TokenScores:
     log_p: Any
     """float32 [n], natural log."""
     probed: Mapping[str, Any]
-    """float32 [n] each, by name: what probes told of every token."""
+    """float32 [n] each, by name: what probes say of every token."""
 
     @property
     def split(self) -> str:

@@ -76,7 +76,7 @@ def ratio(facts: Facts) -> str:
 
 def _factor(value: float | None) -> str:
     if value is None:
-        return "more than can be told"
+        return "more than can be written"
     return f"{value:.4f}" if 0.01 <= value < 100 else f"{value:.4g}"
 
 

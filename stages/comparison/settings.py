@@ -27,9 +27,9 @@ class ComparisonSettings:
     block_tokens: int | None = None
     """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""
     most: int = 10
-    """How many of the tokens won and lost most are told."""
+    """How many of the tokens won and lost most are shown."""
     around: int | None = None
-    """Tokens of context told before and after each of them; None: as many as fill a line."""
+    """Tokens of context shown before and after each of them; None: as many as fill a line."""
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

@@ -45,7 +45,7 @@ def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
 
 
 def token_figures(token: Facts) -> dict[str, str]:
-    """Of a token the difference, both probabilities, and what probes told, by their headers."""
+    """Of a token the difference, both probabilities, and what probes say, by their headers."""
     figures = {
         "nats": f"{token['difference']:+.2f}",
         "p(A)": f"{exp(token['log_p_a']):.2g}",

@@ -58,7 +58,7 @@ class Probe(ABC):
     """A folder of `stages.diagnostics`, opened for the model that is evaluated."""
 
     columns: ClassVar[tuple[str, ...]]
-    """Names of what is told of every token."""
+    """Names of what is reported of every token."""
 
     @classmethod
     @abstractmethod

@@ -22,8 +22,8 @@ class EvaluateConfig(WindowedConfig):
     """Readings, in order; `none`: the plain model. None: those of the model's method, then kNN-LM where there
     is a datastore, all tuned."""
     gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
-    """Neighbours that the gate of a model reads: the first number makes the scores, perplexity is told of each; None:
-    as many as in training."""
+    """Neighbours that the gate of a model reads: the first number makes the scores, perplexity is reported for
+    each; None: as many as in training."""
     passage: str | None = None
     """START:STOP, tokens of the split of which gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"

@@ -27,7 +27,7 @@ MOST_TOKENS_PER_SHARD = 1 << 15
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read, and what is told of it."""
+    """What is read, and what is reported of it."""
 
     tuning_pass: RangePass | None
     """None if nothing is tuned."""

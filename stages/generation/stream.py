@@ -66,7 +66,7 @@ def dense_log_probs(evaluator: Evaluator, scored_range: ScoredRange, settings: R
         settings: None: the plain model.
     """
     hidden, log_z = scored_range.lm.hidden, scored_range.lm.log_z
-    assert hidden is not None, "hidden states are kept where the tokens that count are told"
+    assert hidden is not None, "hidden states are kept where the tokens that count are given"
     log_p = evaluator.model.log_probs(hidden)
     if settings is None:
         return log_p

@@ -80,7 +80,7 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
     """Read a text that begins after a lone `<eos>`; neighbours are searched for.
 
     Args:
-        contexts: the most that are told of a token.
+        contexts: the most that are shown for a token.
     Raises: UsageError if the text has no token.
     """
     found = find(request, store, None)

@@ -10,7 +10,7 @@ TEMPLATE = Path(__file__).parent / "passage.html"
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
 SMALL = 0.0005
-"""Probabilities below it are told by their size."""
+"""Probabilities below it are written by their size."""
 
 
 def page(found: Inspected) -> str:

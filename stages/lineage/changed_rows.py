@@ -71,7 +71,7 @@ class RowTables:
         )
 
     def _source_left(self, number: int, runs: Runs) -> RowSource:
-        """A source whose paragraphs are no longer told by one digest if rows of it are gone."""
+        """A source whose paragraphs are no longer known by one digest if rows of it are gone."""
         (before, end), (first, last) = self.runs.block(number), runs.block(number)
         source = self.sources[number]
         return source if last - first == end - before else source.model_copy(update={"paragraphs": None})

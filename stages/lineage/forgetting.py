@@ -75,8 +75,8 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
     if not known:
         return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
     near = get_close_matches(name, known, n=SHOWN, cutoff=0.6)
-    told = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
-    return f"No document is called {name!r}; {told}"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
+    return f"No document is called {name!r}; {hint}"
 
 
 def _some(names: Sequence[str]) -> str:

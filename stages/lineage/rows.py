@@ -26,7 +26,7 @@ from stages.text.tokens import TokenSplit, open_split
 GROUP = "datastore.zarr"
 SOURCES = "sources.json"
 ROWS = "rows"
-"""In place of a split, where names of documents are kept and where text is told of, of rows of several splits."""
+"""In place of a split, where names of documents are kept and where text is named, of rows of several splits."""
 
 
 class RowSource(BaseModel):

@@ -86,7 +86,7 @@ class WithoutNeighbors(MethodSettings):
 
 
 MemoryConfig = Annotated[MethodSettings, OneOf(METHODS, by="method")]
-"""The settings of any method that has some, told by `method`."""
+"""The settings of any method that has some, told apart by `method`."""
 
 
 def methods_for(kind: str) -> str:

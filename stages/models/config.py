@@ -141,7 +141,7 @@ class BackboneConfig(VocabularyConfig):
 
 _BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE)
 ModelConfig = Annotated[BackboneConfig, _BACKBONE]
-"""Any model: the settings of a registered backbone, told by `backbone`."""
+"""Any model: the settings of a registered backbone, told apart by `backbone`."""
 
 
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:

@@ -50,3 +50,17 @@ def tune_allocator() -> None:
     anew each time. Does nothing on other C libraries.
     """
     set_thresholds(mapped=KEEP_BYTES, trimmed=KEEP_BYTES)
+
+
+def cpu_threads() -> int:
+    """Threads that arithmetic uses on the CPU."""
+    return torch.get_num_threads()
+
+
+def gpus() -> list[dict[str, str | int]]:
+    """The GPUs that can be used: name, bytes of memory, and bytes of it that are free."""
+    found: list[dict[str, str | int]] = []
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        free, total = torch.cuda.mem_get_info(number)
+        found.append({"name": torch.cuda.get_device_name(number), "memory": total, "free": free})
+    return found

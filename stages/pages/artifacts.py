@@ -112,7 +112,7 @@ def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _box(member: Member) -> Box:
     if member.artifact is None:
         return Box(member.reference, f"{member.kind}, gone", member.reference, (), "missing", member.remark)
-    told = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
+    label = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
     look = "report" if member.kind == "report" else ""
     head = member.names[0] if member.names else member.kind
-    return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, told)
+    return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, label)

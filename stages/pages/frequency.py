@@ -21,6 +21,6 @@ class BucketTable:
 
 def bucket_table(source: Source) -> BucketTable:
     """That of a report which has buckets."""
-    told = source.metrics["frequency_buckets"]
-    tokens = [bucket["tokens"] for bucket in told["buckets"]]
-    return BucketTable(source, counted_in(source.metrics), bucket_labels(told), tokens, told["rows"])
+    frequency = source.metrics["frequency_buckets"]
+    tokens = [bucket["tokens"] for bucket in frequency["buckets"]]
+    return BucketTable(source, counted_in(source.metrics), bucket_labels(frequency), tokens, frequency["rows"])

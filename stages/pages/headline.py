@@ -174,7 +174,7 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    told = [
+    chosen = [
         f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}"
         for name in hyperparameters()
         if memory.get(name) is not None
@@ -182,4 +182,4 @@ def _reading(memory: Mapping[str, Any]) -> Reading:
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
     tuned = [symbol(name) for name in memory.get("tuned") or ()]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
-    return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *told]), where)
+    return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where)

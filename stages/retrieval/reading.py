@@ -44,7 +44,7 @@ class Reading(Settings):
         return self
 
     def _require_one_amount(self) -> None:
-        """Of joined sources the first that is told how much to read may choose; of the others all is read."""
+        """Of joined sources the first that is given how much to read may choose; of the others all is read."""
         pairs = zip(self.sources, self.source_settings, strict=True)
         limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
         for source, name in limited[1:]:
@@ -188,9 +188,9 @@ def _require_few_points(reading: Reading) -> None:
     numbers = {name: reading.value(name) for name in reading.tunable}
     counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
     if prod(counts.values()) > MOST_POINTS:
-        told = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
+        sizes = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
         raise UsageError(
-            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({told}); at most "
+            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({sizes}); at most "
             f"{MOST_POINTS:,} are tuned in one go: give fewer numbers, and refine about the best."
         )
 

@@ -1,4 +1,4 @@
-"""Where documents and paragraphs begin, told piece by piece as text streams by."""
+"""Where documents and paragraphs begin, found piece by piece as text streams by."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator

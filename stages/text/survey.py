@@ -34,9 +34,10 @@ class Survey:
     characters: int
     cuts: tuple[Documents, ...]
 
-    def cut_below(self, characters: float) -> Documents | None:
-        """The coarsest cut none of whose documents is longer; None: even lines are."""
-        return next((cut for cut in self.cuts if cut.largest <= characters), None)
+    def cut_below(self, characters: float, fewest: int) -> Documents | None:
+        """The coarsest cut into so many documents or more, none of them longer; None: not even lines are."""
+        fit = (cut for cut in self.cuts if cut.largest <= characters and cut.count >= fewest)
+        return next(fit, None)
 
 
 def survey(files: Iterable[TextFile]) -> Survey:

@@ -108,7 +108,7 @@ def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
 
 
 def _speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
-    """How tokens of a `tokenizer.json` are written, told from its decoder and model."""
+    """How tokens of a `tokenizer.json` are written, read from its decoder and model."""
     steps = {*_steps(specification["pre_tokenizer"]), *_steps(specification["decoder"])}
     model = specification["model"]
     if "ByteLevel" in steps:

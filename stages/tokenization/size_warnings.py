@@ -9,7 +9,7 @@ from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure or to learn from."""
 WIDTH, LAYERS = 512, 8
-"""Of the model that the cost of a vocabulary is told of."""
+"""Of the model that the cost of a vocabulary is given for."""
 
 
 def warn_of_size(types: int, reporter: Reporter) -> None:

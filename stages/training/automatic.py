@@ -1,6 +1,6 @@
 """What `auto` stands for in the settings of `train`: chosen from the text and the model, never by the clock.
 
-The same command must name the same work on any machine, however busy; how long it takes is told while it runs.
+The same command must name the same work on any machine, however busy; how long it takes is shown while it runs.
 """
 
 from stages.metrics import MOST_PASSES

@@ -41,13 +41,13 @@ def save_checkpoint(
         tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
         tensors |= {f"{CARRIED}{rank}/{i}": state for i, state in enumerate(own.carried or ())}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    told = {"progress": json.dumps(progress), "ranks": str(len(ranks))}
-    write_atomically(path, save(tensors, told | {"digest": _digest(tensors, told)}))
+    header = {"progress": json.dumps(progress), "ranks": str(len(ranks))}
+    write_atomically(path, save(tensors, header | {"digest": _digest(tensors, header)}))
 
 
-def _digest(tensors: dict[str, Tensor], told: dict[str, str]) -> str:
+def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
     """Of all that a checkpoint holds: safetensors has no checksum of its own."""
-    digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode())
+    digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -69,11 +69,11 @@ def load_checkpoint(
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            told = file.metadata()
-        if told.pop("digest", None) not in (None, _digest(tensors, told)):
+            header = file.metadata()
+        if header.pop("digest", None) not in (None, _digest(tensors, header)):
             raise ValueError("it does not hold what was saved")
-        progress: dict[str, Any] = json.loads(told["progress"])
-        saved_ranks = int(told["ranks"])
+        progress: dict[str, Any] = json.loads(header["progress"])
+        saved_ranks = int(header["ranks"])
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
     model.load_state_dict(_below(tensors, MODEL))

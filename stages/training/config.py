@@ -84,7 +84,7 @@ class TrainConfig(StageConfig):
 
     @property
     def method_settings(self) -> MethodSettings:
-        """What the method is told: its `memory`; of one that is told nothing, just that."""
+        """What the method is given: its `memory`; of one that is given nothing, just that."""
         settings: MethodSettings = self.memory or METHODS.settings(self.method)()
         return settings
 

@@ -43,6 +43,8 @@ class OutOfMemoryError(RuntimeError):
         (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/0123456789ab/tokens.zarr/zarr.json"), 4),
         (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/x/tokens.zarr/zarr.json"), 1),
         (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 5000), 2),
+        (OSError(errno.ELOOP, "Too many levels of symbolic links", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied", "/store/x"), 2),
         (OSError(errno.EACCES, "Permission denied"), 1),
         (EOFError(), 1),

@@ -31,6 +31,7 @@ COMMANDS = [
     "artifacts",
     "presets",
     "recipes",
+    "doctor",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [
@@ -45,6 +46,7 @@ EVERYWHERE = [
     "--no-wait",
     "--verify-inputs",
     "--json",
+    "--log-file",
 ]
 
 
@@ -62,6 +64,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert ended.code == 0
     assert command in ended.out
     assert memlm(command, "-h") == ended
+    assert "--log-file" in ended.out or command == "artifacts"
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 

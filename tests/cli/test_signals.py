@@ -42,6 +42,30 @@ def test_a_job_in_the_background_hears_them(signum: int, code: int, told: str) -
         assert (process.wait(30), process.stderr.read()) == (code, f"memlm evaluate: {told}.\n")
 
 
+DONE = """
+import atexit, sys, time
+from memlm_cli import app
+
+def leave():
+    print("done", flush=True)
+    time.sleep(1)
+
+app._invoke = lambda arguments: None
+atexit.register(leave)
+sys.exit(app.main())
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_done_ends_as_done(signum: int) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", DONE], **pipes) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "done\n"
+        process.send_signal(signum)
+        assert (process.wait(30), process.stderr.read()) == (0, "")
+
+
 IN_SMALL_SHARDS = """
 import sys
 from memlm_cli import app

@@ -54,7 +54,12 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
 
 @pytest.mark.parametrize(
     ("longest", "setting"),
-    [((1_000, 500, 100), None), ((NOVEL, 2_000, 100), "blank-line"), ((NOVEL, NOVEL, 100), "line")],
+    [
+        ((1_000, 500, 100), None),
+        ((NOVEL, 2_000, 100), "blank-line"),
+        ((NOVEL, NOVEL, 100), "line"),
+        ((NOVEL / 5, NOVEL / 20, 100), "line"),
+    ],
 )
 def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_path, longest, setting):
     budget = best_budget(NOVEL, Machine(20_000, 10), TRAINING)

@@ -25,7 +25,7 @@ class Executor(ABC):
 
     Args:
         task: what the shards belong to.
-        commit: told of every shard as soon as it is durable, one after the other.
+        commit: called with every shard as soon as it is durable, one after the other.
     """
 
     def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:

@@ -15,7 +15,7 @@ LETTER = 6.5
 SERIES = 8
 """Looks that the style has for lines and bars: classes s0 … s7."""
 
-Told = Callable[[float], str]
+Written = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def _legend_lines(labels: Sequence[str]) -> list[list[str]]:
     return lines
 
 
-def upward_axis(area: Area, scale: Scale, name: str, told: Told, most: int = 6) -> list[str]:
+def upward_axis(area: Area, scale: Scale, name: str, written: Written, most: int = 6) -> list[str]:
     """Grid lines across the area, their numbers to the left, the axis's name beside them."""
     drawn = []
     for tick in scale.ticks(most):
         y = scale(tick)
         drawn.append(shapes.line((area.left, y), (area.right, y), "grid"))
-        drawn.append(shapes.text(area.left - 6, y + 4, told(tick), "number", "end"))
+        drawn.append(shapes.text(area.left - 6, y + 4, written(tick), "number", "end"))
     middle = (area.top + area.bottom) / 2
     return [*drawn, shapes.text(12, middle, name, "axis", "middle", turned=True)]
 

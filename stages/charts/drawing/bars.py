@@ -58,11 +58,11 @@ def _scale(values: Sequence[float], area: axes.Area) -> Scale:
     return Scale(low - room * (low < 0), high + room * (high > 0), area.bottom, area.top)
 
 
-def _bar(left: float, width: float, value: float, up: Scale, place: int, told: str) -> str:
+def _bar(left: float, width: float, value: float, up: Scale, place: int, tooltip: str) -> str:
     top, bottom = sorted((up(value), up(0)))
     gap = min(1.0, width * 0.1)
     look = f"bar {axes.series_look(place)}"
-    return shapes.rectangle((left + gap / 2, top), width - gap, max(bottom - top, 0.5), look, told)
+    return shapes.rectangle((left + gap / 2, top), width - gap, max(bottom - top, 0.5), look, tooltip)
 
 
 def _swatch(place: int, x: float, y: float) -> str:

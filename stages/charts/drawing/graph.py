@@ -110,7 +110,7 @@ def _lines(
 
 def _box(box: Box, x: float, y: float) -> list[str]:
     return [
-        shapes.rectangle((x, y), WIDTH, HEIGHT, f"box {box.look}", box.told, round_=5),
+        shapes.rectangle((x, y), WIDTH, HEIGHT, f"box {box.look}", box.tooltip, round_=5),
         shapes.text(x + 10, y + 19, _cut(box.head, BOLD_LETTER), "head"),
         shapes.text(x + 10, y + 36, _cut(box.foot, LETTER), "number"),
     ]

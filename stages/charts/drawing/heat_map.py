@@ -36,7 +36,7 @@ def draw_heat_map(plot: HeatMap) -> Drawing:
     """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
     grid, below = _grid(plot), _below(plot.across)
     elements = [
-        shapes.rectangle(grid.corner(x, y), grid.width, grid.height, f"cell {look(value, plot)}", _told(plot, x, y))
+        shapes.rectangle(grid.corner(x, y), grid.width, grid.height, f"cell {look(value, plot)}", _tooltip(plot, x, y))
         for x, column in enumerate(plot.values)
         for y, value in enumerate(column)
     ]
@@ -49,7 +49,7 @@ def draw_heat_map(plot: HeatMap) -> Drawing:
     return Drawing(grid.area.right + axes.RIGHT, top + KEY_HEIGHT, elements)
 
 
-def _told(plot: HeatMap, x: int, y: int) -> str:
+def _tooltip(plot: HeatMap, x: int, y: int) -> str:
     """What shows under the pointer."""
     value = plot.values[x][y]
     places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))

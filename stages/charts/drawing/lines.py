@@ -74,13 +74,13 @@ def _line(line: Line, place: int, across: Scale, up: Scale, plot: Lines) -> list
     drawn = [shapes.polyline(part, style) for part in _cut_off([at for *_, at in shown], up.stop)]
     if len(shown) > MOST_MARKED:
         return drawn
-    told = percent if plot.percent else number
+    written = percent if plot.percent else number
     return drawn + [
         shapes.mark(
             at,
             axes.marker_of(look),
             f"mark {axes.series_look(look)}",
-            f"{line.label}: {told(y)} at {plot.across} {number(x)}",
+            f"{line.label}: {written(y)} at {plot.across} {number(x)}",
         )
         for x, y, at in shown
         if at[1] >= up.stop

@@ -23,11 +23,11 @@ def polyline(points: Iterable[Point], look: str) -> str:
     return f'<polyline points="{joined}" class="{look}"/>'
 
 
-def rectangle(corner: Point, width: float, height: float, look: str, told: str = "", round_: float = 0) -> str:
-    """A rectangle from its upper left corner; `told` shows under the pointer."""
+def rectangle(corner: Point, width: float, height: float, look: str, tooltip: str = "", round_: float = 0) -> str:
+    """A rectangle from its upper left corner; `tooltip` shows under the pointer."""
     rounded = f' rx="{round_:g}"' if round_ else ""
     shape = f'<rect x="{corner[0]:.1f}" y="{corner[1]:.1f}" width="{width:.1f}" height="{height:.1f}"{rounded}'
-    return f'{shape} class="{look}"' + _closed("rect", told)
+    return f'{shape} class="{look}"' + _closed("rect", tooltip)
 
 
 def curve(start: Point, stop: Point, look: str) -> str:
@@ -49,10 +49,10 @@ MARKERS = (
 STAR = "M0,-6 L1.6,-1.9 L6,-1.9 L2.5,0.9 L3.8,5.2 L0,2.6 L-3.8,5.2 L-2.5,0.9 L-6,-1.9 L-1.6,-1.9 Z"
 
 
-def mark(at: Point, shape: str, look: str, told: str = "") -> str:
-    """A small sign, `shape` drawn around a point; `told` shows under the pointer."""
-    return f'<path d="{shape}" transform="translate({at[0]:.1f} {at[1]:.1f})" class="{look}"' + _closed("path", told)
+def mark(at: Point, shape: str, look: str, tooltip: str = "") -> str:
+    """A small sign, `shape` drawn around a point; `tooltip` shows under the pointer."""
+    return f'<path d="{shape}" transform="translate({at[0]:.1f} {at[1]:.1f})" class="{look}"' + _closed("path", tooltip)
 
 
-def _closed(element: str, told: str) -> str:
-    return f"><title>{escape(told)}</title></{element}>" if told else "/>"
+def _closed(element: str, tooltip: str) -> str:
+    return f"><title>{escape(tooltip)}</title></{element}>" if tooltip else "/>"

@@ -18,7 +18,7 @@ from stages.retrieval.gate_reader import GateReader
 
 @dataclass(frozen=True)
 class GateProbe(Probe):
-    """`numbers`: of neighbours of which perplexity is told; `passage`: tokens of `split` that are shown."""
+    """`numbers`: of neighbours of which perplexity is reported; `passage`: tokens of `split` that are shown."""
 
     columns: ClassVar[tuple[str, ...]] = ("gate",)
 

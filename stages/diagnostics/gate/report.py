@@ -24,7 +24,7 @@ def gate_figures(gates: Records, numbers: Sequence[int]) -> dict[str, Any]:
     """The `gate` of `metrics.json`.
 
     Args:
-        numbers: of neighbours of which perplexity is told; the first is what the gate read.
+        numbers: of neighbours of which perplexity is reported; the first is what the gate read.
     """
     tokens = sum(gate["tokens"] for gate in gates)
     return {

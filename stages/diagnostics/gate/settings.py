@@ -1,4 +1,4 @@
-"""What the gate of a model reads and what is told of it. Free of torch."""
+"""What the gate of a model reads and what is reported of it. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -32,7 +32,7 @@ class _Seen:
 
 
 class GateWatch(RangeProbe):
-    """Collects, block after block, what is told of a gate."""
+    """Collects, block after block, what is reported of a gate."""
 
     def __init__(
         self, reader: GateReader, start: int, counted: Tensor | None, numbers: tuple[int, ...], passage: range
@@ -40,7 +40,7 @@ class GateWatch(RangeProbe):
         """Args:
         start: the first token of the range.
         counted: bool [n], tokens that figures are about; None: all.
-        numbers: of neighbours of which perplexity is told; the first is what the gate reads.
+        numbers: of neighbours of which perplexity is reported; the first is what the gate reads.
         passage: tokens that are shown.
         """
         self._reader, self._start, self._counted = reader, start, counted

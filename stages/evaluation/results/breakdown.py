@@ -1,4 +1,4 @@
-"""What is told of a scored split beside the sums over its tokens, found before any is scored."""
+"""What is reported of a scored split beside the sums over its tokens, found before any is scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stages.evaluation.results.paragraphs import KnownText, known_texts, repeate
 from stages.retrieval.rows import MemoryRow
 
 ACCURACY_AT = (1, 8, 64, 1024)
-"""Numbers of neighbours, beside all that are read, for which retrieval accuracy is told."""
+"""Numbers of neighbours, beside all that are read, for which retrieval accuracy is reported."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Which tokens of a split of T are told of apart.
+    """Which tokens of a split of T are reported apart.
 
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
     `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
@@ -49,7 +49,7 @@ def find_breakdown(
     rows: Sequence[MemoryRow],
     last_words: Mapping[str, LastWords] | None,
 ) -> Breakdown:
-    """What can be told of the scored split.
+    """What can be reported of the scored split.
 
     Args:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.
@@ -76,7 +76,7 @@ def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
 
 
 def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
-    """The first row whose first reading looks into a datastore, and the numbers of neighbours told of it."""
+    """The first row whose first reading looks into a datastore, and the numbers of neighbours reported for it."""
     for number, row in enumerate(rows):
         k = row.sources[0].needs.neighbors
         if k:

@@ -16,15 +16,15 @@ def edge_warnings(
         tuned: numbers, by name, that were chosen at the edge of their grid.
         most: of amounts (`k`, `size`) the largest that there can be, which is no edge.
     """
-    told = set()
+    reported = set()
     for name, value in tuned:
-        told.add(name)
+        reported.add(name)
         if value < most.get(name, value + 1):
             yield f"The best {name}, {value:.4g}, lies at the edge of its grid; give a list that goes on beyond it."
     for curve in report["curves"]:
         over, points = curve["over"], [point for point in curve["points"] if point["perplexity"] is not None]
-        if over not in told and over in most and _ends_at_its_best(points) and points[-1][over] < most[over]:
-            told.add(over)
+        if over not in reported and over in most and _ends_at_its_best(points) and points[-1][over] < most[over]:
+            reported.add(over)
             yield (
                 f"The perplexity of {curve['row']} is best at {over} {number(points[-1][over])}, the edge of what was "
                 f"tried: more may be better ({over}=N in --memory)."

@@ -19,7 +19,7 @@ HASHES = "paragraph_hashes"
 class KnownText:
     """A split that a model learned or rows of a datastore are of: `read_by`, `model`, `datastore` or both.
 
-    `corpus`: reference of its tokens; `digests`: what all its paragraphs are told by, None if only some are stored;
+    `corpus`: reference of its tokens; `digests`: what all its paragraphs are known by, None if only some are stored;
     `hashes`: reads those that are, uint64 [P].
     """
 

@@ -65,7 +65,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model, so train longer (--steps, --epochs) before a gain is told"
+        "gains more on an undertrained model, so train longer (--steps, --epochs) before reporting a gain"
     )
 
 

@@ -1,4 +1,4 @@
-"""From what the tuning split left to the settings that are used, and how they are told."""
+"""From what the tuning split left to the settings that are used, and how they are reported."""
 
 import math
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ def open_source(reading: Reading, inputs: SourceInputs) -> Source:
 class UnionSource(Source):
     """One softmax over the entries of several memories.
 
-    Cut-offs count what the first of them reads that is told how much; of the others all is read.
+    Cut-offs count what the first of them reads that is given how much; of the others all is read.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), appendix A, equations 6-7.
     """
@@ -32,10 +32,10 @@ class UnionSource(Source):
     @property
     def _leader(self) -> Source:
         """The part that cut-offs are of."""
-        return next(iter(self._told), self.parts[0])
+        return next(iter(self._sized), self.parts[0])
 
     @property
-    def _told(self) -> list[Source]:
+    def _sized(self) -> list[Source]:
         """The parts of which the reading says how much is read."""
         return [part for part in self.parts if part.about.amount in self.reading.tunable]
 
@@ -48,7 +48,7 @@ class UnionSource(Source):
             leader.amount,
             leader.doubling,
             "".join(about.distinction for about in abouts),
-            details | {part.about.amount: part.cutoffs[-1] for part in self._told if part is not self._leader},
+            details | {part.about.amount: part.cutoffs[-1] for part in self._sized if part is not self._leader},
             next((about.compared_with for about in abouts if about.compared_with is not None), None),
         )
 

@@ -68,6 +68,8 @@ def test_a_name_moves(store: Store, squares: Artifact) -> None:
         ("token/wiki", "did you mean 'tokens'"),
         ("./nowhere", "neither kind/id"),
         ("", "neither kind/id"),
+        ("x" * 5000, "neither kind/id"),
+        ("model/" + "x" * 5000, "neither kind/id"),
     ],
 )
 def test_what_is_not_there_is_explained(store: Store, squares: Artifact, reference: str, message: str) -> None:

@@ -29,9 +29,22 @@ def test_files_paragraphs_and_lines_are_counted_and_measured(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize(("longest", "setting"), [(30, None), (9, "blank-line"), (8, "line"), (7, "none")])
-def test_the_coarsest_cut_without_longer_documents_is_taken(tmp_path: Path, longest: int, setting: str | None) -> None:
-    cut = survey([text_file(tmp_path, "a.txt", TEXT)]).cut_below(longest)
+@pytest.mark.parametrize(
+    ("longest", "fewest", "setting"),
+    [
+        (30, 1, None),
+        (9, 1, "blank-line"),
+        (8, 1, "line"),
+        (7, 1, "none"),
+        (30, 2, "blank-line"),
+        (30, 4, "line"),
+        (30, 5, "none"),
+    ],
+)
+def test_the_coarsest_cut_of_enough_documents_none_too_long_is_taken(
+    tmp_path: Path, longest: int, fewest: int, setting: str | None
+) -> None:
+    cut = survey([text_file(tmp_path, "a.txt", TEXT)]).cut_below(longest, fewest)
     assert ("none" if cut is None else cut.setting) == setting
 
 

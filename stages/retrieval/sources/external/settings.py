@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stages.retrieval.reading import Reading
 
 MOST_NEIGHBORS = 1024
-"""Neighbours read unless told otherwise."""
+"""Neighbours read unless set otherwise."""
 FEWER = "--memory external:k="
 """The option that has fewer read."""
 SIMILARITIES = {"l2": "l2", "ip": "dot"}

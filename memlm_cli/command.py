@@ -1,0 +1,135 @@
+"""What all commands have in common: a log, defaults from `memlm.toml`, and of stages the options under "Everywhere"."""
+
+import inspect
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memlm_cli.console import say
+from memlm_cli.defaults import FILE, Default
+from memlm_cli.log_file import open_log
+from memlm_cli.options import PANEL, Common, common_parameters
+from stages.errors import UsageError
+from stages.reporting import first_process
+
+ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
+"""Options that say the same thing; where one is typed, a default of the other is none."""
+HOW = ("store", "workers", "device", "log_file", "json_")
+"""Parameters of which nobody needs to be reminded: a result does not depend on them."""
+
+LogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-file",
+        metavar="FILE",
+        help="Append what goes to stderr there, with times.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class Commands(typer.Typer):
+    """Commands that keep a log where asked, and whose options may have defaults in `memlm.toml`."""
+
+    def command(  # type: ignore[override]  # whatever else Typer's own takes
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        register = super().command(name, **settings)
+
+        def registered(function: Callable[..., Any]) -> Callable[..., Any]:
+            register(_prepared(function))
+            return function
+
+        return registered
+
+
+def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command as Typer runs it; it receives the options under "Everywhere" as its last argument, `common`."""
+    own = inspect.signature(function).parameters
+    shared = common_parameters() if "common" in own else []
+    wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
+    name_of_context = wants_context or "parsed"
+    extra = [_keyword("log_file", LogOption, None)]
+    extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
+    parameters = [*(p for p in own.values() if p.name != "common"), *shared, *extra]
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        context = values[wants_context] if wants_context else values.pop(name_of_context)
+        _begin(context, values.pop("log_file"))
+        defaults = _in_force(context)
+        for name in _replaced(context, defaults):
+            del defaults[name]
+            values[name] = next(p.default for p in parameters if p.name == name)
+        with _named_in_errors(context, defaults):
+            if shared:
+                common = {p.name: values.pop(p.name) for p in shared}
+                values["common"] = Common(**common, by_default=frozenset(defaults))
+                _remind(context, defaults)
+            function(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _begin(context: typer.Context, log_file: Path | None) -> None:
+    """Raises: UsageError for a `memlm.toml` that makes no sense, of every command but the one that examines it."""
+    state = context.obj
+    if state is None:
+        return
+    if log_file is not None:
+        open_log(log_file, state.arguments)
+    if state.defaults.error is not None and context.info_name != "doctor":
+        raise state.defaults.error
+
+
+def words_of(context: typer.Context) -> tuple[str, ...]:
+    """The words of a command, as `("artifacts", "list")`."""
+    return tuple(context.command_path.split()[1:])
+
+
+def _in_force(context: typer.Context) -> dict[str, Default]:
+    """The defaults of this command that nothing else decided, by parameter."""
+    entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
+    return {entry.parameter: entry for entry in entries if _source(context, entry.parameter) == "DEFAULT_MAP"}
+
+
+def _replaced(context: typer.Context, defaults: Mapping[str, Default]) -> list[str]:
+    """Defaults in whose place something else was typed that says the same thing."""
+    pairs = [pair for one, other in ALTERNATIVES for pair in ((one, other), (other, one))]
+    found = [name for name, typed in pairs if name in defaults and _source(context, typed) == "COMMANDLINE"]
+    return list(dict.fromkeys(found))
+
+
+def _source(context: typer.Context, parameter: str) -> str:
+    """Where the value of a parameter comes from."""
+    return getattr(context.get_parameter_source(parameter), "name", "")
+
+
+@contextmanager
+def _named_in_errors(context: typer.Context, defaults: Mapping[str, Default]) -> Iterator[None]:
+    """What is wrong may be wrong in `memlm.toml`: a message about usage names what came from there."""
+    try:
+        yield
+    except UsageError as error:
+        told = [f"{shlex.join(d.typed)} (line {d.line})" for d in defaults.values() if d.parameter not in HOW]
+        if told and type(error) is UsageError:
+            raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(told)}.") from error
+        raise
+
+
+def _remind(context: typer.Context, defaults: Mapping[str, Default]) -> None:
+    """Say what a result depends on and was not typed."""
+    words = [word for d in defaults.values() if d.parameter not in HOW for word in d.typed]
+    if words and first_process():
+        say(f"{context.info_name}: from {FILE}: {shlex.join(words)}")

@@ -1,0 +1,89 @@
+"""`memlm doctor`."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+
+from memlm_cli.console import answer
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.tables import Row, table
+from stages.errors import UsageError
+from stages.numbers import size
+
+Found = Mapping[str, Any]
+
+
+def doctor(context: typer.Context, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
+    """Versions, devices, memory, the store, settings in force and from where; exit 2 if something is broken."""
+    from memlm_cli.checkup import examine
+
+    found = examine(context, store)
+    if json_:
+        answer(json.dumps(found))
+    else:
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        parts = [table(title, columns, rows, terminal=terminal) for title, columns, rows in _tables(found) if rows]
+        answer("\n\n".join(parts), styled=True)
+    if found["problems"]:
+        raise UsageError("; ".join(problem.rstrip(".") for problem in found["problems"]) + ".")
+
+
+def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+    versions = [(name, str(value or "not installed")) for name, value in found["versions"].items()]
+    packages = [(p["package"], p["version"] or ("missing", "red"), p["wanted"]) for p in found["packages"]]
+    yield "Versions", ("", "version", "wanted"), [*((*row, "") for row in versions), *packages]
+    yield (
+        "Extras",
+        ("extra", "", "what installs it"),
+        [(e["extra"], _state(e), e["command"] or "") for e in found["extras"]],
+    )
+    yield "Machine", ("", ""), list(_machine(found["devices"], found["memory"]))
+    yield "Store", ("", ""), list(_store(found["store"]))
+    settings = [(_spelled(s), _value(s["value"]), s["from"]) for s in found["settings"]]
+    variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
+    yield "Settings", ("", "value", "from"), [*settings, *variables]
+    yield "Problems", ("",), [((problem, "red"),) for problem in found["problems"]]
+
+
+def _state(extra: Found) -> str:
+    if not extra["missing"]:
+        return "installed"
+    return f"lacks {', '.join(extra['missing'])}" if extra["installed"] else "not installed"
+
+
+def _machine(devices: Found, memory: Found) -> Iterator[Row]:
+    threads = "" if devices["threads"] is None else f", {devices['threads']} threads"
+    yield "cores", f"{devices['cores']}{threads}"
+    yield "memory", _of(memory["free"], memory["bytes"])
+    for gpu in devices["gpus"]:
+        yield "gpu", f"{gpu['name']}, {_of(gpu['free'], gpu['memory'])}"
+    if not devices["gpus"]:
+        yield "gpu", "none that torch can use"
+    elif not devices["searching_gpus"]:
+        yield "search", "on the CPU: this faiss has no GPU"
+
+
+def _of(free: int | None, total: int) -> str:
+    return size(total) if free is None else f"{size(free)} free of {size(total)}"
+
+
+def _store(store: Found) -> Iterator[Row]:
+    yield "folder", store["path"] + ("" if store["there"] else " (not there yet)")
+    if "bytes" in store:
+        yield "artifacts", f"{store['artifacts']:,}, {size(store['bytes'])}"
+        trusted = "every byte is hashed" if store["verify_inputs"] else "files that look unchanged are trusted"
+        yield "inputs", trusted
+    yield "free disk", size(store["free"])
+
+
+def _spelled(setting: Found) -> str:
+    return f"--{setting['option']}" if setting["command"] is None else f"{setting['command']} --{setting['option']}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,97 @@
+"""What a shell offers when Tab is pressed: artifacts of the store, recipes, presets, methods, backbones.
+
+Each is a function of the context and of what is typed so far, as Typer calls it. Nothing is imported that computes, and
+no manifest is read; what cannot be told is not offered.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import typer
+
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.listing import names, references
+from stages.methods import METHODS
+from stages.models import trainable_backbones
+from stages.training.presets import preset_file, preset_names
+
+Offered = list[str | tuple[str, str]]
+"""Words, or words with what they mean."""
+
+
+def artifacts(*kinds: str) -> Callable[[typer.Context, str], Offered]:
+    """References of the kinds; none given means any. Names stand before ids, latest artifacts before older ones."""
+
+    def offered(ctx: typer.Context, incomplete: str) -> Offered:
+        try:
+            return list(_references(Path(ctx.params["store"]), kinds or tuple(KINDS), incomplete))
+        except OSError:
+            return []
+
+    return offered
+
+
+def _references(store: Path, kinds: tuple[str, ...], incomplete: str) -> Iterator[str | tuple[str, str]]:
+    wanted = [kind for kind in kinds if f"{kind}/".startswith(incomplete) or incomplete.startswith(f"{kind}/")]
+    for kind in wanted:
+        yield from ((f"{kind}/{name}", id) for name, id in names(store, kind).items())
+    found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
+    yield from sorted(found, key=lambda reference: -(store / reference).stat().st_mtime)
+
+
+def recipes(ctx: typer.Context, incomplete: str) -> Offered:
+    """Shipped recipes, and files of the folder that may be some."""
+    from pipelines.recipe import shipped_recipes
+
+    return [*shipped_recipes(), *_files(incomplete, "*.toml")]
+
+
+def presets(ctx: typer.Context, incomplete: str) -> Offered:
+    """Presets with the first line of what they are, and files that may be some."""
+    return [*((name, _head(preset_file(name))) for name in preset_names()), *_files(incomplete, "*.toml")]
+
+
+def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
+    return [(name, _head(preset_file(name))) for name in preset_names()]
+
+
+def methods(ctx: typer.Context, incomplete: str) -> Offered:
+    return list(METHODS.names())
+
+
+def backbones(ctx: typer.Context, incomplete: str) -> Offered:
+    return list(trainable_backbones())
+
+
+def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:
+    """Tokenizers by name, those of other tokens, and files."""
+    from stages.text import TOKENIZERS
+
+    names = [name for name in TOKENIZERS.names() if name != "given"]
+    return [*names, *artifacts("tokens")(ctx, incomplete), *_files(incomplete, "*.json")]
+
+
+def memories(ctx: typer.Context, incomplete: str) -> Offered:
+    """Readings that have a name."""
+    from stages.retrieval.grammar import NAMED, NONE
+
+    return [*NAMED, NONE]
+
+
+def kinds(ctx: typer.Context, incomplete: str) -> Offered:
+    return list(KINDS)
+
+
+def _head(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return next(lines).removeprefix("#").strip()
+
+
+def _files(incomplete: str, pattern: str) -> list[str]:
+    """Files, and folders on the way to some, that begin with what is typed."""
+    folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
+    try:
+        found = [*folder.glob(pattern), *(path for path in folder.iterdir() if path.is_dir())]
+    except OSError:
+        return []
+    return sorted(f"{path}/" if path.is_dir() else str(path) for path in found if not path.name.startswith("."))

@@ -1,0 +1,127 @@
+"""`memlm.toml`: what stands there is as if it were typed, and loses against all that is typed."""
+
+from pathlib import Path
+
+import pytest
+
+from memlm_cli.options import Common
+from memlm_cli.settings import given_settings
+from tests.cli.conftest import Memlm
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def says(text: str) -> None:
+    Path("memlm.toml").write_text(text)
+
+
+@pytest.fixture
+def tokens(memlm: Memlm, text: Path) -> str:
+    """Tokens of a small text."""
+    splits = [word for split in ("train", "valid", "test") for word in (f"--{split}", text)]
+    return memlm("tokenize", *splits, "--tokenizer", "word").reference
+
+
+TRAIN = ["--segment-length", "8", "--batch-tokens", "32"]
+
+
+def test_the_id_is_that_of_the_same_options_typed(memlm: Memlm, tokens: str) -> None:
+    typed = memlm("train", tokens, *TRAIN, "--steps", "2", "--lr", "1e-3", "--set", "model.dropout=0.1")
+    says('[train]\nsegment-length = 8\nbatch_tokens = 32\nsteps = 2\nlr = 0.001\nset = ["model.dropout=0.1"]\n')
+    ended = memlm("train", tokens)
+    assert ended.reference == typed.reference
+    assert "train: cached" in ended.err
+    said = "train: from memlm.toml: --segment-length 8 --batch-tokens 32 --steps 2 --lr 0.001 --set model.dropout=0.1"
+    assert said in ended.err
+
+
+@pytest.mark.parametrize("typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]])
+def test_what_is_typed_wins_whichever_way(memlm: Memlm, tokens: str, typed: list[str]) -> None:
+    wanted = memlm("train", tokens, *TRAIN, "--steps", "3").reference
+    Path("own.toml").write_text("steps = 3\n")
+    says("[train]\nsteps = 2\n")
+    assert memlm("train", tokens, *TRAIN, *typed).reference == wanted
+
+
+def test_an_option_takes_the_place_of_a_default_that_says_the_same_thing(memlm: Memlm, tokens: str) -> None:
+    wanted = memlm("train", tokens, *TRAIN, "--epochs", "0.2").reference
+    says("[train]\nsteps = 2\n")
+    assert memlm("train", tokens, *TRAIN, "--epochs", "0.2").reference == wanted
+
+
+def test_settings_are_put_together_in_the_order_that_the_guide_tells(folder: Path) -> None:
+    (folder / "c.toml").write_text("steps = 5\n[optimizer]\nlr = 0.5\n")
+    options = {"steps": 1, "optimizer.lr": 0.1, "model.backbone": "lstm", "seed": 7}
+    weak = frozenset({"steps", "lr", "backbone"})
+    given = given_settings(Common(config=Path("c.toml"), set=["model.backbone=transformer"], by_default=weak), options)
+    assert given == {"steps": 5, "optimizer": {"lr": 0.5}, "model": {"backbone": "transformer"}, "seed": 7}
+
+
+def test_the_store_is_that_of_the_option_then_the_environment_then_the_file(
+    memlm: Memlm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says('store = "from-file"\n')
+    monkeypatch.setenv("MEMLM_STORE", "from-environment")
+    assert memlm("artifacts", "list", "--store", "from-option").err == "nothing in from-option yet\n"
+    assert memlm("artifacts", "list").err == "nothing in from-environment yet\n"
+    monkeypatch.setenv("MEMLM_STORE", "")
+    assert memlm("artifacts", "list").err == "nothing in from-file yet\n"
+    Path("memlm.toml").unlink()
+    assert memlm("artifacts", "list").err == "nothing in memlm-store yet\n"
+
+
+def test_only_the_working_folder_is_looked_into(memlm: Memlm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says("nonsense\n")
+    (folder / "below").mkdir()
+    monkeypatch.chdir("below")
+    assert memlm("artifacts", "list").code == 0
+
+
+def test_groups_of_commands_and_switches(memlm: Memlm) -> None:
+    says("[artifacts.list]\njson = true\n")
+    assert memlm("artifacts", "list").out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("store = \n", "memlm.toml is no TOML: Invalid value (at line 1, column 9)"),
+        ("\nstored = 'x'\n", "memlm.toml, line 2: there is no option or command 'stored'; did you mean 'store'?"),
+        ("steps = 5\n", "memlm.toml, line 1: there is no option or command 'steps'"),
+        ("[trian]\nsteps = 5\n", "memlm.toml, line 1: there is no option or command 'trian'; did you mean 'train'?"),
+        ("[train]\n# more\nstep = 5\n", "memlm.toml, line 3: train has no option 'step'; did you mean 'steps'?"),
+        ("train = 5\n", "memlm.toml, line 1: 'train' is a command, and takes options: [train]"),
+        ("[train]\nlr = 'fast'\n", "memlm.toml, line 2: train.lr: "),
+        ("workers = 2.5\n", "memlm.toml, line 1: workers: "),
+        ("device = 'tpu'\n", "memlm.toml, line 1: device: "),
+        ("store = ''\n", "memlm.toml, line 1: store: "),
+        ("no-wait = 1\n", "memlm.toml, line 1: no-wait is true or false, not 1"),
+        ("[train]\nsteps = true\n", "memlm.toml, line 2: train.steps takes a text or a number, not True"),
+        ("[train]\nlr = [\n  1,\n  2,\n]\n", "memlm.toml, line 2: train.lr takes a text or a number, not [1, 2]"),
+        ("[evaluate]\nmemory = [['knn-lm']]\n", "memlm.toml, line 2: evaluate.memory takes texts or numbers"),
+        ("[artifacts]\nlist = 1\n", "memlm.toml, line 2: 'list' is a command, and takes options: [artifacts.list]"),
+    ],
+)
+def test_bad_content_is_refused_with_line_and_key_by_every_command(memlm: Memlm, text: str, told: str) -> None:
+    says(text)
+    ended = memlm("artifacts", "list")
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+
+
+def test_a_file_that_is_no_text_is_refused(memlm: Memlm) -> None:
+    Path("memlm.toml").write_bytes(b"\xff")
+    assert memlm("artifacts", "list").code == 2
+    assert memlm("artifacts", "list", "--help").code == 0
+
+
+def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(memlm: Memlm, tokens: str) -> None:
+    says("[train]\nsteps = 'many'\n")
+    ended = memlm("train", tokens)
+    assert ended.code == 2
+    assert ended.err.endswith("From memlm.toml: --steps many (line 2).\n")

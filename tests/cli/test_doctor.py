@@ -1,0 +1,111 @@
+"""What is installed and in force, and what of it is broken."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from memlm_cli.packages import install_command, wanted_packages
+from stages.machine import free_memory_bytes, memory_bytes
+from tests.cli.conftest import Memlm
+
+
+def test_a_working_installation_is_told_in_tables(memlm: Memlm) -> None:
+    ended = memlm("doctor")
+    assert ended.code == 0, ended.err
+    assert "\x1b" not in ended.out
+    assert [part.splitlines()[0] for part in ended.out.split("\n\n")] == [
+        "Versions",
+        "Extras",
+        "Machine",
+        "Store",
+        "Settings",
+    ]
+    assert "torch" in ended.out and "$MEMLM_STORE" in ended.out
+
+
+def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
+    found = json.loads(memlm("doctor", "--json").out)
+    versions = {package["package"]: package["version"] for package in found["packages"]}
+    assert versions["torch"].startswith("2.")
+    assert found["devices"]["cores"] >= 1 and found["devices"]["threads"] >= 1
+    assert 0 < found["memory"]["free"] <= found["memory"]["bytes"]
+    store = found["store"]
+    assert (store["path"], store["there"], store["artifacts"]) == (str(tmp_path / "store"), False, 0)
+    assert store["free"] > 0
+    assert found["settings"][0] == {
+        "option": "store",
+        "command": None,
+        "value": str(tmp_path / "store"),
+        "from": "$MEMLM_STORE",
+    }
+    assert found["problems"] == []
+
+
+def test_it_says_what_of_memlm_toml_is_in_force(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("memlm.toml").write_text('store = "other"\ndevice = "cpu"\n\n[train]\nsteps = 5\n')
+    settings = json.loads(memlm("doctor", "--json").out)["settings"]
+    assert settings[0]["from"] == "$MEMLM_STORE"  # the environment wins
+    assert {"option": "device", "command": None, "value": "cpu", "from": "memlm.toml, line 2"} in settings
+    assert settings[-1] == {"option": "steps", "command": "train", "value": "5", "from": "memlm.toml, line 5"}
+    monkeypatch.delenv("MEMLM_STORE")
+    settings = json.loads(memlm("doctor", "--json").out)["settings"]
+    assert (settings[0]["value"], settings[0]["from"]) == ("other", "memlm.toml, line 1")
+
+
+def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("memlm.toml").write_text("[train]\nstepz = 5\n")
+    ended = memlm("doctor")
+    assert ended.code == 2
+    assert "Versions" in ended.out
+    assert "memlm.toml, line 2: train has no option 'stepz'; did you mean 'steps'?" in ended.err
+
+
+def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(module: str) -> ModuleType:
+        if module == "faiss":
+            raise ImportError("libopenblas.so: cannot open shared object file")
+        return import_module(module)
+
+    monkeypatch.setattr("memlm_cli.checkup.import_module", broken)
+    ended = memlm("doctor", "--json")
+    assert ended.code == 2
+    found = json.loads(ended.out)
+    reason = "ImportError: libopenblas.so: cannot open shared object file"
+    assert found["problems"] == [f"faiss is installed and cannot be imported: {reason}"]
+    assert found["devices"]["searching_gpus"] is None
+
+
+def test_a_store_that_is_a_file_is_a_problem(memlm: Memlm, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = memlm("doctor", "--store", tmp_path / "file")
+    assert ended.code == 2
+    assert "the store: The store" in ended.err
+
+
+def test_requirements_are_compared_with_what_is_installed() -> None:
+    lines = ["pytest>=1", "pytest<1; extra == 'old'", 'no-such-thing>=2; extra == "new"', 'memlm[hf]; extra == "test"']
+    there, old, absent = wanted_packages(lines)
+    assert (there.fits, there.extra, there.problem) == (True, None, "")
+    assert (old.fits, old.extra) == (False, "old")
+    assert old.problem == f"{pytest.__version__} is installed, memlm wants pytest<1"
+    assert (absent.installed, absent.problem) == (None, "missing")
+    assert install_command([old, absent]) == "pip install 'pytest<1' 'no-such-thing>=2'"
+
+
+def test_free_memory_is_part_of_what_there_is() -> None:
+    free = free_memory_bytes()
+    assert free is None or 0 < free <= memory_bytes()
+
+
+def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stages.search import devices
+
+    monkeypatch.setattr(devices, "faiss", ModuleType("faiss"))
+    assert devices.searching_gpus() == 0
