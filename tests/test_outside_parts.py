@@ -56,6 +56,10 @@ class AverageConfig(BackboneConfig):
     def long_length(self) -> None:
         return None
 
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return (StateArray((1, self.width)),)
 

@@ -9,6 +9,9 @@ PROBES = Registry(
         "product_keys": Part.within(
             "stages.diagnostics.product_keys", "settings:ProductKeysProbeSettings", "probe:ProductKeysProbe"
         ),
+        "memorizing": Part.within(
+            "stages.diagnostics.memorizing", "settings:MemorizingProbeSettings", "probe:MemorizingProbe"
+        ),
         "compressive": Part.within(
             "stages.diagnostics.compressive", "settings:CompressiveProbeSettings", "probe:CompressiveProbe"
         ),

@@ -50,6 +50,7 @@ class SplitReader:
             device=self.device,
             precision=self.precision,
             documents=self._documents(split) if self.by_document else None,
+            origins=self._documents(split) if model.config.reads_documents else None,
             state=state,
         )
 

@@ -97,6 +97,11 @@ class BackboneConfig(VocabularyConfig):
     def long_length(self) -> int | None:
         """What layers remember beyond `carried_positions`, in slots or entries; None: nothing that has a length."""
 
+    @property
+    @abstractmethod
+    def reads_documents(self) -> bool:
+        """Whether what layers remember ends where a document does: then `encode` is given how far back that is."""
+
     @abstractmethod
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """The arrays that one stream, read in segments of `context` inputs, carries at the most."""

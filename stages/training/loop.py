@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
@@ -66,6 +67,7 @@ class Trainer:
         self.accumulate = config.accumulate
         self._carried: State = None
         self._before: State = None
+        self._back: Tensor | None = None
         self.model = model
         groups = method.parameter_groups(model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
@@ -148,7 +150,7 @@ class Trainer:
 
     def loss(self, batch: Batch) -> Tensor:
         loss: Tensor
-        loss, state = self.objective(batch, self._before)
+        loss, state = self.objective(batch, self._before, self._back)
         auxiliary = self._bare_objective.auxiliary
         self.progress.add_auxiliary(None if auxiliary is None else auxiliary / self.accumulate)
         self._carried = state if self.layout.streams else None
@@ -181,8 +183,15 @@ class Trainer:
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self._epoch_order(epoch)
         share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
+        self._back = self._positions_back(share)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, index).to(self.fabric.device)
+
+    def _positions_back(self, segments: np.ndarray) -> Tensor | None:
+        """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
+        if not self.config.model.reads_documents:
+            return None
+        return torch.from_numpy(self.segments.back(segments)).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self.layout.streams:
@@ -245,9 +254,8 @@ class Trainer:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
         if self.splits.valid is None:
             return None
-        loss = validate(
-            self.fabric, self.model, self.method, self.splits.valid, self.splits.eos, self.config.segment_length
-        )
+        read = self.splits.valid, self.splits.eos, self.config.segment_length, self.splits.valid_documents
+        loss = validate(self.fabric, self.model, self.method, *read)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.is_best(loss) and self.fabric.is_global_zero:

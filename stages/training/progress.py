@@ -14,13 +14,14 @@ from stages.numbers import duration, number
 class Splits:
     """Token ids [T] of the splits that training reads, and the id of `<eos>`.
 
-    `documents` int64 [D + 1]: offsets of the documents of `train`; None: it is one.
+    `documents` and `valid_documents` int64 [D + 1]: offsets of the documents of `train` and `valid`; None: it is one.
     """
 
     train: np.ndarray
     valid: np.ndarray | None
     eos: int
     documents: np.ndarray | None = None
+    valid_documents: np.ndarray | None = None
 
     def token_counts(self, types: int) -> Tensor:
         """How often each of the token types occurs in the training split, int64 [types]."""

@@ -12,6 +12,8 @@ KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
 SLOTS = {"name": "compressive", "compressed_length": 6}
 
+ENTRIES = {"name": "memorizing", "layers": "[2]", "memory_size": 20, "neighbors": 4}
+
 
 def chosen(place: str, settings: dict[str, object]) -> list[str]:
     return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
@@ -80,6 +82,27 @@ def test_a_model_without_such_layers_has_no_long_length(memlm: Memlm, tokens: st
     model = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
     ended = memlm("evaluate", model, "--long-length", 9)
     assert (ended.code, "leave --long-length out" in ended.err) == (2, True)
+
+
+def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    own = [*chosen("attention", ENTRIES), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    made = [
+        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        for more in ((), ("--long-length", 64), ("--reset", "document"))
+    ]
+    blocks = [one["metrics"]["memorizing"]["blocks"] for one in made]
+    assert [[one["block"] for one in its] for its in blocks] == [[2]] * 3
+    assert max(age for age, _ in blocks[0][0]["by_age"]) <= 32 < max(age for age, _ in blocks[1][0]["by_age"])
+    page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    assert "How far back memory is read" in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert seen.code == 0, seen.err
+    assert all(0 < token["memory_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    assert written.code == 0, written.err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ STREAM_ATTENTION = Registry(
         "relative": Part.within(
             "stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"
         ),
+        "memorizing": Part.within(
+            "stages.models.layers.memorizing", "settings:MemorizingSettings", "layer:MemorizingAttention"
+        ),
         "compressive": Part.within(
             "stages.models.layers.compressive", "settings:CompressiveSettings", "layer:CompressiveAttention"
         ),

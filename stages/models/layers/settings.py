@@ -39,6 +39,11 @@ class StreamAttentionSettings(SublayerSettings):
         """How much it remembers."""
         return None if self.remembered is None else int(getattr(self, self.remembered))
 
+    @property
+    def reads_documents(self) -> bool:
+        """Whether that ends where a document does, as a setting `scope` may say."""
+        return getattr(self, "scope", "stream") == "document"
+
     def lengthened(self, length: int) -> Self:
         """The same layer that remembers so much; only of one that has such a setting."""
         assert self.remembered is not None, "it has no length to change"

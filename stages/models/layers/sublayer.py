@@ -70,6 +70,8 @@ class Passage(NamedTuple):
     """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D at least the positions that a span sees."""
     ends_segment: bool
     """Whether a segment ends with the last position."""
+    back: Tensor | None = None
+    """How many positions of its own document stand before each of the n, int64 [B, n]; None: all before it are."""
 
 
 class StreamInputs(NamedTuple):

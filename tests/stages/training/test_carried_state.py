@@ -11,6 +11,7 @@ from stages.methods.method import BatchLayout
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.memorizing.settings import MemorizingSettings
 from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
@@ -26,8 +27,11 @@ KEYS = XL.model_copy(
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
 SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
+ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(memory_size=30, neighbors=3)})
 ALL = pytest.mark.parametrize(
-    "model", [LSTM, XL, KEYS, SLOTS], ids=["lstm", "transformer-xl", "product-keys", "compressive"]
+    "model",
+    [LSTM, XL, KEYS, SLOTS, ENTRIES],
+    ids=["lstm", "transformer-xl", "product-keys", "compressive", "memorizing"],
 )
 
 

@@ -34,6 +34,10 @@ class HuggingFaceConfig(BackboneConfig):
     def long_length(self) -> None:
         return None
 
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return ()
 

@@ -44,6 +44,10 @@ class TransformerConfig(AttentionConfig):
     def long_length(self) -> None:
         return None
 
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return ()
 

@@ -52,6 +52,10 @@ class TransformerXLConfig(AttentionConfig):
     def long_length(self) -> int | None:
         return self.attention.long_length
 
+    @property
+    def reads_documents(self) -> bool:
+        return self.attention.reads_documents
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
 

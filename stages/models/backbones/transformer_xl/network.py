@@ -83,18 +83,21 @@ class TransformerXL(Backbone):
         self.remembering = [n for n in range(config.layers) if config.memory_spec(n + 1, self.length)]
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def forward(self, embedded: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
 
         Args:
             state: inputs of each layer at the latest m positions [layers, B, m, d], how many
                 positions of the segment under way they end with, int64 [1], and what layers remember,
                 each [layers that do, B, …]; None: a stream begins.
+            back: how many positions of its own document stand before each, int64 [B, n]; None: all that is before.
         """
         carried = self._begin(embedded) if state is None else self._opened(state)
         hidden, ffn_input, losses = [], [], list[Tensor]()
-        for piece in self._pieces(embedded, carried.place):
-            f, g, carried, auxiliary = self._read(piece, carried)
+        borders = self._borders(embedded.shape[1], carried.place)
+        backs = [None] * (len(borders) + 1) if back is None else back.tensor_split(borders, 1)
+        for piece, its_back in zip(embedded.tensor_split(borders, 1), backs, strict=True):
+            f, g, carried, auxiliary = self._read(piece, its_back, carried)
             hidden.append(f)
             ffn_input.append(g)
             losses += auxiliary
@@ -116,20 +119,21 @@ class TransformerXL(Backbone):
         remembered = zip(*(carried.memories[layer] for layer in self.remembering), strict=True)
         return carried.cached, torch.tensor([carried.place]), *map(torch.cat, remembered)
 
-    def _pieces(self, embedded: Tensor, place: int) -> tuple[Tensor, ...]:
-        """What is read at once: a segment where gradients are wanted, for those before it are to have none.
+    def _borders(self, number: int, place: int) -> list[int]:
+        """Where to cut what is read at once: at segments where gradients are wanted, for those before are to have none.
 
         Or where a layer remembers, for what it writes at the end of a segment the next one reads.
         """
         if not torch.is_grad_enabled() and not self.remembering:
-            return (embedded,)
-        borders = range(self.length - place, embedded.shape[1], self.length)
-        return embedded.tensor_split(list(borders), 1)
+            return []
+        return list(range(self.length - place, number, self.length))
 
-    def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
+    def _read(
+        self, embedded: Tensor, back: Tensor | None, carried: Carried
+    ) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
         """As `forward`, of positions read at once; and the auxiliary losses of layers."""
         x = self.dropout(embedded * self.scale)
-        passage = self._passage(x, carried)
+        passage = self._passage(x, carried)._replace(back=back)
         after = (carried.place + x.shape[1]) % self.length
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
         kept, memories, losses = [], [], []
