@@ -1,4 +1,4 @@
-"""How probes look at layers while a model reads, and which of a block's tokens they are to tell of."""
+"""How probes look at layers while a model reads, and which of a block's tokens count."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -31,8 +31,8 @@ def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: 
     report = memlm("evaluate", index, "--exclude", "self", "--save-token-scores", "--json")
     assert report.code == 0, report.err
     made = json.loads(report.out)
-    (told,) = made["metrics"]["product_keys"]["blocks"]
-    assert (told["block"], told["slots"]) == (1, 16)
+    (figures,) = made["metrics"]["product_keys"]["blocks"]
+    assert (figures["block"], figures["slots"]) == (1, 16)
     page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     html = (tmp_path / "page.html").read_text("utf-8")
@@ -52,8 +52,8 @@ def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, t
         for more in ((), ("--long-length", 6), ("--long-length", 9, "--mem-length", 8))
     ]
     assert made[0]["reference"] == made[1]["reference"] != made[2]["reference"]
-    for told in made[0]["metrics"]["compressive"]["blocks"]:
-        assert told["slots"] + told["cached"] + told["segment"] == pytest.approx(1)
+    for figures in made[0]["metrics"]["compressive"]["blocks"]:
+        assert figures["slots"] + figures["cached"] + figures["segment"] == pytest.approx(1)
     page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
     assert "Attention to compressed slots" in (tmp_path / "page.html").read_text("utf-8")
     assert page.code == 0, page.err

@@ -12,10 +12,10 @@ def attention_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     Args:
         metrics: the content of `metrics.json`.
     """
-    told = metrics.get("compressive")
-    if told is None:
+    reported = metrics.get("compressive")
+    if reported is None:
         return []
-    blocks = told["blocks"]
+    blocks = reported["blocks"]
     places = list(blocks[0]["by_age"])
     lines = [Line(f"block {one['block']}", list(enumerate(one["by_age"].values(), 1))) for one in blocks]
     return [

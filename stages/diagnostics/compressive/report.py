@@ -1,4 +1,4 @@
-"""What a report tells of compressive attention, from what the shards left. Free of torch."""
+"""What a report says of compressive attention, from what the shards left. Free of torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ Records = Sequence[Mapping[str, Any]]
 """What `stages.diagnostics.compressive.probe.AttentionWatch` left of each range of a split, in order."""
 
 PARTS = 6
-"""Equal parts of the slots, and of the cached positions, whose attention is told apart."""
+"""Equal parts of the slots, and of the cached positions, whose attention is reported apart."""
 PLACES = [*(f"slots {n}" for n in range(1, PARTS + 1)), *(f"cached {n}" for n in range(1, PARTS + 1)), "segment"]
 """Where attention goes, the oldest first."""
 

@@ -1,4 +1,4 @@
-"""What is told of compressive attention; nothing is asked. Free of torch."""
+"""What is reported of compressive attention; nothing is asked. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a report tells of the slots that were read, from what the shards left. Free of torch."""
+"""What a report says of the slots that were read, from what the shards left. Free of torch."""
 
 import base64
 import zlib
@@ -55,8 +55,8 @@ def _held_by_heaviest(z: np.ndarray) -> list[list[float]]:
 
 def summary(figures: Mapping[str, Any]) -> str:
     """`product keys: block 3 read 98.2% of 16,384 slots, KL 0.41 nats from even use`."""
-    told = (
+    lines = (
         f"block {one['block']} read {one['usage']:.1%} of {one['slots']:,} slots, KL {one['kl']:.2f} nats from even use"
         for one in figures["blocks"]
     )
-    return f"product keys: {'; '.join(told)}"
+    return f"product keys: {'; '.join(lines)}"

@@ -1,4 +1,4 @@
-"""What is told of product-key memories; nothing is asked. Free of torch."""
+"""What is reported of product-key memories; nothing is asked. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any

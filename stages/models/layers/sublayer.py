@@ -101,7 +101,7 @@ class StreamAttention(Sublayer):
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """What is remembered when a stream begins; inputs [B, n, d] tell its rows, type and device."""
+        """What is remembered when a stream begins; inputs [B, n, d] give its rows, type and device."""
 
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:

@@ -16,6 +16,7 @@ from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
 from stages.training.journal import LINES
+from stages.training.progress import Splits
 from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
@@ -133,6 +134,26 @@ def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeyp
         [0, *splits().train[:7]],
         *(splits().train[i - 1 : i + 7].tolist() for i in (72, 144, 216)),
     ]
+
+
+def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeypatch):
+    """Every encoding is given how far back the own document of each position reaches."""
+    whole = splits()
+    data = Splits(whole.train, whole.valid, 0, np.array([0, 11, 150, 300]), np.array([0, 20, 37]))
+    run, given = trainer(tmp_path, data=data, model=ENTRIES, steps=2, valid_every=0), []
+    encode = run.model.backbone.forward
+
+    def spy(embedded, state=None, back=None):
+        given.append(back)
+        return encode(embedded, state, back)
+
+    monkeypatch.setattr(run.model.backbone, "forward", spy)
+    run.run()
+    for number, back in enumerate(given[:2]):
+        places = (np.arange(4) * 9 + number)[:, None] * 8 + np.arange(8)
+        begins = np.array([max(b for b in (0, 11, 150) if b <= place) for place in places.flat]).reshape(4, 8)
+        assert back.tolist() == (places - begins).tolist()
+    assert torch.cat(given[2:], 1).tolist() == [[*range(20), *range(17)]]
 
 
 def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):

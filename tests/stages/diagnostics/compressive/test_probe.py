@@ -1,4 +1,4 @@
-"""What is told of compressive attention: against its weights, position by position."""
+"""What is reported of compressive attention: against its weights, position by position."""
 
 import json
 from pathlib import Path
@@ -46,9 +46,9 @@ class TestCompressive(ProbeContract):
     def reader(self, start: int, stop: int) -> None:
         return None
 
-    def test_it_tells_the_loss_of_every_segment_and_where_attention_goes(self, probe, model):
+    def test_it_reports_the_loss_of_every_segment_and_where_attention_goes(self, probe, model):
         (seen,) = self.seen(probe, model, [TOKENS])
-        told = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
+        figures = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
         ids = np.random.default_rng(1).integers(0, 11, TOKENS)
         stream = torch.from_numpy(np.concatenate(([0], ids[:-1])))[None]
         embedded = model.vocabulary.embed(stream)[0].detach().double().numpy()
@@ -56,7 +56,7 @@ class TestCompressive(ProbeContract):
         last = {n: p.detach().double().numpy() for n, p in model.backbone.norm.named_parameters()}
         shape = Shape(2, CONTEXT, 4, 3, 2)
         _, inputs = compressive(embedded, blocks, last, shape, "conv")
-        for one, w, x in zip(told, blocks, inputs, strict=True):
+        for one, w, x in zip(figures, blocks, inputs, strict=True):
             losses = [reconstruction_loss(w, x, n, shape, "conv") for n in range(TOKENS // CONTEXT)]
             assert one["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
             assert one["slots"] + one["cached"] + one["segment"] == pytest.approx(1)
@@ -64,7 +64,9 @@ class TestCompressive(ProbeContract):
         # The first segment sees neither slots nor cached positions, the second no more than two slots.
         assert seen.columns["slots_attention"][:CONTEXT].tolist() == [0] * CONTEXT
         assert (seen.columns["slots_attention"][CONTEXT:] > 0).all()
-        assert float(seen.columns["slots_attention"].mean()) == pytest.approx(np.mean([one["slots"] for one in told]))
+        assert float(seen.columns["slots_attention"].mean()) == pytest.approx(
+            np.mean([one["slots"] for one in figures])
+        )
 
 
 @pytest.mark.parametrize("changes", [{}, {"backbone": "transformer", "memory_length": None}])

@@ -1,4 +1,4 @@
-"""What is told of product-key memories: counted slot by slot."""
+"""What is reported of product-key memories: counted slot by slot."""
 
 import json
 from collections import Counter
@@ -54,15 +54,15 @@ class TestProductKeys(ProbeContract):
             for slots, weights in zip(one.slots.flatten(0, 2), one.weights.flatten(0, 2), strict=True):
                 total.update(dict(zip(slots.tolist(), weights.tolist(), strict=True)))
                 first[int(slots[0])] += 1
-        told = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"][1]
+        figures = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"][1]
         every = sum(total.values())
         kl = log(25) + sum(w / every * log(w / every) for w in total.values())
-        assert (told["block"], told["slots"]) == (3, 25)
-        assert told["usage"] == len(total) / 25
-        assert told["best_usage"] == len(first) / 25
-        assert told["kl"] == pytest.approx(kl, abs=1e-6)
-        assert told["heaviest"][0] == [1, pytest.approx(max(total.values()) / every)]
-        assert told["heaviest"][-1] == [25, pytest.approx(1)]
+        assert (figures["block"], figures["slots"]) == (3, 25)
+        assert figures["usage"] == len(total) / 25
+        assert figures["best_usage"] == len(first) / 25
+        assert figures["kl"] == pytest.approx(kl, abs=1e-6)
+        assert figures["heaviest"][0] == [1, pytest.approx(max(total.values()) / every)]
+        assert figures["heaviest"][-1] == [25, pytest.approx(1)]
 
     def test_nobody_looks_on_afterwards(self, probe, model):
         self.seen(probe, model, [9, 24])
@@ -81,8 +81,8 @@ def test_even_use_has_no_divergence_and_one_slot_all_of_it():
     even, one = torch.ones(16).numpy(), torch.eye(16)[3].numpy()
     for weights, usage, kl in ((even, 1, 0), (one, 1 / 16, log(16))):
         record = {"weights": [packed(weights)], "best": [packed(weights)]}
-        (told,) = usage_figures([record, record], [2])["blocks"]
-        assert (told["usage"], told["kl"]) == (usage, pytest.approx(kl))
+        (figures,) = usage_figures([record, record], [2])["blocks"]
+        assert (figures["usage"], figures["kl"]) == (usage, pytest.approx(kl))
         assert unpacked(packed(weights)).tolist() == weights.tolist()
     line = summary(usage_figures([record], [2]))
     assert line == "product keys: block 2 read 6.2% of 16 slots, KL 2.77 nats from even use"

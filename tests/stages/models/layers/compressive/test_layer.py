@@ -168,6 +168,15 @@ def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memo
         bare.model_copy(update={"memory_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
 
 
+def test_low_precision_is_near_and_keeps_exact_states():
+    net, stream = model(SHAPES[0]).float().train(), embedded().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = net.backbone(stream)
+    exact = net.backbone(stream)
+    assert float((low.hidden.float() - exact.hidden).abs().median()) < 0.1
+    assert [part.dtype for part in low.state] == [part.dtype for part in exact.state]
+
+
 class TestBackboneOfIt(BackboneContract):
     """A backbone with it keeps the contract of every backbone."""
 

@@ -158,6 +158,15 @@ def test_a_longer_memory_at_test():
     np.testing.assert_allclose(read(other.backbone, embedded(), [], BACK)[0][0], wanted, rtol=1e-6, atol=1e-8)
 
 
+def test_low_precision_is_near_and_keeps_exact_states():
+    net, stream = model(SHAPES[0]).float().train(), embedded().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = net.backbone(stream)
+    exact = net.backbone(stream)
+    assert float((low.hidden.float() - exact.hidden).abs().median()) < 0.1
+    assert [part.dtype for part in low.state] == [part.dtype for part in exact.state]
+
+
 class TestBackboneOfIt(BackboneContract):
     """A backbone with it keeps the contract of every backbone."""
 
