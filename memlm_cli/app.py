@@ -20,6 +20,7 @@ from memlm_cli.commands import (
     compare,
     doctor,
     evaluate,
+    export,
     generate,
     import_model,
     inspect,
@@ -61,6 +62,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("run")(run.run)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
@@ -116,7 +118,7 @@ class State:
     defaults: Defaults
 
 
-def _invoke(arguments: Sequence[str]) -> None:
+def invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
     check_origin()
     command = typer.main.get_command(app)
@@ -149,7 +151,7 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
-        _invoke(arguments)
+        invoke(arguments)
     except typer.Exit:
         raise
     except BaseException:

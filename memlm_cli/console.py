@@ -50,9 +50,13 @@ def answer_part(text: str) -> bool:
 
 
 def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> bool:
-    """Write, unless the reader has gone away, which is no error: work goes on. Returns whether there is a reader."""
+    """Write, unless the reader has gone away, which is no error: work goes on. Returns whether there is a reader.
+
+    Answers are data, and stay as they are where no terminal shows them; a log of messages is sure to reach one.
+    """
+    shown = harmless(text, styled=styled) if stream.isatty() or stream is sys.stderr else text
     try:
-        print(harmless(text, styled=styled) if stream.isatty() else text, file=stream, end=end, flush=True)
+        print(shown, file=stream, end=end, flush=True)
     except BrokenPipeError:
         write_nowhere(stream)
         return False

@@ -23,7 +23,8 @@ from stages.interrupts import Terminated
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
-_CommandLineError = typer.BadParameter.__mro__[1]
+CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What Typer raises for what was typed."""
 
 
 class Failure(NamedTuple):
@@ -55,8 +56,8 @@ def failure_of(error: BaseException) -> Failure:
     """The exit code of an exception, and what to tell about it."""
     if isinstance(error, MemlmError):
         return Failure(error.exit_code, str(error))
-    if isinstance(error, _CommandLineError):
-        return Failure(USAGE, _usage_message(error))
+    if isinstance(error, CommandLineError):
+        return Failure(USAGE, usage_message(error))
     if isinstance(error, KeyboardInterrupt):
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
@@ -87,7 +88,8 @@ def _reader_has_gone(error: BaseException) -> bool:
     return isinstance(gone, BrokenPipeError)
 
 
-def _usage_message(error: BaseException) -> str:
+def usage_message(error: BaseException) -> str:
+    """What was typed wrong, and where help is."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context and message else ""

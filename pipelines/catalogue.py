@@ -63,3 +63,9 @@ def check_references(command: str, names: list[str]) -> None:
         if name not in COMMANDS[command].references:
             known = did_you_mean(name, COMMANDS[command].references or ("none",))
             raise UsageError(f"{command} takes no reference {name!r}; {known}")
+
+
+def reads_artifact(command: str, role: str) -> bool:
+    """Whether a reference of a command must be an artifact; others name files."""
+    known = COMMANDS[command]
+    return not known.reads_files and (role == "source" or bool(known.references[role]))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.catalogue import COMMANDS, stage_of
+from pipelines.catalogue import reads_artifact, stage_of
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import ResolvedWork, plan
@@ -50,8 +50,8 @@ def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step
 def require_named(recipe: Recipe, store: Store) -> None:
     """Raises: ArtifactError for an artifact that the recipe names and that is not there, before any stage runs."""
     for stage in recipe.stages.values():
-        for value in () if COMMANDS[stage.command].reads_files else stage.all_references.values():
-            if isinstance(value, str) and value not in recipe.stages:
+        for role, value in stage.all_references.items():
+            if reads_artifact(stage.command, role) and isinstance(value, str) and value not in recipe.stages:
                 store.locate(value)
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.catalogue import COMMANDS, check_references, stage_of
+from pipelines.catalogue import COMMANDS, check_references, reads_artifact, stage_of
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
 from stages.config import Settings, StageConfig, dashed_names, read_toml
@@ -40,6 +40,7 @@ from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
 Files = Mapping[str, Sequence[str]]
+"""What the user names for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
 Reference = str | tuple[str, ...]
 
 
@@ -172,7 +173,10 @@ def _filled(stage: StageRecipe, files: Files) -> StageRecipe:
 def _replaced(value: Reference, files: Files) -> Reference:
     if isinstance(value, str):
         name = value.removeprefix("{").removesuffix("}")
-        return tuple(files[name]) if value == f"{{{name}}}" and name in files else value
+        if value != f"{{{name}}}" or name not in files:
+            return value
+        given = files[name]
+        return given if isinstance(given, str) else tuple(given)
     return tuple(item for part in value for item in _as_tuple(_replaced(part, files)))
 
 
@@ -223,7 +227,7 @@ def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> Non
         if not isinstance(value, str):
             asked = "from" if role == "source" else role
             raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
-        for reference in _as_tuple(value):
+        for reference in _as_tuple(value) if reads_artifact(stage.command, role) else ():
             if reference not in earlier and "/" not in reference:
                 known = did_you_mean(reference, earlier) if earlier else "it is the first"
                 raise UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")

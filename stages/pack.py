@@ -33,6 +33,9 @@ SEGMENTS = {"fast": 4096, "rank-bm25": 128}
 MANY = 20_000
 """Segments from which on rank-bm25 takes hours."""
 
+APART = 16
+"""Segments of a forward batch in the presets of two cores."""
+
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -49,6 +52,16 @@ class PackConfig(StageConfig):
     """What finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi alone)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of the first segment, and of those that follow where no match is free."""
+    exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
+    """What a segment's matches may not be: itself, or of its own document; then neither is what follows it."""
+    apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
+    """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
+
+    @model_validator(mode="after")
+    def _apart_needs_documents(self) -> Self:
+        if "apart" in self.model_fields_set and self.exclude != "document":
+            raise ValueError("apart keeps segments of one document apart: add --exclude document")
+        return self
 
     @model_validator(mode="after")
     def _engine_has_the_formula(self) -> Self:
@@ -103,6 +116,8 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         tokens = store.get(references["source"], "tokens")
         require_split(tokens, SPLIT)
         _require_segments(tokens, config.segment_length)
+        if config.exclude == "document":
+            _require_documents(tokens)
         return Inputs({"tokens": tokens})
 
     def plan(self, job: Job[PackConfig]) -> Plan:
@@ -133,12 +148,15 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         return output
 
     def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
-        from stages.text.packing import chain
+        from stages.text.packing import DocumentsApart, chain
+        from stages.text.segment_documents import same_document
 
         shards = self.shards(job, plan)
         found = [np.load(job.folder / shard.file) for shard in shards]
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
-        packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation)
+        spans = _spans(job, plan.segments)
+        apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
+        packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation, apart)
         length = job.config.segment_length
         _write(job, "order", packed.order)
         _write(job, "segment_offsets", np.arange(plan.segments + 1, dtype=np.int64) * length)
@@ -148,6 +166,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
             "segments": plan.segments,
             "tokens_left_out": tokens - plan.segments * length,
             **_figures(packed, np.concatenate([matches["scores"] for matches in found]), _counts(job), permutation),
+            "same_document": same_document(spans, packed.order),
             "segments_per_second": plan.segments / searched,
         }
 
@@ -162,16 +181,35 @@ def _require_segments(tokens: Artifact, length: int) -> None:
         )
 
 
+def _require_documents(tokens: Artifact) -> None:
+    """Raises: DataError unless the training split has two documents at least."""
+    if tokens.metrics["splits"][SPLIT]["documents"] < 2:
+        raise DataError(
+            f"Split {SPLIT!r} of {tokens.reference} is one document, and --exclude document packs segments of several; "
+            "cut the text into documents (memlm tokenize --documents), or leave --exclude out."
+        )
+
+
 def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
+    from stages.text.bm25.index import Bm25Index, itself
+    from stages.text.bm25.scoring import SCORINGS
+    from stages.text.segment_documents import sharing
+
+    hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
         from stages.text.bm25.reference import RankBm25
 
         length = job.config.segment_length
-        return RankBm25(np.asarray(_ids(job)[: segments * length]).reshape(segments, length))
-    from stages.text.bm25.index import Bm25Index
-    from stages.text.bm25.scoring import SCORINGS
+        return RankBm25(np.asarray(_ids(job)[: segments * length]).reshape(segments, length), hidden)
+    return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
 
-    return Bm25Index(_counts(job), SCORINGS[job.config.bm25])
+
+def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
+    """The first and the last document of each segment, int64 [S, 2]."""
+    from stages.text.segment_documents import document_spans
+
+    offsets = job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"]
+    return document_spans(np.asarray(offsets[:]), job.config.segment_length, segments)
 
 
 def _ids(job: ShardJob[PackConfig]) -> Any:

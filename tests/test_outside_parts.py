@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "m
 class AverageConfig(BackboneConfig):
     """A decaying average of the embeddings."""
 
-    keys = ("hidden",)
+    keys: ClassVar[tuple[str, ...]] = ("hidden",)
     carries_state = True
 
     backbone: Literal["average"] = "average"

@@ -33,10 +33,26 @@ def pack_batches(
         typer.Option(help="rank-bm25: the package of that name, okapi alone, for small texts (default: fast)."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the first segment, and where no match is free.")] = None,
+    exclude: Annotated[
+        Literal["self", "document"] | None,
+        typer.Option(help="document: links across documents only, as with a datastore of others (default: self)."),
+    ] = None,
+    apart: Annotated[
+        int | None,
+        typer.Option(help="With --exclude document: segments in a row of which no two share one (default: 16)."),
+    ] = None,
     *,
     common: Common,
 ) -> None:
     """Tokens -> batches: segments that share many words follow each other, for trime-ext."""
 
-    options = {"segment_length": segment_length, "k": k, "bm25": bm25, "engine": engine, "seed": seed}
+    options = {
+        "segment_length": segment_length,
+        "k": k,
+        "bm25": bm25,
+        "engine": engine,
+        "seed": seed,
+        "exclude": exclude,
+        "apart": apart,
+    }
     make_artifact("pack-batches", common, tokens, options)

@@ -19,6 +19,10 @@ def run(
     train: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's training text.")] = None,
     valid: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="The recipe's pretrained model: a folder, FILE.gguf, or hf:NAME."),
+    ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(metavar="N", help="Train with N seeds, from the recipe's upwards, and show means and intervals."),
@@ -38,7 +42,7 @@ def run(
     from pipelines.variants import varied
 
     check_artifact_name(common)
-    files = {"train": train or (), "valid": valid or (), "test": test or ()}
+    files = {"train": train or (), "valid": valid or (), "test": test or (), "pretrained": pretrained or ()}
     loaded = load_recipe(find_recipe(recipe), files, given_settings(common, {}))
     if common.precision:
         loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)

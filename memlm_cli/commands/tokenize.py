@@ -16,7 +16,8 @@ def tokenize(
         FileList,
         typer.Argument(
             metavar="FILES...",
-            help="Text files, folders, .jsonl, each also .gz/.xz/.zst, or builtin:pydocs; cut by --split.",
+            help="Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of "
+            "the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
             show_default=False,
         ),
     ] = None,
@@ -63,11 +64,21 @@ def tokenize(
         Literal["file", "line", "blank-line", "wikitext", "jsonl"] | None,
         typer.Option(
             help="What a document is: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a "
-            "JSON record a line (default: a record of .jsonl, else a file)."
+            "JSON record a line (default: a record of .jsonl, a row of .parquet and .arrow, else a file)."
         ),
     ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Column of .parquet and .arrow, field of .jsonl, with the text (default: text)."
+        ),
+    ] = None,
+    files_read: Annotated[
+        str | None,
+        typer.Option("--files", metavar="A-B", help="Of train's files, or of FILES, only these, counted from 0: 0-9."),
+    ] = None,
     max_record_bytes: Annotated[
-        int | None, typer.Option(help="Longest record of .jsonl that is read (default: 256,000,000).")
+        int | None, typer.Option(help="Longest record of .jsonl, or row, that is read (default: 256,000,000).")
     ] = None,
     *,
     common: Common,
@@ -88,6 +99,8 @@ def tokenize(
             "lowercase": lowercase,
             "split": split.split(",") if split else None,
             "documents": documents,
+            "column": column,
+            "files": files_read,
             "max_record_bytes": max_record_bytes,
         },
         {"train": train, "valid": valid, "test": test, "tokenizer": tokenizer if given else None},

@@ -84,11 +84,21 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
     Raises: UsageError if the text has no token.
     """
     found = find(request, store, None)
-    ids = token_text(found.read["tokens"]).ids(text)
+    _require_token(token_text(found.read["tokens"]).ids(text))
+    return inspect_passage(load_reader(found, request), text, contexts)
+
+
+def inspect_passage(reader: MemoryReader, text: str, contexts: int) -> Inspected:
+    """The same with a model and memories that are loaded already."""
+    ids = reader.text.ids(text)
+    _require_token(ids)
+    passage = Passage(ids)
+    return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
+
+
+def _require_token(ids: list[int]) -> None:
     if not ids:
         raise UsageError("--text has no token that could be read.")
-    passage, reader = Passage(ids), load_reader(found, request)
-    return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
 
 
 def inspect_split(request: Request, store: Store, split: str, position: int, length: int, contexts: int) -> Inspected:

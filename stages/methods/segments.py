@@ -38,6 +38,12 @@ class Segments:
         """How many tokens of its own document stand before each token of segments [B], int64 [B, L]."""
         return positions_back(self.documents, self.places(segments))
 
+    def documents_in(self, segments: np.ndarray) -> np.ndarray:
+        """The documents that segments [B] hold tokens of, by number, each once."""
+        ends = np.array([[0], [self.length - 1]]) + segments * self.length
+        first, last = np.searchsorted(self.documents, ends, side="right") - 1
+        return np.unique(np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]))
+
     def places(self, segments: np.ndarray) -> np.ndarray:
         """Places of tokens in the split, int64 [B, L]."""
         places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)

@@ -19,6 +19,11 @@ Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
+def unless(usual: object) -> Any:
+    """Leaves a setting out of what is stored where it is the usual one: older models keep their ids."""
+    return Field(exclude_if=lambda chosen: bool(chosen == usual))
+
+
 class VocabularyConfig(Settings):
     """Embeddings and softmax, full or adaptive, and the gate before the softmax."""
 
@@ -46,6 +51,12 @@ class VocabularyConfig(Settings):
     )
     """What enters of a neighbour's token: sqrt(d) times its embedding, as the first layer reads it, or the embedding.
     None: what the method chooses; of a model that is stored, `raw`, which is therefore left out of what is stored."""
+    score_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
+    """What scores of the vocabulary are multiplied by (Cohere, Granite)."""
+    score_bias: Annotated[bool, unless(False)] = False
+    """Whether each token's score has a bias of its own (Phi, GPT-J)."""
+    score_cap: Annotated[Annotated[float, Field(gt=0)] | None, unless(None)] = None
+    """c, of scores that are bent to c tanh(score / c) (Gemma 2); None: they are not."""
 
     @model_validator(mode="after")
     def _clusters_fit(self) -> Self:
@@ -55,6 +66,12 @@ class VocabularyConfig(Settings):
             raise ValueError(
                 f"width {self.width} cannot be divided by factor {self.factor} for each of {len(self.cutoffs)} cutoffs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_softmax(self) -> Self:
+        if self.cutoffs and (self.score_scale != 1 or self.score_bias or self.score_cap):
+            raise ValueError("score_scale, score_bias and score_cap are of a full softmax: leave them or cutoffs out")
         return self
 
 
@@ -72,8 +89,6 @@ class StateArray(NamedTuple):
 class BackboneConfig(VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
-    keys: ClassVar[tuple[str, ...]] = ("ffn-input", "hidden")
-    """Representations that memory can be searched with; the first is the default of datastores."""
     carries_state: ClassVar[bool] = False
     """Whether reading a segment goes on from the one before it in the same stream."""
     left_open: ClassVar[tuple[str, ...]] = ("gate", "gate_values")
@@ -81,6 +96,11 @@ class BackboneConfig(VocabularyConfig):
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
         backbone: str
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """Representations that memory can be searched with; the first is the default of datastores."""
 
     @property
     @abstractmethod

@@ -29,6 +29,7 @@ def linear_cross_entropy(
     weight: Float[Tensor, "V d"],
     targets: Int64[Tensor, " N"],
     beside: Beside | None = None,
+    cap: float | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
 
@@ -41,14 +42,15 @@ def linear_cross_entropy(
         weight: [V, d], of the same dtype.
         targets: int64 [N], in 0 … V-1.
         beside: of the same dtype; gradients flow into all of it.
+        cap: c, of scores that are bent to c tanh(score / c); None: they are not.
     Returns: scalar of hidden's dtype; 0 for N = 0.
     """
-    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, targets, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
+    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, targets, cap, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
     return loss
 
 
 def linear_log_prob(
-    hidden: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int64[Tensor, " N"]
+    hidden: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int64[Tensor, " N"], cap: float | None = None
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-probability of each target and the log-normalizer, both [N], in nats.
 
@@ -56,8 +58,13 @@ def linear_log_prob(
 
     Args: as in `linear_cross_entropy`.
     """
-    both: tuple[Tensor, Tensor] = _LinearLogProb.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
+    both: tuple[Tensor, Tensor] = _LinearLogProb.apply(hidden, weight, targets, cap)  # type: ignore[no-untyped-call]
     return both
+
+
+def capped(scores: Tensor, cap: float | None) -> Tensor:
+    """Scores bent to c tanh(score / c), which is never beyond ± c; None: as they are."""
+    return scores if cap is None else cap * (scores / cap).tanh()
 
 
 def _blocks(tokens: int, weight: Tensor) -> list[slice]:
@@ -74,7 +81,7 @@ class _Block(NamedTuple):
     log_z: Tensor
 
 
-def _softmax_blocks(hidden: Tensor, weight: Tensor) -> Iterator[_Block]:
+def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterator[_Block]:
     """The tokens a block at a time, in room that the next block takes over.
 
     The normalizer follows from the largest probability: that is 1/V at least, while the target's may underflow.
@@ -84,6 +91,8 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor) -> Iterator[_Block]:
     for rows in blocks:
         scores, probs = room[:, : rows.stop - rows.start]
         torch.mm(hidden[rows], weight.T, out=scores)
+        if cap is not None:
+            scores.copy_(capped(scores, cap))
         torch.softmax(scores, -1, out=probs)
         yield _Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
 
@@ -94,14 +103,21 @@ class _Gradients:
     Rows are scaled where they are narrow: [n, d] costs less than [n, V].
     """
 
-    def __init__(self, hidden: Tensor, weight: Tensor, targets: Tensor, wanted: tuple[bool, ...]) -> None:
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, wanted: tuple[bool, ...]
+    ) -> None:
         self.read = hidden, weight, targets
+        self.cap = cap
         self.hidden = torch.empty_like(hidden) if wanted[0] else None
         self.weight = torch.zeros_like(weight) if wanted[1] else None
 
     def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
-        """Of Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]."""
+        """Of Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]. Uses up the block."""
         hidden, weight, targets = self.read[0][block.rows], self.read[1], self.read[2][block.rows]
+        if self.cap is not None:
+            slope = block.scores.div_(self.cap).square_().neg_().add_(1)  # of c tanh(s / c): 1 - tanh²(s / c)
+            block.probs.mul_(slope)
+            by_target = by_target * slope.gather(1, targets[:, None]).squeeze(1)
         by_normalizer, by_target = by_normalizer[:, None], by_target[:, None]
         if self.hidden is not None:
             grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
@@ -113,12 +129,14 @@ class _Gradients:
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, *memory: Tensor | None) -> Tensor:
-        grads = _Gradients(hidden, weight, targets, ctx.needs_input_grad)
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, *memory: Tensor | None
+    ) -> Tensor:
+        grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
         loss = hidden.new_zeros(())
-        for block in _softmax_blocks(hidden, weight):
+        for block in _softmax_blocks(hidden, weight, cap):
             rows = block.rows
             own = block.scores.gather(1, targets[rows, None]).squeeze(1)
             if beside is None or grad_beside is None:
@@ -138,7 +156,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
         grads = [None if grad is None else grad * grad_loss for grad in ctx.saved_tensors]
-        return *grads[:2], None, *grads[2:]
+        return *grads[:2], None, None, *grads[2:]
 
 
 def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
@@ -153,20 +171,21 @@ def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, 
 
 class _LinearLogProb(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None) -> tuple[Tensor, Tensor]:
         log_prob = hidden.new_empty(len(targets))
         log_z = hidden.new_empty(len(targets))
         for rows in _blocks(len(targets), weight):
-            scores = hidden[rows] @ weight.T
+            scores = capped(hidden[rows] @ weight.T, cap)
             log_z[rows] = scores.logsumexp(-1)
             log_prob[rows] = scores.gather(1, targets[rows, None]).squeeze(1) - log_z[rows]
         ctx.save_for_backward(hidden, weight, targets)
+        ctx.cap = cap
         return log_prob, log_z
 
     @staticmethod
-    def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets = ctx.saved_tensors
-        grads = _Gradients(hidden, weight, targets, ctx.needs_input_grad)
-        for block in _softmax_blocks(hidden, weight):
+        grads = _Gradients(hidden, weight, targets, ctx.cap, ctx.needs_input_grad)
+        for block in _softmax_blocks(hidden, weight, ctx.cap):
             grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
-        return grads.hidden, grads.weight, None
+        return grads.hidden, grads.weight, None, None

@@ -141,9 +141,12 @@ def _counted(config: BackboneConfig) -> int:
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number."""
-    wanted = {name: (tensor.dtype, tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number.
+
+    Weights may be of another precision than the model, as those of imported models are.
+    """
+    wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
     other = {name for name in wanted.keys() | found if wanted.get(name) != found.get(name)}
     if other:
         raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
@@ -153,6 +156,10 @@ def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ValueError(f"{name} has weights that are no finite numbers")
+
+
+def _type(tensor: Tensor) -> torch.dtype | str:
+    return "floating point" if tensor.is_floating_point() else tensor.dtype
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

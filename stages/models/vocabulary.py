@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
-from stages.models.cross_entropy import Beside, linear_cross_entropy, linear_log_prob
+from stages.models.cross_entropy import Beside, capped, linear_cross_entropy, linear_log_prob
 from stages.models.layers.dropout import Dropout
 
 INITIAL_NORM = 0.3
@@ -76,12 +76,14 @@ def _projection(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter
 
 
 class FullVocabulary(Vocabulary):
-    """One embedding of width d a token, one softmax over all of them."""
+    """One embedding of width d a token, one softmax over all of them: of scores c tanh((a W f + b) / c)."""
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
+        self.scale, self.cap = config.score_scale, config.score_cap
         self.embedding = _embedding(config, _size(config), config.width)
         self.output = None if config.tied else _embedding(config, _size(config), config.width)
+        self.bias = nn.Parameter(torch.zeros(_size(config))) if config.score_bias else None
 
     @property
     def output_weight(self) -> Tensor:
@@ -91,17 +93,25 @@ class FullVocabulary(Vocabulary):
         return nn.functional.embedding(tokens, self.embedding)
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return linear_cross_entropy(hidden, self.output_weight, targets) / len(targets)
+        return linear_cross_entropy(*self._factors(hidden), targets, cap=self.cap) / len(targets)
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
         beside = Beside(torch.zeros_like(memory_total), memory_target, memory_total)
-        return linear_cross_entropy(hidden, self.output_weight, targets, beside) / len(targets)
+        return linear_cross_entropy(*self._factors(hidden), targets, beside, self.cap) / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return linear_log_prob(hidden, self.output_weight, targets)
+        return linear_log_prob(*self._factors(hidden), targets, self.cap)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        return (hidden @ self.output_weight.T).log_softmax(-1)
+        hidden, weight = self._factors(hidden)
+        return capped(hidden @ weight.T, self.cap).log_softmax(-1)
+
+    def _factors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states [N, d] and the weight [V, d] whose products are the scores: with a bias, one wider."""
+        hidden = hidden if self.scale == 1 else self.scale * hidden
+        if self.bias is None:
+            return hidden, self.output_weight
+        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat((self.output_weight, self.bias[:, None]), 1)
 
 
 class _Part(NamedTuple):

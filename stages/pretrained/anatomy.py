@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from stages.errors import DataError
@@ -11,6 +10,8 @@ FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_bl
 """What the feed-forward part of a block is called, in the order in which it is looked for."""
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
 """Settings that bend the scores before the softmax."""
+LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
+"""What an embedding that scales its rows calls the factor."""
 
 
 def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
@@ -42,27 +43,24 @@ def longest_window(settings: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def require_plain_scores(causal: Any, name: str) -> None:
-    """Raises: DataError if scores of the vocabulary are more than products with the hidden state."""
-    cap = next((cap for cap in CAPS if getattr(causal.config, cap, None)), None)
-    head = causal.get_output_embeddings()
+def head_settings(causal: Any, name: str) -> dict[str, Any]:
+    """How scores of the vocabulary come from the hidden state, as settings of a memlm model, where the model says so.
+
+    Raises: DataError if it scores no vocabulary.
+    """
+    head, settings = causal.get_output_embeddings(), causal.config
     if head is None:
         raise DataError(f"{name} scores no vocabulary: it is no causal language model.")
-    if cap is not None:
-        raise DataError(f"{name} caps its scores ({cap}), which memlm's softmax does not do yet.")
-    if getattr(head, "bias", None) is not None:
-        raise DataError(f"{name} adds a bias to its scores, which memlm's softmax does not do yet.")
+    scale = float(getattr(settings, "logit_scale", None) or 1) / float(getattr(settings, "logits_scaling", None) or 1)
+    cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
+    return {
+        "score_scale": scale,
+        "score_bias": getattr(head, "bias", None) is not None,
+        "score_cap": None if cap is None else float(cap),
+    }
 
 
-def score_scale(settings: Any) -> float:
-    """What products with the hidden state are multiplied by, as far as the settings say so."""
-    scale = float(getattr(settings, "logit_scale", None) or 1.0)
-    return scale / float(getattr(settings, "logits_scaling", None) or 1.0)
-
-
-def embedding_table(causal: Any) -> torch.Tensor:
-    """What enters the blocks for each token, [V, d]: rows of the table, scaled where the model's own lookup does so."""
+def input_scale(causal: Any) -> float:
+    """What the model's own lookup multiplies rows of its table by (Gemma: √d)."""
     lookup = causal.get_input_embeddings()
-    with torch.no_grad():
-        table: torch.Tensor = lookup(torch.arange(lookup.num_embeddings, device=lookup.weight.device))
-    return table
+    return next((float(getattr(lookup, name)) for name in LOOKUP_SCALES if hasattr(lookup, name)), 1.0)

@@ -10,20 +10,11 @@ from stages.errors import DataError
 from stages.models.backbones.huggingface.config import HuggingFaceConfig
 from stages.models.backbones.huggingface.network import blocks_of, causal_model
 from stages.models.language_model import LanguageModel
-from stages.pretrained.anatomy import (
-    embedding_table,
-    last_feed_forward,
-    longest_window,
-    require_plain_scores,
-    score_scale,
-)
+from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
+from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
 
-TOLERANCE = 1e-3
-"""Nats by which log-probabilities may differ from transformers' own, summed in another order."""
-PROBE = (2, 12)
-"""Windows and inputs that both are compared on."""
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
 """Where the model lay and how it was packed: nothing of what it computes."""
 
@@ -42,20 +33,19 @@ def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
         architecture = _architecture(settings)
         with torch.device("meta"):
             causal = causal_model(architecture)
-        require_plain_scores(causal, location.spec)
-        lookup, head = causal.get_input_embeddings(), causal.get_output_embeddings()
-        plain = type(lookup) is torch.nn.Embedding and score_scale(settings) == 1
-        tied = plain and bool(getattr(settings, "tie_word_embeddings", False))
-        rows, width = head.weight.shape
+        head = head_settings(causal, location.spec)
+        rows, width = causal.get_output_embeddings().weight.shape
         return HuggingFaceConfig(
             vocab_size=rows,
             width=width,
             dropout=0.0,
-            tied=tied,
+            tied=bool(getattr(settings, "tie_word_embeddings", False)),
             architecture=architecture,
             last_ffn=_last_ffn(causal, width),
             max_positions=longest_window(settings),
             prefix=prefix,
+            input_scale=input_scale(causal),
+            **head,
         )
 
 
@@ -71,19 +61,21 @@ def read_weights(location: Location, config: HuggingFaceConfig) -> dict[str, Ten
             str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
         )
     causal, info = loaded
+    dtype = causal.dtype
+    torch.nn.Module.float(causal.eval())  # its own refuses where weights were quantized, though they are not any more
+    _require_numbers(location, causal)
+    if reads_ahead(causal):
+        raise DataError(
+            f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores: it is an "
+            "encoder, and encoders are not imported, for no perplexity is theirs."
+        )
     lacking = sorted(info["missing_keys"])
     if lacking:
         raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(lacking[:3])}.")
-    causal.eval()
-    dtype = causal.dtype
-    probe = torch.randint(config.vocab_size or 1, PROBE, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        torch.nn.Module.float(causal)  # its own refuses where weights were quantized, though they are not any more
-        wanted = causal(probe).logits.log_softmax(-1)
+    wanted = scores_of(causal)
     weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
     weights |= _tables(causal, config, dtype)
-    _require_numbers(location, weights)
-    _require_same(location, config, weights, probe, wanted)
+    _require_same(location, config, weights, wanted)
     return weights
 
 
@@ -100,12 +92,13 @@ def _architecture(settings: Any) -> dict[str, Any]:
 
 
 def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Both sides of the vocabulary; as they come where they are one table, else scaled, and so in float32."""
-    table = embedding_table(causal).detach()
+    """Both sides of the vocabulary; as they come where they are one table, else in float32."""
+    table, head = causal.get_input_embeddings().weight.detach(), causal.get_output_embeddings()
     if config.tied:
-        return {"vocabulary.embedding": table.to(dtype).clone()}
-    output = causal.get_output_embeddings().weight.detach() * score_scale(causal.config)
-    return {"vocabulary.embedding": table.clone(), "vocabulary.output": output.clone()}
+        tables = {"vocabulary.embedding": table.to(dtype).clone()}
+    else:
+        tables = {"vocabulary.embedding": table.clone(), "vocabulary.output": head.weight.detach().clone()}
+    return tables | ({"vocabulary.bias": head.bias.detach().to(dtype).clone()} if config.score_bias else {})
 
 
 def _blocks(causal: Any) -> dict[str, Tensor]:
@@ -116,23 +109,21 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
     return found
 
 
-def _require_numbers(location: Location, weights: dict[str, Tensor]) -> None:
-    for name, weight in weights.items():
+def _require_numbers(location: Location, causal: torch.nn.Module) -> None:
+    for name, weight in causal.named_parameters():
         if not weight.isfinite().all():
             raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
 
 
 def _require_same(
-    location: Location, config: HuggingFaceConfig, weights: dict[str, Tensor], probe: Tensor, wanted: Tensor
+    location: Location, config: HuggingFaceConfig, weights: dict[str, Tensor], wanted: list[Scored]
 ) -> None:
-    """The softmax is checked, not believed: what is left out here would change every number after."""
-    model = LanguageModel(config.model_copy(update={"prefix": None}))
+    """What is left out here would change every number after."""
+    model = LanguageModel(config)
     model.load_state_dict(weights, assign=True)
-    model.float().eval()
-    hidden = model.encode(probe).hidden.flatten(0, 1)
-    error = float((model.log_probs(hidden) - wanted.flatten(0, 1)).abs().max())
-    if not error < TOLERANCE:
+    difference = largest_difference(model.float().eval(), wanted)
+    if not difference < TOLERANCE:
         raise DataError(
             f"{location.spec} computes scores in a way that memlm does not know: log-probabilities differ by "
-            f"{error:.2g} from those of transformers. It cannot be imported."
+            f"{difference:.2g} from those of transformers. It cannot be imported."
         )

@@ -9,6 +9,18 @@ from stages.pretrained.location import Location, require_extra
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Without bars and warnings of transformers. Raises: UsageError without the extra."""
+    require_extra()
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with redirect_stderr(StringIO()):  # bars that cannot be switched off
+        yield
+
+
+@contextmanager
 def reading(location: Location, what: str) -> Iterator[None]:
     """Reading what somebody else wrote with transformers, which raises whatever it likes.
 
@@ -16,13 +28,8 @@ def reading(location: Location, what: str) -> Iterator[None]:
         what: is read, as a message names it: "model".
     Raises: UsageError without the extra; DataError, with the library's own first line, for what cannot be read.
     """
-    require_extra()
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        with redirect_stderr(StringIO()):  # bars that cannot be switched off
+        with quiet():
             yield
     except (MemlmError, MemoryError):
         raise

@@ -19,7 +19,9 @@ SMALLEST_VOCABULARY = {"word": 3, "char": 3, "bpe": 257}
 LARGEST_VOCABULARY = 2**24
 """Types of the largest vocabulary: some ten times the words of the largest corpora, and weights beyond any machine."""
 LARGEST_RECORD = 256 * 10**6
-"""Bytes of the longest line of `.jsonl` that is read, since a record is held whole, up to three times."""
+"""Bytes of the longest line of `.jsonl`, or text of a row, that is read, since it is held whole, up to three times."""
+TEXT = "text"
+"""The column, or field, that holds the text where nobody says."""
 
 Documents = Literal["file", "line", "blank-line", "wikitext", "jsonl"]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -36,7 +38,8 @@ Auto = BeforeValidator(_none_if_auto)
 class TokenizeConfig(StageConfig):
     """How text becomes a stream of token ids."""
 
-    not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes"})
+    not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes", "column", "files"})
+    """The role of an input file says which of its columns is read."""
 
     tokenizer: str = "bpe"
     """word, char, byte, bpe, or `given` (named by the reference `tokenizer`)."""
@@ -55,8 +58,12 @@ class TokenizeConfig(StageConfig):
 
     None: .9, .05, .05.
     """
+    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None)] = None
+    """What of a row of Parquet or Arrow, or of a record of `.jsonl`, is its text; None: `text`."""
+    files: Annotated[str | None, Field(pattern=r"^\d+(-\d+)?$", exclude_if=lambda files: files is None)] = None
+    """Which of the files of train, or of the one corpus, are read, counted from 0: `0-9`; None: all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
-    """Longest line of `.jsonl` that is read."""
+    """Longest line of `.jsonl`, or text of a row, that is read."""
 
     def canonical(self) -> dict[str, Any]:
         """As other settings, but without a count of 1: with it, work is what it was before there was this setting."""

@@ -10,9 +10,10 @@ from stages.errors import DataError
 PYDOCS = "builtin:pydocs"
 """The documentation topics that every CPython ships: real text without a download."""
 COMPRESSED = (".gz", ".xz", ".zst")
-USABLE = (".txt", ".jsonl")
+LINES = (".txt", ".jsonl")
+PARQUET, ARROW = ".parquet", ".arrow"
 
-Format = Literal["txt", "jsonl", "pydocs"]
+Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
 
 def find_files(specs: Iterable[str]) -> list[str]:
@@ -42,16 +43,17 @@ def _expand(spec: str) -> list[str]:
 
 def _usable_below(folder: Path) -> list[str]:
     inside = [p.relative_to(folder) for p in folder.rglob("*") if p.is_file()]
-    usable = [p for p in inside if _is_usable(p)]
+    usable = [p for p in inside if is_usable(p)]
     if not usable:
-        wanted = ", ".join(USABLE)
-        raise DataError(f"{folder} holds no {wanted} file (also compressed: {', '.join(COMPRESSED)}).")
+        wanted = f"{', '.join(LINES)} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
+        raise DataError(f"{folder} holds no {wanted} file.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
 
 
-def _is_usable(path: Path) -> bool:
+def is_usable(path: Path) -> bool:
+    """Whether a file's name says that it holds text, and no part of its path that it is hidden."""
     hidden = any(part.startswith(".") for part in path.parts)
-    return not hidden and without_compression(path.name).endswith(USABLE)
+    return not hidden and (without_compression(path.name).endswith(LINES) or path.name.endswith((PARQUET, ARROW)))
 
 
 def without_compression(name: str) -> str:
@@ -68,7 +70,9 @@ def format_of(path: str) -> Format:
     """What a file holds, judged by its name."""
     if path == PYDOCS:
         return "pydocs"
-    return "jsonl" if without_compression(path).endswith(".jsonl") else "txt"
+    tables: dict[str, Format] = {PARQUET: "parquet", ARROW: "arrow"}
+    table = tables.get(Path(path).suffix)
+    return table or ("jsonl" if without_compression(path).endswith(".jsonl") else "txt")
 
 
 def file_digest(path: str) -> str:

@@ -1,5 +1,7 @@
 """Order segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,26 +26,72 @@ class Chain:
         return np.flatnonzero(self.rank >= 0)
 
 
-def chain(matches: np.ndarray, permutation: np.ndarray) -> Chain:
+class DocumentsApart:
+    """Keeps segments of one document out of each other's reach in a chain.
+
+    A segment may follow if it shares no document with the last `reach` segments.
+    """
+
+    def __init__(self, spans: np.ndarray, reach: int) -> None:
+        """`spans`: the first and the last document of each segment, int64 [S, 2]."""
+        self._spans, self._reach = spans.tolist(), reach
+        self._near = np.zeros(spans.max() + 1, np.int64)
+        self._last: deque[int] = deque()
+
+    def allows(self, segment: int) -> bool:
+        """Whether the segment may follow."""
+        first, last = self._spans[segment]
+        return not self._near[first : last + 1].any()
+
+    def visit(self, segment: int) -> None:
+        """The segment has followed."""
+        self._last.append(segment)
+        self._count(segment, 1)
+        if len(self._last) > self._reach:
+            self._count(self._last.popleft(), -1)
+
+    def _count(self, segment: int, by: int) -> None:
+        first, last = self._spans[segment]
+        self._near[first : last + 1] += by
+
+
+def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None) -> Chain:
     """Algorithm 1: after a segment comes the best of its matches that is still free, else a random free segment.
 
     Args:
         matches: ids [S, k] of each segment's matches, the best first; -1 for none.
         permutation: segment ids in random order [S]; a random free one is the next free of these.
+        apart: which segments may follow; where no free one may, the next free one does. None: any may.
     """
+    allows = (lambda segment: True) if apart is None else apart.allows
     free = np.ones(len(matches) + 1, bool)
     free[-1] = False  # where a match of -1 points
-    random = (segment for segment in permutation if free[segment])
     order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
-    order[0] = next(random)
+    random = _RandomFree(permutation, free)
+    order[0] = permutation[0]
     for step in range(len(rank)):
         free[order[step]] = False
+        if apart is not None:
+            apart.visit(order[step])
         candidates = matches[order[step]]
-        still_free = np.flatnonzero(free[candidates])
-        if len(still_free):
-            rank[step] = still_free[0]
-        order[step + 1] = candidates[rank[step]] if len(still_free) else next(random)
+        found = next((place for place in np.flatnonzero(free[candidates]) if allows(candidates[place])), None)
+        rank[step] = -1 if found is None else found
+        order[step + 1] = random.next(allows) if found is None else candidates[found]
     return Chain(order, rank)
+
+
+class _RandomFree:
+    """The free segments of a permutation, in its order."""
+
+    def __init__(self, permutation: np.ndarray, free: np.ndarray) -> None:
+        self._permutation, self._free, self._first = permutation, free, 0
+
+    def next(self, allows: Callable[[int], bool]) -> int:
+        """The first that may follow, or the first where none may."""
+        while not self._free[self._permutation[self._first]]:
+            self._first += 1
+        left = (segment for segment in self._permutation[self._first :] if self._free[segment])
+        return int(next(filter(allows, left), self._permutation[self._first]))
 
 
 def overlap(counts: csr_array, order: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""What a file holds: one text, or a record a line."""
+"""What a file holds: one text, a record a line, or a row of a table a text."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from stages.errors import DataError
 from stages.numbers import size
 from stages.text.blocks import RAW_BLOCK, text_blocks
-from stages.text.config import LARGEST_RECORD
+from stages.text.config import LARGEST_RECORD, TEXT
 from stages.text.files import PYDOCS, Format, pydoc_names, pydoc_topics, text_digest
+from stages.text.tables import text_rows
 
 NAMES = ("title", "name", "id")
 """Fields that tell what a record is, the first that it has."""
@@ -24,6 +25,10 @@ class TextFile:
     format: Format
     digest: str
     largest_record: int = LARGEST_RECORD
+    column: str = TEXT
+    """Column of a table, or field of a record of `.jsonl`, that holds the text."""
+    rows_joined: bool = False
+    """Whether the rows of a table are one text, a line or more each; else each is a text of its own."""
 
 
 class Record(NamedTuple):
@@ -43,8 +48,12 @@ def records(file: TextFile) -> Iterator[Record]:
         yield Record(name, text_blocks(file.path, file.digest))
     elif file.format == "pydocs":
         yield from _topics(file)
-    else:
+    elif file.format == "jsonl":
         yield from _json_records(file, name)
+    elif file.rows_joined:
+        yield Record(name, _joined_rows(file))
+    else:
+        yield from _row_records(file, name)
 
 
 def _topics(file: TextFile) -> Iterator[Record]:
@@ -53,13 +62,28 @@ def _topics(file: TextFile) -> Iterator[Record]:
     return (Record(name, iter([text])) for name, text in zip(pydoc_names(), pydoc_topics(), strict=True))
 
 
+def _joined_rows(file: TextFile) -> Iterator[str]:
+    """Rows one after the other, each from a new line on."""
+    for row in text_rows(file.path, file.digest, file.column):
+        _require_size(file, f"row {row.number}", len(row.text.encode()))
+        yield from _blocks(row.text)
+        if not row.text.endswith("\n"):
+            yield "\n"
+
+
+def _row_records(file: TextFile, file_name: str) -> Iterator[Record]:
+    for row in text_rows(file.path, file.digest, file.column, NAMES):
+        _require_size(file, f"row {row.number}", len(row.text.encode()))
+        yield Record(_name(row.others) or f"{file_name}:{row.number}", _blocks(row.text))
+
+
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
     # While a text is used, neither its line nor its record is held.
     for number, line in _lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
-            record = _json_object(f"{file.path}, line {number}", line)
+            record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
-            text, name = record.pop("text"), _name(record) or f"{file_name}:{number}"
+            text, name = record.pop(file.column), _name(record) or f"{file_name}:{number}"
             del record
             yield Record(name, _blocks(text))
             del text
@@ -78,13 +102,18 @@ def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
                 yield number, _taken(parts)
                 held, number = 0, number + 1
             held += len(part) if part.isascii() else len(part.encode())
-            if held > file.largest_record:
-                raise DataError(
-                    f"{file.path}, line {number}: the record is larger than {size(file.largest_record)}; "
-                    "cut it into several, or allow larger ones with --max-record-bytes."
-                )
+            _require_size(file, f"line {number}", held)
             parts.append(part)
     yield number, _taken(parts)
+
+
+def _require_size(file: TextFile, place: str, held: int) -> None:
+    """Raises: DataError for a record of so many bytes, or more."""
+    if held > file.largest_record:
+        raise DataError(
+            f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "
+            "cut it into several, or allow larger ones with --max-record-bytes."
+        )
 
 
 def _taken(parts: list[str]) -> str:
@@ -94,16 +123,16 @@ def _taken(parts: list[str]) -> str:
     return text
 
 
-def _json_object(where: str, line: str) -> dict[str, Any]:
-    """A JSON object that has a text."""
+def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
+    """A JSON object that has a text in a field."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no valid JSON ({error}).") from error
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise DataError(f'{where}: expected a JSON object with a field "text" that is a string.')
+    if not isinstance(record, dict) or not isinstance(record.get(field), str):
+        raise DataError(f'{where}: expected a JSON object with a field "{field}" that is a string.')
     done = 0
-    for block in _blocks(record["text"]):
+    for block in _blocks(record[field]):
         try:
             block.encode()
         except UnicodeEncodeError as error:

@@ -8,12 +8,14 @@ from stages.reporting import Reporter
 from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.config import DEFAULT_SHARES, GIVEN, TokenizeConfig
 from stages.text.records import TextFile
-from stages.tokenization.sources import ONE_CORPUS, given_tokenizer, pretrained_tokenizer, text_files
+from stages.tokenization.corpora import ONE_CORPUS
+from stages.tokenization.sources import columns_read, given_tokenizer, pretrained_tokenizer, text_files
 
 
 def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
     """The settings that these inputs decide, by name."""
-    changes: dict[str, Any] = {}
+    columns = columns_read(inputs)
+    changes: dict[str, Any] = {"column": columns.pop() if len(columns) == 1 else None}
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
         changes["split"] = DEFAULT_SHARES
     if given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None:

@@ -8,13 +8,13 @@ from stages.artifacts.stage import InputFile, Inputs
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate, location_of
-from stages.text.config import GIVEN, UNTRAINED, TokenizeConfig
+from stages.text.config import GIVEN, TEXT, UNTRAINED, TokenizeConfig
 from stages.text.files import file_digest, find_files, format_of
 from stages.text.records import TextFile
+from stages.text.tables import require_column
 from stages.text.tokens import SPLITS
+from stages.tokenization.corpora import ONE_CORPUS, NamedFile, given_specs, named_files
 
-ONE_CORPUS = "source"
-"""Role of files that are not given by split."""
 TOKENIZER = "tokenizer"
 """Role of a tokenizer that is given."""
 PRETRAINED = "pretrained-tokenizer"
@@ -27,14 +27,16 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
 
     Args:
         config: see TokenizeConfig.
-        references: `source` (files to be split) or `train`, `valid`, `test`, each a list of files, directories
-            or `builtin:pydocs`; `tokenizer`, a `tokenizer.json` or a tokens artifact.
+        references: `source` (files to be split) or `train`, `valid`, `test`, each a list of files, directories,
+            `builtin:pydocs` or data sets (`hf:NAME`); `tokenizer`, a `tokenizer.json` or a tokens artifact.
         store: where tokens artifacts are.
     """
-    roles = _given_roles(config, references)
-    tokenizer = references.get(TOKENIZER)
-    _check_vocabulary_source(config, roles, tokenizer)
-    files = [_input_file(role, path) for role in roles for path in _paths(references[role])]
+    specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
+    _check_vocabulary_source(config, list(specs), tokenizer)
+    named = named_files(config, specs)
+    _check_vocabulary_source(config, list(named), tokenizer)
+    files = [_input_file(role, file, config) for role, found in named.items() for file in found]
+    _check_column(config, files)
     if tokenizer is None:
         return Inputs(files=tuple(files))
     if is_location(tokenizer):
@@ -69,18 +71,6 @@ def given_tokenizer(inputs: Inputs) -> Path | None:
     return next((Path(file.path) for file in inputs.files if file.role == TOKENIZER), None)
 
 
-def _given_roles(config: TokenizeConfig, references: Mapping[str, Any]) -> list[str]:
-    """`source`, or the splits that files are named for."""
-    splits = [split for split in SPLITS if references.get(split)]
-    if references.get(ONE_CORPUS) and splits:
-        raise UsageError(f"Files are named both alone and for {splits[0]}: name them one way or the other.")
-    if config.split is not None and splits:
-        raise UsageError("Shares of a split are for files named alone; these are named by split already.")
-    if not references.get(ONE_CORPUS) and not splits:
-        raise UsageError("Which text? Name files or directories, builtin:pydocs, or --train, --valid, --test.")
-    return splits or [ONE_CORPUS]
-
-
 def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], tokenizer: str | None) -> None:
     if tokenizer is not None and (config.lowercase or config.vocab_size is not None or config.min_count is not None):
         raise UsageError("A given tokenizer has its own vocabulary and letter case: neither can be set.")
@@ -94,16 +84,40 @@ def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], token
         )
 
 
-def _paths(specs: str | Sequence[str]) -> list[str]:
-    return find_files([specs] if isinstance(specs, str) else specs)
+def _check_column(config: TokenizeConfig, files: Sequence[InputFile]) -> None:
+    """Raises: UsageError for a column of files that have none."""
+    if config.column is not None and not any(_has_columns(format_of(file.path), config) for file in files):
+        raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
 
 
-def _input_file(role: str, path: str) -> InputFile:
-    """The role tells what is in the file, since an id covers no file's name."""
-    return InputFile(f"{role}.{format_of(path)}", path, file_digest(path))
+def _has_columns(format: str, config: TokenizeConfig) -> bool:
+    return format in ("parquet", "arrow", "jsonl") or (format == "txt" and config.documents == "jsonl")
+
+
+def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile:
+    """The role tells what is in the file, and which column is its text, since an id covers no file's name.
+
+    Raises: DataError for a table without that column.
+    """
+    format, column = format_of(file.path), file.column or config.column or TEXT
+    if format in ("parquet", "arrow"):
+        require_column(file.path, column)
+    own = f".{column}" if column != TEXT and _has_columns(format, config) else ""
+    return InputFile(f"{role}.{format}{own}", file.path, file_digest(file.path))
+
+
+def columns_read(inputs: Inputs) -> set[str]:
+    """The columns, other than `text`, that are read of some text file."""
+    return {_column_of(file) for file in inputs.files if file.role.split(".")[0] in (ONE_CORPUS, *SPLITS)} - {TEXT}
+
+
+def _column_of(file: InputFile) -> str:
+    """What of a row, or record, of a text file is its text."""
+    return (*file.role.split(".", 2), TEXT)[2]
 
 
 def _text_file(file: InputFile, config: TokenizeConfig) -> TextFile:
     format = format_of(file.path)
     format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
-    return TextFile(file.path, format, file.digest, config.max_record_bytes)
+    joined = config.documents not in (None, "jsonl")
+    return TextFile(file.path, format, file.digest, config.max_record_bytes, _column_of(file), joined)

@@ -16,8 +16,8 @@ from stages.text.splits import cut_by_shares, whole
 from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
+from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import (
-    ONE_CORPUS,
     TOKENIZER,
     TOKENIZER_FILE,
     given_tokenizer,

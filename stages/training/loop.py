@@ -132,7 +132,7 @@ class Trainer:
         started = time.perf_counter()
         self._set_learning_rate(self.progress.step + 1)
         loss = make_update(self.method, self)
-        self.progress.add(loss, time.perf_counter() - started)
+        self.progress.add(loss, time.perf_counter() - started, self._documents_read())
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
@@ -179,13 +179,27 @@ class Trainer:
 
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
-        epoch, row = divmod(number, self._batches_per_epoch)
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self._epoch_order(epoch)
-        share = np.array_split(self._order[1][row], self.fabric.world_size)[self.fabric.global_rank]
+        share = np.array_split(self._segments_of(number), self.fabric.world_size)[self.fabric.global_rank]
         self._back = self._positions_back(share)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, index).to(self.fabric.device)
+
+    def _segments_of(self, number: int) -> np.ndarray:
+        """The segments of forward batch `number`, of all ranks."""
+        epoch, row = divmod(number, self._batches_per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, self._epoch_order(epoch)
+        segments: np.ndarray = self._order[1][row]
+        return segments
+
+    def _documents_read(self) -> int:
+        """Documents of which the present update has read a part, over all ranks."""
+        first = self.progress.step * self.accumulate
+        return len(
+            self.segments.documents_in(
+                np.concatenate([self._segments_of(number) for number in range(first, first + self.accumulate)])
+            )
+        )
 
     def _positions_back(self, segments: np.ndarray) -> Tensor | None:
         """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
@@ -244,6 +258,7 @@ class Trainer:
                 tokens=self.progress.step * self.update_tokens,
                 loss=loss,
                 **({} if auxiliary is None else {"auxiliary_loss": auxiliary}),
+                documents=self.progress.mean_documents,
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
                 tokens_per_second=round(self._tokens_per_second(), 1),

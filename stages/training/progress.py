@@ -43,6 +43,8 @@ class Progress:
     loss_count: int = 0
     auxiliary_sum: float | None = None
     """What of `loss_sum` layers added; None: nothing."""
+    document_sum: int = 0
+    """Documents that the same updates read, each once an update."""
     line_step: int = 0
     """Step of the last line of the journal, and the time spent by then."""
     line_seconds: float = 0.0
@@ -57,12 +59,13 @@ class Progress:
     journal_digest: str | None = None
     """BLAKE2b of so many bytes of the journal."""
 
-    def add(self, loss: float, seconds: float) -> None:
-        """Count an update."""
+    def add(self, loss: float, seconds: float, documents: int) -> None:
+        """Count an update that read a part of so many documents."""
         self.step += 1
         self.seconds += seconds
         self.loss_sum += loss
         self.loss_count += 1
+        self.document_sum += documents
 
     def add_auxiliary(self, loss: float | None) -> None:
         """Count what layers added to the loss of the update under way."""
@@ -72,7 +75,7 @@ class Progress:
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one that said `train_loss`."""
         self.train_loss = train_loss
-        self.loss_sum, self.loss_count, self.auxiliary_sum = 0.0, 0, None
+        self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
         self.line_step, self.line_seconds = self.step, self.seconds
 
     def is_best(self, valid_loss: float) -> bool:
@@ -93,6 +96,11 @@ class Progress:
     def mean_auxiliary(self) -> float | None:
         """What of `mean_loss` layers added; None: nothing."""
         return None if self.auxiliary_sum is None else self.auxiliary_sum / max(1, self.loss_count)
+
+    @property
+    def mean_documents(self) -> float | None:
+        """Documents that an update read, on average since the last line of the journal; None: there was none."""
+        return round(self.document_sum / self.loss_count, 1) if self.loss_count else None
 
     @property
     def steps_per_second(self) -> float:

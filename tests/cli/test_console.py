@@ -48,13 +48,14 @@ SPELLED = r"a\x1b]0;owned\x07\x1b[31mred\rb\x9b2J\u202eevil" + "\ttab\nline"
 
 
 def test_nothing_from_data_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, write in (("stderr", say), ("stdout", answer), ("stdout", answer_part)):
+    ways = (("stderr", say, SPELLED), ("stdout", answer, HOSTILE), ("stdout", answer_part, HOSTILE))
+    for stream, write, piped in ways:
         monkeypatch.setattr(f"sys.{stream}", screen := Screen())
         write(HOSTILE)
         assert screen.getvalue().removesuffix("\n") == SPELLED
         monkeypatch.setattr(f"sys.{stream}", pipe := io.StringIO())
         write(HOSTILE)
-        assert pipe.getvalue().removesuffix("\n") == HOSTILE
+        assert pipe.getvalue().removesuffix("\n") == piped
 
 
 def test_styles_of_memlm_itself_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

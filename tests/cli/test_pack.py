@@ -25,6 +25,15 @@ def test_json_holds_the_metrics(memlm: Memlm, text: Path) -> None:
     assert 0 < line["metrics"]["hop_rate"] <= 1
 
 
+def test_links_across_documents_alone(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    tokens = memlm("tokenize", "--train", text, "--documents", "line").reference
+    options = ["--exclude", "document", "--apart", "2"]
+    batches = Store(tmp_path / "store").get(memlm("pack-batches", tokens, *SETTINGS, *options).reference)
+    assert (batches.config["exclude"], batches.config["apart"]) == ("document", 2)
+    whole = memlm("pack-batches", memlm("tokenize", "--train", text).reference, *SETTINGS, *options)
+    assert whole.code == 3 and "memlm tokenize --documents" in whole.err
+
+
 def test_errors_have_the_codes_of_the_contract(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text).reference
     short = memlm("pack-batches", tokens, "--segment-length", "1000")

@@ -20,7 +20,7 @@ def work(arguments):
     print("ready", flush=True)
     time.sleep(60)
 
-app._invoke = work
+app.invoke = work
 sys.exit(app.main(["evaluate"]))
 """
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.recipe import Recipe, find_recipe, load_recipe, shipped_recipes
+from pipelines.recipe import Recipe, find_recipe, load_recipe, read_recipe, shipped_recipes
 from stages.errors import UsageError
 
 Files = dict[str, list[str]]
@@ -34,7 +34,7 @@ def test_shipped_recipes_are_valid(name: str) -> None:
         load_recipe(path, {}, {})
     except UsageError as error:
         assert "--train FILE --valid FILE --test FILE" in str(error)
-        load_recipe(path, SPLITS, {})
+        load_recipe(path, {name: SPLITS.get(name, "model.gguf") for name in read_recipe(path).inputs}, {})
 
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
@@ -57,7 +57,7 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
     small = {
         f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
     }
-    others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "quickstart"}
+    others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
     assert set(shipped_recipes()) == caches | trime | spalm | small | others
 
 

@@ -13,8 +13,10 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.evaluation.results.seed_groups import seed_of
+from stages.export.export import export
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.tokenize import Tokenize, TokenizeConfig
 from stages.train import Train
 from stages.training.config import TrainConfig
@@ -75,11 +77,65 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
     plain, knn = (row["perplexity"] for row in report.json("metrics.json")["rows"])
     assert knn < plain
     assert seed_of(report) == 0
-    settings = {"steps": 2, "segment_length": 16, "batch_tokens": 32, "optimizer": {"lr": 1e-3}}
-    for method in ("lm", "trime"):
-        config = TrainConfig.model_validate({**settings, "method": method})
-        further = made(store, Train(), config, source=tokens.reference, init_from=model.reference)
-        assert further.config["model"] == model.config["model"]
+
+
+def trained(store, method, source, **references):
+    settings = {"steps": 2, "segment_length": 16, "batch_tokens": 64, "optimizer": {"lr": 1e-3}, "method": method}
+    references = {role: artifact.reference for role, artifact in {"source": source, **references}.items()}
+    return made(store, Train(), TrainConfig.model_validate(settings), **references)
+
+
+def perplexities(store, source, **settings):
+    report = made(store, Evaluate(), EvaluateConfig(**settings), source=source.reference)
+    return [row["perplexity"] for row in report.json("metrics.json")["rows"]]
+
+
+@pytest.mark.parametrize("method", ["lm", "trime", "trime-long", "trime-ext"])
+def test_it_is_trained_further_and_read_as_it_was_trained(store, tokens, model, method):
+    further = trained(store, method, tokens, init_from=model)
+    assert further.config["model"] == model.config["model"]
+    rows = perplexities(store, further)
+    assert len(rows) == (1 if method == "lm" else 2) and all(1 < row < 1000 for row in rows)
+
+
+@pytest.fixture
+def neighbors(store, model):
+    datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), source=model.reference)
+    index = made(store, BuildIndex(), IndexConfig(metric="ip"), source=datastore.reference)
+    return made(store, PrecomputeNeighbors(), NeighborsConfig(k=4), source=index.reference)
+
+
+def test_it_finds_the_neighbours_that_spalm_reads(store, model, neighbors):
+    """Of a small Transformer beside it, and of the imported model itself, which gets a gate."""
+    beside = trained(store, "spalm", neighbors)
+    assert beside.config["model"]["backbone"] == "transformer"
+    itself = trained(store, "spalm", neighbors, init_from=model)
+    assert itself.config["model"]["gate"] == "vector" and itself.config["model"]["architecture"]
+    for gated in (beside, itself):
+        assert all(1 < row < 10_000 for row in perplexities(store, gated))
+        with pytest.raises(UsageError, match="a gate that lets neighbours' tokens in"):
+            export(gated, store.root / "out")
+
+
+def test_a_model_without_feed_forward_blocks_is_searched_by_its_hidden_states(store, tokens, tmp_path):
+    saved(tmp_path / "mamba", "mamba", bos=True)
+    config = ImportConfig(segment_length=16)
+    mamba = made(store, ImportModel(), config, source=tokens.reference, checkpoint=str(tmp_path / "mamba"))
+    assert made(store, BuildDatastore(), DatastoreConfig(), source=mamba.reference).config["key"] == "hidden"
+    assert trained(store, "trime", tokens, init_from=mamba).config["memory"]["key"] == "hidden"
+    with pytest.raises(UsageError, match=r"has no key 'ffn-input'; it has: hidden"):
+        made(store, BuildDatastore(), DatastoreConfig(key="ffn-input"), source=mamba.reference)
+
+
+def test_weights_of_half_precision_are_read_by_later_stages(store, tmp_path, folder, tokens):
+    folder[1].bfloat16().save_pretrained(folder[0])
+    config = ImportConfig(segment_length=16)
+    half = made(store, ImportModel(), config, source=tokens.reference, checkpoint=str(folder[0]))
+    report = made(store, Evaluate(), EvaluateConfig(), source=half.reference)
+    assert report.metrics["rows"][0]["perplexity"] > 1
+    settings = {"steps": 1, "segment_length": 16, "batch_tokens": 32, "valid_every": 0}
+    config = TrainConfig.model_validate(settings)
+    made(store, Train(), config, source=tokens.reference, init_from=half.reference)
 
 
 def test_it_is_made_once_and_holds_no_path(store, folder, tokens, model, tmp_path):

@@ -84,6 +84,41 @@ def test_rank_bm25_itself_packs_the_same_and_warns_where_that_takes_long(
         PackConfig(engine="rank-bm25")
 
 
+@pytest.mark.parametrize("settings", [{"k": 3}, {"k": 20, "apart": 3}, {"bm25": "okapi", "engine": "rank-bm25"}])
+def test_links_lead_to_other_documents_where_a_segments_own_is_excluded(
+    store: Store, tokens: Artifact, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents have nine tokens, segments eight, so most hold parts of two."""
+    monkeypatch.setitem(pack.SEGMENTS, "fast", 9)
+    batches = packed(store, tokens, exclude="document", seed=2, **settings)
+    documents = segments(tokens)
+    oracle, floor = ORACLES[batches.config["bm25"]]
+    scores = oracle(documents)
+    held = [{(8 * segment + place) // 9 for place in range(8)} for segment in range(40)]
+    for own in range(40):
+        scores[own, [bool(held[own] & other) for other in held]] = -np.inf
+    links = matches(scores, settings.get("k", 20), floor)
+    free = np.random.default_rng(2).permutation(40).tolist()
+    order = [free.pop(0)]
+    for _ in range(39):
+        near = set().union(*(held[segment] for segment in order[1 - settings.get("apart", 16) :]))
+        apart = [segment for segment in free if not held[segment] & near]
+        order.append(([match for match in links[order[-1]] if match in apart] or apart or free)[0])
+        free.remove(order[-1])
+    assert array(batches, "batches.zarr", "order").tolist() == order
+    assert batches.metrics["same_document"] == np.mean([bool(held[a] & held[b]) for a, b in pairwise(order)])
+    assert batches.metrics["same_document"] < packed(store, tokens).metrics["same_document"]
+    assert batches.config["exclude"] == "document"
+
+
+def test_documents_are_excluded_where_there_are_several(store: Store) -> None:
+    whole = small_tokens(store, lengths={"train": 9})
+    with pytest.raises(DataError, match=r"is one document.*memlm tokenize --documents"):
+        packed(store, whole, segment_length=2, exclude="document")
+    with pytest.raises(ValueError, match="add --exclude document"):
+        PackConfig(apart=4)
+
+
 def test_only_whole_segments_of_train_take_part_and_the_rest_is_counted(store: Store, tokens: Artifact) -> None:
     batches = packed(store, tokens)
     order, offsets = (array(batches, "batches.zarr", name) for name in ("order", "segment_offsets"))

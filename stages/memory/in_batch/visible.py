@@ -33,6 +33,12 @@ class Visible:
         """The same on a device."""
         return Visible(*(bound.to(device) for bound in self._bounds))
 
+    def within(self, first: Int64[Tensor, " N"], stop: Int64[Tensor, " N"]) -> "Visible":
+        """What is left of it among the keys [first, stop) of each query; int64 [N] each."""
+        return Visible(
+            torch.maximum(self.start, first), torch.minimum(self.stop, stop), self.hole_start, self.hole_stop
+        )
+
     def hides(self, keys: slice) -> Bool[Tensor, "N {keys.stop-keys.start}"]:
         """Which of the keys [keys.start, keys.stop) each query does not read; bool [N, keys].
 
@@ -83,7 +89,7 @@ def others(
     segment_stops: Int64[Tensor, " N"],
     own: Int64[Tensor, " N"],
     keys: int,
-    local: bool,
+    local: bool | Bool[Tensor, " N"],
 ) -> Visible:
     """Every key but those of the query's own segment; with `local`, the earlier ones of that too.
 
@@ -91,6 +97,7 @@ def others(
         segment_starts, segment_stops: bounds of each query's own segment among the keys, int64 [N].
         own: the query's own key, int64 [N].
         keys: K.
+        local: for all queries, or bool [N].
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3.
 
     The same two segments; each position reads the other one, with `local` the past of its own too:
@@ -102,8 +109,8 @@ def others(
             [0, 0, 1, 1],
             [0, 0, 0, 1]], dtype=torch.int32)
     """
-    start = torch.zeros_like(own)
-    return Visible(start, torch.full_like(own, keys), own if local else segment_starts, segment_stops)
+    hole_start = torch.where(torch.as_tensor(local, device=own.device), own, segment_starts)
+    return Visible(torch.zeros_like(own), torch.full_like(own, keys), hole_start, segment_stops)
 
 
 def _shared(start: Tensor, stop: Tensor, starts: Tensor, stops: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """Settings of TRIME with external memory. Free of torch."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
 
 from stages.errors import UsageError
 from stages.methods.config import EvaluationDefaults, Share
@@ -18,7 +20,10 @@ class TrimeExtConfig(InBatchConfig):
 
     method: Literal["trime-ext"] = "trime-ext"
     local_dropout: Share = 0.9
-    """p: probability that a forward batch goes without the local part of memory."""
+    """p: probability that a group goes without the local part of memory."""
+    groups: Annotated[int, Field(gt=0, exclude_if=lambda groups: groups == 1)] = 1
+    """Equal groups that a forward batch is cut into; a segment reads the others of its group alone. 1: of all
+    processes; of more, each process has whole ones."""
 
     def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
         if batch < 2:
@@ -26,4 +31,19 @@ class TrimeExtConfig(InBatchConfig):
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
+        legal = [groups for groups in range(1, batch // 2 + 1) if _divides(groups, batch, processes)]
+        if self.groups not in legal:
+            raise UsageError(
+                f"memory.groups: a forward batch of {batch} segments{_shared_by(processes)} cannot be cut into "
+                f"{self.groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - self.groups))}, "
+                "or another --batch-tokens."
+            )
         return self.with_key(model)
+
+
+def _divides(groups: int, batch: int, processes: int) -> bool:
+    return batch % groups == 0 and (groups == 1 or groups % processes == 0)
+
+
+def _shared_by(processes: int) -> str:
+    return "" if processes == 1 else f", shared by {processes} processes,"

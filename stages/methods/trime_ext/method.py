@@ -24,17 +24,17 @@ DROPOUT = 1
 
 @dataclass
 class ExtBatch(MemoryBatch):
-    """Segments, and whether they read the local part of memory."""
+    """Segments, and whether each reads the local part of memory, bool [B]."""
 
-    local: bool
+    local: Tensor
 
 
 class TrimeExt(Method[TrimeExtConfig]):
-    """All positions of the batch's other segments, on all processes, and mostly without local memory.
+    """All positions of the group's other segments, and mostly without local memory.
 
-    Batches are neighbours in the packing, in another order each epoch; without a packing, any segments.
-    Keys of other processes are constants. Whether local memory is dropped is drawn from (seed, number
-    of the batch), the same for all processes and for a run that goes on.
+    Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch
+    that is one group is read on all processes, keys of the others being constants. Whether a group drops local
+    memory is drawn from (seed, number of the batch), the same in a run that goes on.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
     """
@@ -48,45 +48,62 @@ class TrimeExt(Method[TrimeExtConfig]):
         return BatchLayout()
 
     def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Batches of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
+        """Batches of groups of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
         if self.side_inputs.packing is None:
             return shuffled_order(segments, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = segments // size
         first = random.integers(segments - batches * size + 1)
-        chain = self.side_inputs.packing[first : first + batches * size].reshape(batches, size)
-        return random.permutation(chain)
+        chain = self.side_inputs.packing[first : first + batches * size]
+        return random.permutation(chain.reshape(batches * self.settings.groups, -1)).reshape(batches, size)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
         batch = Batch.read(split, segments)
-        draw = np.random.default_rng([index.seed, index.number, DROPOUT]).random()
-        plain, local = in_batch.is_plain(self.settings, index), bool(draw >= self.settings.local_dropout)
-        return ExtBatch(batch.inputs, batch.targets, plain, local)
+        draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.settings.groups)
+        own = draws[self._own_groups()]
+        local = np.repeat(own >= self.settings.local_dropout, len(segments) // len(own))
+        plain = in_batch.is_plain(self.settings, index)
+        return ExtBatch(batch.inputs, batch.targets, plain, torch.from_numpy(local))
 
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, ExtBatch)
-        return in_batch.batch_loss(self.settings, model, batch, partial(_of_others, batch)), None
+        return in_batch.batch_loss(self.settings, model, batch, partial(self._of_others, batch)), None
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""
         return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts))
 
+    def _own_groups(self) -> slice:
+        """Which groups of a batch this process has segments of."""
+        rank, processes = _rank_of()
+        each = max(1, self.settings.groups // processes)
+        return slice(rank * each, (rank + 1) * each) if self.settings.groups > 1 else slice(0, 1)
 
-def _of_others(batch: ExtBatch, keys: Tensor) -> Memory:
-    """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [B·L, d]."""
-    length = batch.targets.shape[1]
-    own = torch.arange(len(keys), device=keys.device)
-    starts = own - own % length
-    gathered, values = with_other_ranks(keys), with_other_ranks(batch.targets.flatten())
-    visible = others(starts, starts + length, own, len(gathered), batch.local)
-    return Memory(gathered, values, visible)
+    def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
+        """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [B·L, d]."""
+        length = batch.targets.shape[1]
+        own = torch.arange(len(keys), device=keys.device)
+        segment = own - own % length
+        values = batch.targets.flatten()
+        if self.settings.groups == 1:
+            keys, values = with_other_ranks(keys), with_other_ranks(values)
+        visible = others(segment, segment + length, own, len(keys), batch.local.repeat_interleave(length))
+        here = self._own_groups()
+        size = len(keys) // (here.stop - here.start)
+        group = own - own % size
+        return Memory(keys, values, visible.within(group, group + size))
 
 
 def with_other_ranks(tensor: Tensor) -> Tensor:
     """The tensor, then the same of every other process that trains along, without gradient; all must ask."""
-    if not ranks.is_initialized() or ranks.get_world_size() == 1:
+    own, processes = _rank_of()
+    if processes == 1:
         return tensor
-    gathered = [torch.empty_like(tensor) for _ in range(ranks.get_world_size())]
+    gathered = [torch.empty_like(tensor) for _ in range(processes)]
     ranks.all_gather(gathered, tensor.detach().contiguous())
-    own = ranks.get_rank()
     return torch.cat((tensor, *gathered[:own], *gathered[own + 1 :]))
+
+
+def _rank_of() -> tuple[int, int]:
+    """The number of this process, and how many train along."""
+    return (ranks.get_rank(), ranks.get_world_size()) if ranks.is_initialized() else (0, 1)

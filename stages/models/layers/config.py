@@ -1,11 +1,11 @@
 """Settings of the blocks that several backbones are made of; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from stages.config import OneOf
-from stages.models.config import BackboneConfig, Probability, Size
+from stages.models.config import BackboneConfig, Probability, Size, unless
 from stages.models.layers import FEED_FORWARD
 from stages.models.layers.dense.settings import DenseSettings
 from stages.models.layers.settings import SublayerSettings
@@ -13,11 +13,6 @@ from stages.models.layers.settings import SublayerSettings
 Place = Literal["attention", "feed_forward"]
 PLACES: tuple[Place, Place] = ("attention", "feed_forward")
 """Settings that choose the layers of a block."""
-
-
-def unless(usual: SublayerSettings) -> Any:
-    """Leaves a setting out of what is stored where it is the usual one: older models keep their ids."""
-    return Field(exclude_if=lambda chosen: bool(chosen == usual))
 
 
 class AttentionConfig(BackboneConfig):
@@ -34,6 +29,10 @@ class AttentionConfig(BackboneConfig):
     """Inside the feed-forward block, after its activation."""
     feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
     """What stands in the feed-forward place."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return "ffn-input", "hidden"
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:

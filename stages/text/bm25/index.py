@@ -43,6 +43,8 @@ class _Block:
     ids: np.ndarray
     best: np.ndarray
     """[q, k] each."""
+    hidden: np.ndarray
+    """The documents [start, stop) that each may not find, [q, 2]."""
 
 
 class Bm25Index:
@@ -53,12 +55,14 @@ class Bm25Index:
     scores, and the common terms of 8,192 documents and of all its queries as dense matrices, 8 bytes a cell.
     """
 
-    def __init__(self, counts: csr_array, scoring: Scoring) -> None:
+    def __init__(self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None) -> None:
         """Args:
         counts: how often each document holds each term, integers [S, V].
         scoring: the variant of BM25.
+        hidden: the documents [start, stop) that each may not find, int64 [S, 2]; None: itself.
         """
         self.counts, self.scoring = counts, scoring
+        self.hidden = itself(counts.shape[0]) if hidden is None else hidden
         holding = np.bincount(counts.indices, minlength=counts.shape[1])
         self._common = np.flatnonzero(holding > COMMON * counts.shape[0])
         self._idf = np.zeros(counts.shape[1])
@@ -68,7 +72,7 @@ class Bm25Index:
         self._parts = [self._part(first) for first in range(0, counts.shape[0], DOCUMENTS)]
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best other documents for documents start .. stop - 1, the best first.
+        """The k best documents, of those that each may find, for documents start .. stop - 1, the best first.
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
@@ -93,21 +97,27 @@ class Bm25Index:
         terms = self.counts[start:stop].astype(np.float64)
         ids = np.full((stop - start, k), -1, np.int64)
         best = np.full((stop - start, k), self.scoring.floor, np.float32)
-        return _Block(start, terms[:, self._common].toarray(), terms, ids, best)
+        return _Block(start, terms[:, self._common].toarray(), terms, ids, best, self.hidden[start:stop])
 
 
 def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
     """Merge the documents of a part, whose common terms weigh [C, n], into the best of a block so far."""
     scores = block.common @ common
     scores += (block.terms @ part.rare).toarray()
-    _hide_themselves(scores, block.first, part.first)
+    _hide(scores, block.hidden - part.first)
     _keep_best(block.ids, block.best, scores.astype(np.float32), part.first)
 
 
-def _hide_themselves(scores: np.ndarray, start: int, first: int) -> None:
-    """Put out of reach what a document scores against itself; rows begin at document `start`, columns at `first`."""
-    rows = np.arange(max(0, first - start), min(len(scores), first + scores.shape[1] - start))
-    scores[rows, rows + start - first] = -np.inf
+def itself(documents: int) -> np.ndarray:
+    """Each of so many documents as the range [start, stop) of itself, int64 [S, 2]."""
+    return np.arange(documents)[:, None] + np.array([0, 1])
+
+
+def _hide(scores: np.ndarray, hidden: np.ndarray) -> None:
+    """Put out of reach what each row may not find; `hidden`: columns [start, stop), some outside the scores."""
+    start, stop = hidden.clip(0, scores.shape[1]).T
+    for row in np.flatnonzero(start < stop):
+        scores[row, start[row] : stop[row]] = -np.inf
 
 
 def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int) -> None:

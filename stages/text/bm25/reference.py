@@ -13,19 +13,21 @@ class RankBm25:
     Finds what `Bm25Index` does with the scoring `okapi`: scores are compared as float32, equal ones by the smaller id.
     """
 
-    def __init__(self, segments: np.ndarray) -> None:
+    def __init__(self, segments: np.ndarray, hidden: np.ndarray) -> None:
         """Args:
         segments: token ids, int [S, L].
+        hidden: the segments [start, stop) that each may not find, int64 [S, 2].
         """
         self._documents: list[list[int]] = segments.tolist()
+        self._hidden = hidden
         self._bm25: Any = BM25Okapi(self._documents)
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best other documents for documents start .. stop - 1, the best first.
+        """The k best documents, of those that each may find, for documents start .. stop - 1, the best first.
 
         Args:
             k: at most S - 1.
-        Returns: ids int64 [n, k] and scores float32 [n, k].
+        Returns: ids int64 [n, k], -1 where fewer may be found, and scores float32 [n, k].
         """
         found = [self._best(query, k) for query in range(start, stop)]
         ids = np.stack([ids for ids, _ in found])
@@ -33,6 +35,6 @@ class RankBm25:
 
     def _best(self, query: int, k: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self._bm25.get_scores(self._documents[query]).astype(np.float32)
-        scores[query] = -np.inf
+        scores[slice(*self._hidden[query])] = -np.inf
         best = np.argsort(-scores, kind="stable")[:k]
-        return best, scores[best]
+        return np.where(np.isneginf(scores[best]), -1, best), scores[best]

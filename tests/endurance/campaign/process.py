@@ -178,14 +178,14 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
     sys.argv = ["memlm", *arguments]
     seen = [0]
     _watch(seen, death)
-    invoke = app._invoke
+    invoke = app.invoke
 
     def begin(parsed: Sequence[str]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)  # here memlm knows what to do with them
         invoke(parsed)
 
-    app._invoke = begin
-    code = app.main(arguments)
+    app.invoke = begin
+    code = app.main()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
     return code

@@ -10,6 +10,7 @@ from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments, aligned_order
+from stages.models import IMPORTED
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.objective import Objective
@@ -20,6 +21,13 @@ FIRST, LATE = BatchIndex(0, 0, 100, 0), BatchIndex(50, 50, 100, 0)
 MODELS = [
     {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0},
     {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
+    {
+        **{"backbone": "huggingface", "width": 8, "dropout": 0.0, "last_ffn": "layers.1.mlp", "prefix": 3},
+        "architecture": {
+            **{"model_type": "llama", "vocab_size": V, "hidden_size": 8, "intermediate_size": 8},
+            **{"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16},
+        },
+    },
 ]
 
 
@@ -36,11 +44,16 @@ class Encoded:
 
 
 class MethodContract:
-    @pytest.fixture(params=MODELS, ids=["windows", "streams"])
+    @pytest.fixture(params=MODELS, ids=["windows", "streams", "imported"])
     def model(self, name, request):
         torch.manual_seed(0)
-        config = METHODS.settings(name)().fitted(parse_model(request.param).sized(V, L))
-        return LanguageModel(config).double().eval()
+        model = {"vocab_size": V, **request.param}
+        if IMPORTED in model.values():
+            pytest.importorskip("transformers")
+        made = LanguageModel(METHODS.settings(name)().fitted(parse_model(model).sized(V, L))).double().eval()
+        for weight in made.backbone.parameters() if IMPORTED in model.values() else ():
+            torch.nn.init.normal_(weight, std=0.5)  # undefined until weights are loaded
+        return made
 
     @pytest.fixture
     def method(self, name, model):

@@ -37,6 +37,14 @@ def test_a_split_shorter_than_a_segment_is_refused():
         Segments(np.arange(3), 4, EOS)
 
 
+def test_documents_that_segments_hold_parts_of():
+    """Documents of 3, 7, none and 5 tokens; segments of 4."""
+    split = Segments(np.arange(15), 4, EOS, np.array([0, 3, 10, 10, 15]))
+    assert [split.documents_in(np.array([segment])).tolist() for segment in range(3)] == [[0, 1], [1], [1, 2, 3]]
+    assert split.documents_in(np.array([1, 0])).tolist() == [0, 1]
+    assert Segments(np.arange(15), 4, EOS).documents_in(np.array([0, 2])).tolist() == [0]
+
+
 def test_order_depends_on_seed_and_epoch_and_repeats_no_segment(lm):
     order = lm.order(segments=23, size=4, seed=1, epoch=0)
     assert order.shape == (5, 4)

@@ -104,7 +104,7 @@ def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
     cells = {
         "trime": oracle.local(4, L),
         "trime-long": oracle.chained(4, L, 4, documents(batch)),
-        "trime-ext": oracle.of_others(4, L, getattr(batch, "local", False)),
+        "trime-ext": oracle.of_others(4, L, bool(getattr(batch, "local", torch.zeros(1))[0])),
     }[name]
     agree(method, lm, batch, cells, constant=True)
 
@@ -129,8 +129,51 @@ def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
 def test_trime_ext_reads_the_other_segments(lm, p):
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=p))
     batch = method.batch(split(), np.array([6, 0, 3]), LATE)
-    assert batch.local == (p == 0)
+    assert batch.local.tolist() == [p == 0] * 3
     agree(method, lm, batch, oracle.of_others(3, L, p == 0))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
+    """Loss and gradients are the means of a loop over groups, each read as its own draw of local memory says."""
+    method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=p, groups=3))
+    members = [[6, 0], [3, 5], [1, 2]]
+    index = BatchIndex(number=3, update=50, updates=100, seed=0)
+    batch = method.batch(split(), np.concatenate(members), index)
+    loss, _ = method.loss(lm, batch, None)
+    losses = []
+    for group, segments in enumerate(members):
+        local = bool(batch.local[2 * group])
+        alone = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.0 if local else 1.0))
+        part = alone.batch(split(), np.array(segments), LATE)
+        agree(alone, lm, part, oracle.of_others(2, L, local))
+        losses.append(alone.loss(lm, part, None)[0])
+    parameters = list(lm.parameters())
+    got, expected = (
+        torch.autograd.grad(made, parameters, allow_unused=True) for made in (loss, torch.stack(losses).mean())
+    )
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
+    torch.testing.assert_close(got, expected)
+
+
+def test_each_group_draws_whether_it_reads_local_memory():
+    method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.7, groups=2))
+    turns = [BatchIndex(number, number, 1000, 0) for number in range(1000)]
+    drawn = np.array([method.batch(split(), np.array([0, 1, 2, 3]), index).local.tolist() for index in turns])
+    assert (drawn[:, [0, 2]] == drawn[:, [1, 3]]).all()
+    assert 0.26 < drawn.mean() < 0.34 and abs(np.corrcoef(drawn[:, 0], drawn[:, 2])[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize(("groups", "processes", "nearest"), [(3, 1, 2), (9, 1, 6), (6, 4, 4), (12, 2, 6)])
+def test_groups_are_equal_parts_of_two_segments_or_more_and_whole_on_a_process(groups, processes, nearest):
+    with pytest.raises(UsageError, match=rf"memory\.groups: .* {groups} equal groups .*; use {nearest},"):
+        TrimeExtConfig(groups=groups).sized(TransformerConfig(), 16 if groups == 3 else 12, processes)
+    assert TrimeExtConfig(groups=4).sized(TransformerConfig(), 12, processes).groups == 4
+
+
+def test_a_batch_that_is_one_group_has_the_settings_of_before():
+    assert "groups" not in TrimeExtConfig().model_dump(mode="json")
+    assert TrimeExtConfig(groups=4).model_dump(mode="json")["groups"] == 4
 
 
 def test_nothing_to_read_is_the_plain_loss(lm):
@@ -157,7 +200,7 @@ def test_local_memory_is_dropped_as_often_as_asked_and_again_in_a_run_that_goes_
 
     def draws(seed):
         turns = [BatchIndex(number, number, 2000, seed) for number in range(2000)]
-        return [method.batch(split(), np.array([0]), index).local for index in turns]
+        return [bool(method.batch(split(), np.array([0]), index).local) for index in turns]
 
     assert draws(0) == draws(0) != draws(1)
     assert 0.26 < np.mean(draws(0)) < 0.34
@@ -188,6 +231,17 @@ def test_batches_are_neighbours_in_the_packing():
     assert np.array_equal(method.order(23, 4, 1, 0), method.order(23, 4, 1, 0))
 
 
+def test_groups_are_neighbours_in_the_packing():
+    packing = np.random.default_rng(0).permutation(47)
+    method = METHODS.load("trime-ext")(TrimeExtConfig(groups=3), SideInputs(packing))
+    place = np.argsort(packing)
+    order = method.order(segments=47, size=12, seed=1, epoch=0)
+    assert order.shape == (3, 12) and len(set(order.flatten())) == 36
+    groups = place[order].reshape(9, 4)
+    assert (np.diff(groups, axis=1) == 1).all()
+    assert any((np.diff(batch[:, 0]) != 4).any() for batch in groups.reshape(3, 3, 4))
+
+
 def test_validation_reads_local_memory(lm):
     method = METHODS.load("trime")(TrimeConfig())
     batch = method.batch(split(), np.array([2, 3]), LATE)
@@ -214,7 +268,7 @@ class TestStreams:
         method = METHODS.load(name)(METHODS.settings(name)(key="hidden"))
         assert not method.layout(recurrent.config).streams
         batch = method.batch(split(), np.array([1, 4]), LATE)
-        cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, batch.local)
+        cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, bool(batch.local[0]))
         agree(method, recurrent, batch, cells, key="hidden")
 
     def test_remember_the_segments_before_as_they_were(self, recurrent):

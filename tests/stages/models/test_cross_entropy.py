@@ -17,11 +17,20 @@ def problem(request, monkeypatch):
     return hidden, weight, torch.randint(11, (n,), generator=generator)
 
 
-def test_loss_and_gradients_are_those_of_separate_operations(problem):
+def scores_of(hidden, weight, cap):
+    scores = hidden @ weight.T
+    return scores if cap is None else cap * torch.tanh(scores / cap)
+
+
+CAPS = pytest.mark.parametrize("cap", [None, 2.0])
+
+
+@CAPS
+def test_loss_and_gradients_are_those_of_separate_operations(problem, cap):
     hidden, weight, targets = problem
-    loss = linear_cross_entropy(hidden, weight, targets)
+    loss = linear_cross_entropy(hidden, weight, targets, cap=cap)
     got = torch.autograd.grad(3 * loss, (hidden, weight))
-    expected = F.cross_entropy(hidden @ weight.T, targets, reduction="sum")
+    expected = F.cross_entropy(scores_of(hidden, weight, cap), targets, reduction="sum")
     want = torch.autograd.grad(3 * expected, (hidden, weight))
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
@@ -37,11 +46,12 @@ def test_gradient_flows_to_whichever_argument_asks(problem):
         assert other.grad is None
 
 
-def test_log_prob_and_normalizer(problem):
+@CAPS
+def test_log_prob_and_normalizer(problem, cap):
     hidden, weight, targets = problem
     with torch.no_grad():
-        log_prob, log_z = linear_log_prob(hidden, weight, targets)
-        scores = hidden @ weight.T
+        log_prob, log_z = linear_log_prob(hidden, weight, targets, cap)
+        scores = scores_of(hidden, weight, cap)
     torch.testing.assert_close(log_z, scores.logsumexp(1))
     torch.testing.assert_close(log_prob, -F.cross_entropy(scores, targets, reduction="none"))
 
@@ -73,12 +83,13 @@ def memory_beside(n):
     return Beside(*(part.requires_grad_() for part in (-within.abs(), target + far, total + far)))
 
 
-def test_a_joint_softmax_is_one_softmax_over_vocabulary_and_memory(problem):
+@CAPS
+def test_a_joint_softmax_is_one_softmax_over_vocabulary_and_memory(problem, cap):
     hidden, weight, targets = problem
     beside = Beside(*(part.detach().requires_grad_() for part in memory_beside(len(targets))))
     inputs = (hidden, weight, *beside)
-    loss = linear_cross_entropy(hidden, weight, targets, beside)
-    scores = hidden @ weight.T
+    loss = linear_cross_entropy(hidden, weight, targets, beside, cap)
+    scores = scores_of(hidden, weight, cap)
     own = scores.gather(1, targets[:, None]).squeeze(1) + beside.within
     log_p = torch.logaddexp(own, beside.target) - torch.logaddexp(scores.logsumexp(1), beside.total)
     torch.testing.assert_close(loss, -log_p.sum(), rtol=1e-12, atol=0)
@@ -96,12 +107,13 @@ def test_an_empty_memory_changes_nothing(problem):
     assert torch.equal(torch.autograd.grad(joint, hidden)[0], torch.autograd.grad(plain, hidden)[0])
 
 
-def test_gradients_of_log_prob_and_normalizer(problem):
+@CAPS
+def test_gradients_of_log_prob_and_normalizer(problem, cap):
     hidden, weight, targets = problem
     generator = torch.Generator().manual_seed(0)
     by_log_prob, by_log_z = torch.randn(2, len(targets), dtype=torch.float64, generator=generator)
-    log_prob, log_z = linear_log_prob(hidden, weight, targets)
+    log_prob, log_z = linear_log_prob(hidden, weight, targets, cap)
     got = torch.autograd.grad((log_prob * by_log_prob + log_z * by_log_z).sum(), (hidden, weight))
-    scores = hidden @ weight.T
+    scores = scores_of(hidden, weight, cap)
     naive = -F.cross_entropy(scores, targets, reduction="none") * by_log_prob + scores.logsumexp(1) * by_log_z
     torch.testing.assert_close(got, torch.autograd.grad(naive.sum(), (hidden, weight)), rtol=1e-10, atol=1e-12)

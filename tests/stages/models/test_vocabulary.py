@@ -27,6 +27,9 @@ def sample(n=64):
 KINDS = {
     "full": {},
     "full untied": {"tied": False},
+    "full, scaled": {"score_scale": 0.5},
+    "full, with a bias": {"score_bias": True},
+    "full, all of it": {"tied": False, "score_scale": 1.5, "score_bias": True, "score_cap": 2.0},
     "adaptive": {"cutoffs": (6, 15), "factor": 2},
     "adaptive untied": {"cutoffs": (6, 15), "factor": 2, "tied": False},
 }
@@ -38,6 +41,8 @@ def vocabulary(request):
     vocabulary = make_vocabulary(config(**KINDS[request.param])).double()
     if isinstance(vocabulary, AdaptiveVocabulary):
         vocabulary.sort_by(torch.arange(V) % 7)
+    elif vocabulary.bias is not None:
+        torch.nn.init.normal_(vocabulary.bias)
     return vocabulary
 
 
@@ -54,6 +59,22 @@ def test_loss_and_log_prob_agree_with_dense_log_probs(vocabulary):
     with torch.no_grad():
         log_prob, _ = vocabulary.log_prob(hidden, targets)
     torch.testing.assert_close(log_prob, dense.gather(1, targets[:, None]).squeeze(1))
+
+
+def test_scores_are_scaled_shifted_and_capped():
+    torch.manual_seed(0)
+    vocabulary = make_vocabulary(config(score_scale=1.5, score_bias=True, score_cap=2.0)).double()
+    torch.nn.init.normal_(vocabulary.bias)
+    hidden, _ = sample(8)
+    scores = 1.5 * hidden @ vocabulary.embedding.T + vocabulary.bias
+    torch.testing.assert_close(vocabulary.log_probs(hidden), (2 * torch.tanh(scores / 2)).log_softmax(-1))
+
+
+def test_what_bends_scores_is_of_a_full_softmax_and_left_out_where_it_is_not_there():
+    with pytest.raises(ValueError, match="are of a full softmax: leave them or cutoffs out"):
+        config(score_cap=2.0, cutoffs=(6, 15), factor=2)
+    assert not {name for name in config().model_dump() if name.startswith("score")}
+    assert config(score_cap=2.0).model_dump()["score_cap"] == 2.0
 
 
 def test_gradients_agree_with_dense_log_probs(vocabulary):

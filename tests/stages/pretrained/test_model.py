@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from stages.errors import DataError
 from stages.models.backbones.huggingface.network import HuggingFace
 from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.pretrained import anatomy
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, tiny_model
@@ -83,16 +84,38 @@ def test_half_precision_is_kept_on_disk_and_computed_in_full(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("family", "settings", "message"),
+    ("family", "found"),
     [
-        ("gemma2", {**FAMILIES["gemma"], "final_logit_softcapping": 30.0}, "caps its scores"),
-        ("phi", {**FAMILIES["gpt_neox"], "num_key_value_heads": 2, "partial_rotary_factor": 0.5}, "adds a bias"),
+        ("gemma2", {"score_cap": 2.0, "input_scale": 4.0, "tied": True}),
+        ("phi", {"score_bias": True}),
+        ("cohere", {"score_scale": 0.25, "tied": True}),
+        ("granite", {"score_scale": 0.25}),
     ],
 )
-def test_scores_that_the_softmax_does_not_make_are_refused(tmp_path, family, settings, message):
-    tiny_model(family, **settings).save_pretrained(tmp_path)
-    with pytest.raises(DataError, match=message):
-        describe(locate(str(tmp_path)), None)
+def test_what_bends_scores_is_found(tmp_path, family, found):
+    saved(tmp_path, family)
+    config = describe(locate(str(tmp_path)), None)
+    assert {name: getattr(config, name) for name in found} == found
+
+
+@pytest.mark.parametrize("kind", ["AutoModel", "AutoModelForMaskedLM"])
+def test_encoders_are_refused(tmp_path, kind):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.AutoConfig.for_model("bert", vocab_size=V, **sizes)
+    getattr(transformers, kind).from_config(config).save_pretrained(tmp_path)
+    location = locate(str(tmp_path))
+    with pytest.raises(DataError, match=r"\(bert\) reads tokens behind the one that it scores: it is an encoder"):
+        read_weights(location, describe(location, None))
+
+
+def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
+    """Its setting has a name that memlm does not know."""
+    saved(tmp_path, "gemma2", final_logit_softcapping=30.0)
+    monkeypatch.setattr(anatomy, "CAPS", ())
+    location = locate(str(tmp_path))
+    with pytest.raises(DataError, match="computes scores in a way that memlm does not know"):
+        read_weights(location, describe(location, None))
 
 
 def test_a_model_whose_scores_differ_is_refused(tmp_path):

@@ -22,6 +22,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "bloom": {"hidden_size": D, "n_layer": LAYERS, "n_head": 2},
     "gemma": {**_LLAMA, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 40},
+    "gemma2": {
+        **{**_LLAMA, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 40},
+        **{"final_logit_softcapping": 2.0, "query_pre_attn_scalar": 8, "sliding_window": 8},
+    },
+    "phi": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40, "partial_rotary_factor": 0.5},
+    "gptj": {"n_embd": D, "n_layer": LAYERS, "n_head": 2, "n_positions": 40, "rotary_dim": 4},
     "granite": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logits_scaling": 4.0},
     "cohere": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logit_scale": 0.25},
     "olmo2": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40},

@@ -23,7 +23,7 @@ def test_directories_are_searched_in_order_of_path(tmp_path: Path) -> None:
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("x")
-    with pytest.raises(DataError, match=r"holds no \.txt, \.jsonl file"):
+    with pytest.raises(DataError, match=r"holds no \.txt, \.jsonl \(also compressed: .*\.parquet or \.arrow file"):
         find_files([str(tmp_path)])
     with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
         find_files([str(tmp_path / "nowhere.txt")])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.text.bm25.counts import term_counts
-from stages.text.packing import chain, overlap
+from stages.text.packing import DocumentsApart, chain, overlap
 from tests.oracles.bm25 import algorithm_1
 
 
@@ -22,6 +22,30 @@ def test_the_chain_is_that_of_algorithm_1(segments: int, k: int, seed: int) -> N
     assert (chained.rank >= 0).tolist() == linked
     for place in chained.followed:
         assert matches[order[place], chained.rank[place]] == order[place + 1]
+
+
+@given(st.integers(2, 14), st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
+def test_segments_of_a_document_are_kept_apart_as_far_as_there_are_others(
+    segments: int, k: int, reach: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    matches = random.integers(-1, segments, (segments, k))
+    permutation = random.permutation(segments)
+    spans = np.sort(random.integers(0, 5, (segments, 2)), axis=1)
+    chained = chain(matches, permutation, DocumentsApart(spans, reach))
+
+    def shares(a: int, b: int) -> bool:
+        return bool(spans[a, 0] <= spans[b, 1] and spans[b, 0] <= spans[a, 1])
+
+    order, linked = [int(permutation[0])], []
+    while len(order) < segments:
+        free = [segment for segment in permutation.tolist() if segment not in order]
+        apart = [segment for segment in free if not any(shares(segment, near) for near in order[-reach:])]
+        found = [int(match) for match in matches[order[-1]] if match in apart]
+        linked.append(bool(found))
+        order.append((found or apart or free)[0])
+    assert chained.order.tolist() == order
+    assert (chained.rank >= 0).tolist() == linked
 
 
 def test_without_matches_the_order_is_the_permutation() -> None:

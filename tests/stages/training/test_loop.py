@@ -2,6 +2,7 @@ import json
 import math
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -228,6 +229,24 @@ def test_journal_has_every_figure(tmp_path):
     assert lines[-1]["tokens"] == 20 * 32
     assert lines[-1]["learning_rate"] == pytest.approx(0.002)
     assert list((tmp_path / "logs").iterdir())
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_journal_tells_how_many_documents_an_update_reads(accumulate, tmp_path):
+    """On average since the line before, also by a run that was interrupted; segments of 8 tokens, documents of 12."""
+    data = replace(splits(), documents=np.arange(0, 301, 12))
+    with pytest.raises(Crash):
+        trainer(tmp_path, Notes(at=crash_at(11)), data, checkpoint_seconds=0, accumulate=accumulate).run()
+    run = trainer(tmp_path, data=data, accumulate=accumulate)
+    run.run()
+    batches = np.concatenate([run.method.order(300 // 8, 4, 0, epoch) for epoch in range(5)])
+    counts = [
+        len({token // 12 for segment in update for token in range(8 * segment, 8 * segment + 8)})
+        for update in batches[: 20 * accumulate].reshape(20, -1).tolist()
+    ]
+    lines = journal(tmp_path)
+    for before, line in zip([{"step": 0}, *lines], lines, strict=False):
+        assert line["documents"] == pytest.approx(np.mean(counts[before["step"] : line["step"]]), abs=0.051)
 
 
 def test_validation_scores_every_token_once(tmp_path):

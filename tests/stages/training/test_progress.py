@@ -9,7 +9,7 @@ def lines(forecast, start, seconds_a_step, steps):
     """What is said after each of so many steps."""
     progress = start
     for _ in range(steps):
-        progress.add(loss=1.0, seconds=seconds_a_step)
+        progress.add(loss=1.0, seconds=seconds_a_step, documents=1)
         yield forecast.line(progress)
 
 

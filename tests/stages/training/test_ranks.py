@@ -46,7 +46,7 @@ def half_by_half(loss, monkeypatch):
         size = len(batch.inputs) // 2
         losses = []
         for own, other in ((slice(size), slice(size, None)), (slice(size, None), slice(size))):
-            half = replace(batch, inputs=batch.inputs[own], targets=batch.targets[own])
+            half = replace(batch, inputs=batch.inputs[own], targets=batch.targets[own], local=batch.local[own])
             with torch.no_grad():
                 keys = model.encode(batch.inputs[other]).key(method.settings.key).flatten(0, 1)
             values = batch.targets[other].flatten()

@@ -24,6 +24,7 @@ CASES = {
     "trime-long of an lstm": ("trime-long", {}, "lstm"),
     "trime-ext, whose memory is constant": ("trime-ext", {"local_dropout": 0.5, "backpropagate": False}, "transformer"),
     "trime-ext": ("trime-ext", {"local_dropout": 0.5}, "transformer"),
+    "trime-ext in groups": ("trime-ext", {"local_dropout": 0.5, "groups": 2}, "transformer"),
     "lm of a transformer-xl": ("lm", None, "transformer-xl"),
     "spalm": ("spalm", {"k": 2}, "transformer"),
     "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),

@@ -1,11 +1,11 @@
 """Settings of an imported model. Free of torch and of transformers."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Size, StateArray, unless
 from stages.models.windows import WindowSettings
 
 
@@ -21,6 +21,12 @@ class HuggingFaceConfig(BackboneConfig):
     """Longest window that it can read; None: any."""
     prefix: int | None = None
     """The token that it expects before every window; None: none."""
+    input_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
+    """What embeddings are multiplied by before the first block (Gemma: √d)."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
 
     @property
     def longest_context(self) -> int | None:

@@ -20,12 +20,13 @@ class HuggingFace(Backbone):
     def __init__(self, config: HuggingFaceConfig) -> None:
         super().__init__()
         self.prefix = config.prefix
-        self.last_ffn = config.last_ffn
+        self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
         self.model = blocks_of(causal_model(config.architecture))
 
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
         inputs: list[Tensor] = []
+        embedded = embedded if self.input_scale == 1 else self.input_scale * embedded
         hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, inputs)]
         try:
             hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[0]

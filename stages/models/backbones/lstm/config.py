@@ -9,11 +9,14 @@ from stages.models.windows import WindowSettings
 class LSTMConfig(BackboneConfig):
     """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
 
-    keys: ClassVar[tuple[str, ...]] = ("hidden",)
     carries_state: ClassVar[bool] = True
 
     backbone: Literal["lstm"] = "lstm"
     layers: Size = 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ("hidden",)
 
     @property
     def longest_context(self) -> None:

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Size, StateArray, unless
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.config import AttentionConfig, unless
+from stages.models.layers.config import AttentionConfig
 from stages.models.layers.relative.settings import RelativeSettings
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.models.windows import WindowSettings

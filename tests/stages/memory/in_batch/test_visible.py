@@ -53,6 +53,28 @@ def test_others_are_all_but_the_own_segment(local):
             assert seen[i][j] == (apart or (local and starts[i] <= j < i))
 
 
+@given(visibles(), st.data())
+@settings(deadline=None)
+def test_within_a_range_of_keys_nothing_else_is_read(case, data):
+    visible, keys = case
+    bounds = st.lists(st.integers(0, keys), min_size=len(visible), max_size=len(visible))
+    first, stop = (torch.tensor(data.draw(bounds)) for _ in range(2))
+    seen = table(visible.within(first, stop), keys)
+    for i, row in enumerate(table(visible, keys)):
+        assert seen[i] == [first[i] <= j < stop[i] and read for j, read in enumerate(row)]
+
+
+def test_local_memory_may_be_read_by_some_alone():
+    starts, stops = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
+    local = torch.tensor([True, True, False, False])
+    assert table(others(starts, stops, torch.arange(4), 4, local), 4) == [
+        [False, False, True, True],
+        [True, False, True, True],
+        [True, True, False, False],
+        [True, True, False, False],
+    ]
+
+
 def test_keys_in_front_of_the_batch_are_read_by_all():
     starts, stops, own = torch.tensor([4, 4]), torch.tensor([6, 6]), torch.tensor([4, 5])
     assert table(others(starts, stops, own, 6, local=True), 6) == [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from stages.text.bm25.counts import term_counts
-from stages.text.bm25.index import Bm25Index
+from stages.text.bm25.index import Bm25Index, itself
 from stages.text.bm25.reference import RankBm25
 from stages.text.bm25.scoring import SCORINGS
 
@@ -20,7 +20,7 @@ def test_both_engines_find_the_same_matches(segments: int, length: int, k: int, 
     k = min(k, segments - 1)
     fast = Bm25Index(term_counts(texts.ravel(), length, 12), SCORINGS["okapi"])
     for start, stop in ((0, segments), (segments // 2, segments)):
-        ids, scores = RankBm25(texts).search(start, stop, k)
+        ids, scores = RankBm25(texts, itself(len(texts))).search(start, stop, k)
         wanted, scored = fast.search(start, stop, k)
         assert (ids == wanted).all()
         assert scores == pytest.approx(scored, rel=1e-6, abs=1e-9)

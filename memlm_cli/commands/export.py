@@ -1,0 +1,41 @@
+"""`memlm export`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.run_stage import read_reference
+
+
+def export(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A model; - or none: from stdin.", show_default=False)
+    ] = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Folder to write; an earlier export there is replaced.")
+    ],
+    positions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Positions of a model whose own are sinusoidal (default: its segment length)."),
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
+    from stages.artifacts.store import Store
+    from stages.export.export import export as exported
+    from stages.export.folder import check_export_folder
+
+    check_export_folder(output)
+    found = exported(Store(store).get(read_reference(model), "model"), output, positions)
+    if json_:
+        fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
+        answer(json.dumps(fields))
+    else:
+        answer(str(output))
+    say(f"export: {found.form.architecture}; to the hub: hf upload NAME {output}")

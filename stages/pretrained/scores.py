@@ -1,0 +1,70 @@
+"""Scores of a model of transformers beside those of the same model in memlm: checked, not believed."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stages.models.language_model import LanguageModel
+
+TOLERANCE = 1e-3
+"""Nats by which log-probabilities may differ from transformers' own, summed in another order."""
+PROBE = (2, 12)
+"""Windows and inputs that both are compared on."""
+LOUD = 100.0
+"""Largest score on the probe once hidden states are multiplied: a cap that memlm does not know shows there."""
+
+
+class Scored(NamedTuple):
+    """What transformers makes of a probe: tokens [B, L], what hidden states are multiplied by, log-probabilities."""
+
+    tokens: Tensor
+    factor: float
+    log_probs: Tensor
+
+
+def scores_of(causal: Any) -> list[Scored]:
+    """A probe as it is, and with hidden states so large that every bend of the scores shows."""
+    tokens = _probe(causal)
+    return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
+
+
+def reads_ahead(causal: Any) -> bool:
+    """Whether the score of a token depends on those behind it, as in an encoder, whose perplexity means nothing."""
+    tokens = _probe(causal)
+    others = tokens.clone()
+    others[:, -1] = tokens[:, 0]
+    factor = _loud(causal, tokens)
+    before, after = (_scored(causal, each, factor).log_probs[:, :-1] for each in (tokens, others))
+    return not bool((before - after).abs().max() < TOLERANCE)
+
+
+def _probe(causal: Any) -> Tensor:
+    types = causal.get_input_embeddings().num_embeddings
+    return torch.randint(types, PROBE, generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def _loud(causal: Any, tokens: Tensor) -> float:
+    """What makes the largest score of a probe `LOUD`, as long as nothing bends it."""
+    return LOUD / max(float(causal(tokens).logits.abs().max()), 1e-6)
+
+
+@torch.no_grad()
+def _scored(causal: Any, tokens: Tensor, factor: float) -> Scored:
+    head = causal.get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, arguments: (factor * arguments[0],))
+    try:
+        return Scored(tokens, factor, causal(tokens).logits.log_softmax(-1))
+    finally:
+        hook.remove()
+
+
+@torch.no_grad()
+def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
+    """Nats between log-probabilities of a model, read without its prefix, and those of transformers; nan counts."""
+    differences = []
+    for tokens, factor, log_probs in wanted:
+        hidden = factor * model.backbone(model.vocabulary.embed(tokens)).hidden.flatten(0, 1)
+        differences.append((model.log_probs(hidden) - log_probs.flatten(0, 1)).abs().max())
+    return float(torch.stack(differences).max())

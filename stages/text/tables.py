@@ -1,0 +1,150 @@
+"""Rows of text in Parquet and Arrow files, read in bounded memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stages.errors import DataError
+from stages.text.files import PARQUET, file_digest
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
+
+READ_BYTES = 2**20
+"""Of a column of Parquet, read from disk at a time."""
+BATCH_BYTES = 2**22
+"""Of rows that are decoded together, by what the file says of their mean size."""
+MOST_ROWS = 64
+"""Decoded together: few, since a file may hold one large text for many rows."""
+_ARROW_FILE = b"ARROW1"
+"""How a file of Arrow's file format begins; one of its stream format, which `datasets` writes, does not."""
+
+
+class Row(NamedTuple):
+    """A row by its number, from 0: its text, and what some other columns hold of it."""
+
+    number: int
+    text: str
+    others: dict[str, Any]
+
+
+def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a file, in order.
+
+    Args:
+        path: a `.parquet` or `.arrow` file.
+        digest: BLAKE2b that its bytes must have, see `files.file_digest`.
+        column: that holds the text.
+        others: columns of text or integers that are read too, as far as they are there.
+    Raises: DataError naming the file, and the row, for what is truncated or corrupt, has no such column, or no text
+        in it, or is not the file that `digest` was taken of.
+    """
+    with _arrow_errors(path, digest), ExitStack() as opened:
+        schema, batches = _open(path, column, others, opened)
+        _require_text(path, schema, column)
+        for number, row in enumerate(row for batch in batches for row in _rows(batch)):
+            text = _text(path, number, column, row.pop(column))
+            yield Row(number, text, {name: value.as_py() for name, value in row.items()})
+    if file_digest(path) != digest:
+        raise DataError(f"{path} changed while it was being read; run the same command again.")
+
+
+def require_column(path: str, column: str) -> None:
+    """Raises: DataError if a file is no Parquet or Arrow, or has no such column of text; no row is read."""
+    with _arrow_errors(path, None), ExitStack() as opened:
+        _require_text(path, _open(path, column, (), opened)[0], column)
+
+
+def _open(path: str, column: str, others: Sequence[str], opened: ExitStack) -> tuple["Schema", Iterator["RecordBatch"]]:
+    """All columns of a file, and batches of rows with some of them."""
+    if path.endswith(PARQUET):
+        from pyarrow.parquet import ParquetFile
+
+        file = opened.enter_context(ParquetFile(path, buffer_size=READ_BYTES, page_checksum_verification=True))
+        wanted = _wanted(file.schema_arrow, column, others)
+        size = _batch_rows(file.metadata, wanted)
+        return file.schema_arrow, file.iter_batches(size, columns=wanted, use_threads=False)
+    import pyarrow
+
+    source = opened.enter_context(pyarrow.memory_map(path))
+    if source.read(len(_ARROW_FILE)) == _ARROW_FILE:
+        whole = pyarrow.ipc.open_file(source)
+        schema, batches = whole.schema, (whole.get_batch(i) for i in range(whole.num_record_batches))
+    else:
+        source.seek(0)
+        stream = pyarrow.ipc.open_stream(source)
+        schema, batches = stream.schema, iter(stream)
+    wanted = _wanted(schema, column, others)
+    return schema, (batch.select(wanted) for batch in batches)
+
+
+def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
+    """Rows of Parquet that are decoded together."""
+    size = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = map(group.column, range(group.num_columns))
+        size += sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
+
+
+def _rows(batch: "RecordBatch") -> Iterator[dict[str, Any]]:
+    """The rows of a batch by column, as scalars of Arrow."""
+    for values in zip(*batch.columns, strict=True):
+        yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _text(path: str, number: int, column: str, value: Any) -> str:
+    try:
+        text = value.as_py()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}, row {number} (from 0): what {column!r} holds is not UTF-8 ({error.reason})."
+        ) from None
+    if text is None:
+        raise DataError(
+            f"{path}, row {number} (from 0): {column!r} is null, where a text is expected; drop such rows first."
+        )
+    return str(text)
+
+
+def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
+    """The columns that are read: the text's, and those of the others that hold texts or integers."""
+    import pyarrow
+
+    named = [name for name in others if name != column and schema.names.count(name) == 1]
+    plain = [n for n in named if _is_text(schema.field(n).type) or pyarrow.types.is_integer(schema.field(n).type)]
+    return [name for name in (column, *plain) if name in schema.names]
+
+
+def _require_text(path: str, schema: "Schema", column: str) -> None:
+    """Raises: DataError unless there is one column of this name, and it holds text."""
+    texts = ", ".join(field.name for field in schema if _is_text(field.type)) or "none"
+    if schema.names.count(column) != 1:
+        raise DataError(f"{path} has no column {column!r}; columns of text there: {texts} (--column NAME).")
+    held = schema.field(column).type
+    if not _is_text(held):
+        raise DataError(f"{path}: column {column!r} holds {held}; columns of text there: {texts} (--column NAME).")
+
+
+def _is_text(type: Any) -> bool:
+    from pyarrow import types
+
+    held = type.value_type if types.is_dictionary(type) else type
+    return bool(types.is_string(held) or types.is_large_string(held) or types.is_string_view(held))
+
+
+@contextmanager
+def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
+    """Raises: DataError for what Arrow cannot read; a file that became another is told as such."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError) as error:
+        if digest is not None and Path(path).is_file() and file_digest(path) != digest:
+            raise DataError(f"{path} changed while it was being read; run the same command again.") from error
+        kind = "Parquet" if path.endswith(PARQUET) else "Arrow"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
+        raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error

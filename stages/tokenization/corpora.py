@@ -1,0 +1,106 @@
+"""Which text files make which split: those that a user names, in folders and data sets too."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stages.errors import DataError, UsageError
+from stages.text.config import TokenizeConfig
+from stages.text.files import find_files
+from stages.text.tokens import SPLITS
+from stages.tokenization.hub import DataSet, is_data_set, parse_data_set
+
+ONE_CORPUS = "source"
+"""Role of files that are not given by split."""
+
+
+class NamedFile(NamedTuple):
+    """A file on this machine, and the column that its data set was named with, if one was."""
+
+    path: str
+    column: str | None
+
+
+class _Unfetched(NamedTuple):
+    """A file of a data set, or one that lies on this machine already."""
+
+    name: str
+    data_set: DataSet | None
+
+    def fetched(self) -> NamedFile:
+        if self.data_set is None:
+            return NamedFile(self.name, None)
+        return NamedFile(self.data_set.fetched(self.name), self.data_set.column)
+
+
+def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What a user names for `source`, or for the splits.
+
+    Raises: UsageError for nothing, or for what does not go together.
+    """
+    splits = [split for split in SPLITS if references.get(split)]
+    if references.get(ONE_CORPUS) and splits:
+        raise UsageError(f"Files are named both alone and for {splits[0]}: name them one way or the other.")
+    if config.split is not None and splits:
+        raise UsageError("Shares of a split are for files named alone; these are named by split already.")
+    if not references.get(ONE_CORPUS) and not splits:
+        raise UsageError("Which text? Name files or directories, builtin:pydocs, hf:NAME, or --train, --valid, --test.")
+    return {role: _listed(references[role]) for role in splits or [ONE_CORPUS]}
+
+
+def named_files(config: TokenizeConfig, specs: Mapping[str, Sequence[str]]) -> dict[str, list[NamedFile]]:
+    """Files by role, `source` or the splits; those of data sets are fetched, as far as they are read.
+
+    Raises: DataError for what is not there; UsageError for a data set that has splits where one corpus is asked for.
+    """
+    if ONE_CORPUS in specs:
+        found = _named_alone(specs[ONE_CORPUS], config)
+    else:
+        found = {split: [file for spec in some for file in _of_split(spec, split)] for split, some in specs.items()}
+    first = next(iter(found))
+    if config.files is not None:
+        found[first] = _chosen(found[first], config.files)
+    return {role: [file.fetched() for file in files] for role, files in found.items()}
+
+
+def _listed(specs: str | Sequence[str]) -> list[str]:
+    return [specs] if isinstance(specs, str) else list(specs)
+
+
+def _named_alone(specs: Sequence[str], config: TokenizeConfig) -> dict[str, list[_Unfetched]]:
+    """One corpus, or the splits that a data set has."""
+    found = [(spec, _files(spec)) for spec in specs]
+    cut = next(((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None)
+    if cut is None:
+        return {ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]}
+    spec, splits = cut
+    if len(specs) > 1 or config.split is not None:
+        raise UsageError(
+            f"{spec} has splits of its own ({', '.join(splits)}): name it alone and without --split, or some of them "
+            f"with --train {spec}, --valid, --test."
+        )
+    return splits
+
+
+def _of_split(spec: str, split: str) -> list[_Unfetched]:
+    """Files that a name stands for where it is given for a split."""
+    splits = _files(spec)
+    if split not in splits and ONE_CORPUS not in splits:
+        raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
+    return splits.get(ONE_CORPUS) or splits[split]
+
+
+def _files(spec: str) -> dict[str, list[_Unfetched]]:
+    """Files that a name stands for, by split; `source`: those that are of none."""
+    if not is_data_set(spec):
+        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec])]}
+    data_set = parse_data_set(spec)
+    return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
+
+
+def _chosen(files: list[_Unfetched], numbers: str) -> list[_Unfetched]:
+    """The files from one number to another. Raises: UsageError if there are none."""
+    first, _, last = numbers.partition("-")
+    chosen = files[int(first) : int(last or first) + 1]
+    if not chosen:
+        raise UsageError(f"--files {numbers}: there are {len(files)} files, numbered from 0.")
+    return chosen

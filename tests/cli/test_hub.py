@@ -1,0 +1,101 @@
+"""`memlm tokenize hf:NAME` against a hub on this machine, in a process of its own: the address is read at import."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stages.tokenization.fake_hub import COMMIT, serving
+from tests.stages.tokenization.test_corpora import CARD, TRAIN
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("datasets")
+
+RUN = """
+import contextlib, io, json, sys
+from memlm_cli.app import main
+for arguments in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["tokenize", "--tokenizer", "char", *arguments])
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def table(texts: list[str]) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pa.table({"text": texts}), buffer)
+    return buffer.getvalue()
+
+
+REPOSITORIES = {
+    "me/wiki": {
+        "README.md": CARD.encode(),
+        **{f"raw/train-0{number}.parquet": table(texts) for number, texts in enumerate(TRAIN)},
+        "raw/valid-00.parquet": table(["the mat\n"]),
+        "lines/part.jsonl": b'{"content": "x"}\n',
+    },
+    "me/converted": {f"raw/{split}/0000.parquet": table(["the mat\n"]) for split in ("train", "validation")},
+    "me/script": {"script.py": b"1/0"},
+    "me/csv": {"train.csv": b"a,b\n1,2\n"},
+    "me/gated": {"README.md": b"", "train.parquet": table(["a"])},
+}
+
+
+def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[tuple[int, str, str]]:
+    environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
+    environment |= {"MEMLM_STORE": str(tmp_path / "store"), "HF_HUB_DISABLE_XET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], input=json.dumps(commands), env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.timeout(300)
+def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    files = [name for name in REPOSITORIES["me/wiki"] if name.startswith("raw/")]
+    for name in files:
+        (tmp_path / name).write_bytes(REPOSITORIES["me/wiki"][name])
+    local: list[str] = [f"--train={tmp_path}/{name}" for name in files if "train" in name]
+    local += [f"--valid={tmp_path}/raw/valid-00.parquet"]
+    commands = [
+        ["hf:me/wiki/raw"],
+        local,
+        [f"--train=hf:me/wiki/raw@{COMMIT}", "--valid=hf:me/wiki/raw"],
+        ["hf:me/wiki/raw", "--files", "0"],
+        ["hf:me/converted/raw@refs/convert/parquet"],
+    ]
+    refused = {
+        "hf:me/wiki": "available configs: ['raw', 'lines'].",
+        "hf:me/script": "it is a script, and code of others is never run; take the hub's own copy of it: hf:me/script@",
+        "hf:me/csv": "take the hub's own copy of it: hf:me/csv@refs/convert/parquet.",
+        "hf:me/gated": "is gated: accept its terms on the hub, and log in with `hf auth login`.",
+        "hf:me/nothing": "the hub has no such repository, or not for you",
+        "hf:me/wiki/raw@old": "the repository has no such revision",
+        "hf:me/wi ki": "is no name of a repository",
+    }
+    with serving(REPOSITORIES, gated="me/gated") as address:
+        results: list[Any] = ended([*commands, *([spec] for spec in refused)], tmp_path, address)
+    made = results[: len(commands)]
+    assert [code for code, _, _ in made] == [0] * 5, made
+    assert made[0][1] == made[1][1] == made[2][1] != made[3][1]
+    assert "cached" in made[1][2] and "cached" in made[2][2]
+    for (spec, message), (code, out, err) in zip(refused.items(), results[len(commands) :], strict=True):
+        assert (code, out) == (3, ""), (spec, err)
+        assert message in err and len(err.strip().splitlines()) == 1, (spec, err)
+
+
+@pytest.mark.timeout(300)
+def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
+    ((code, out, err),) = ended([["hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
+    assert (code, out) == (3, "")
+    assert "is there no network? Then download it elsewhere (hf download --repo-type dataset me/wiki" in err
+    assert err.endswith("and name it: hf:/path/to/FOLDER/raw.\n")
