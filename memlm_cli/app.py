@@ -25,6 +25,7 @@ from memlm_cli.commands import (
     import_model,
     inspect,
     pack_batches,
+    plan,
     precompute_neighbors,
     presets,
     recipes,
@@ -46,6 +47,8 @@ COMPLETION = "_MEMLM_COMPLETE"
 """What a shell sets to ask for completions."""
 Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
+PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Of a command whose words are those of another."""
 app = Commands(name="memlm", no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
 
 app.command("try")(try_text.try_text)
@@ -64,6 +67,7 @@ app.command("inspect")(inspect.inspect)
 app.command("generate")(generate.generate)
 app.command("export")(export.export)
 app.command("run")(run.run)
+app.command("plan", context_settings=PASSED_ON)(plan.plan)
 app.command("recipes")(recipes.recipes)
 app.add_typer(artifacts.app, name="artifacts")
 app.command("presets")(presets.presets)

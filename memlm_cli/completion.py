@@ -46,6 +46,13 @@ def recipes(ctx: typer.Context, incomplete: str) -> Offered:
     return [*shipped_recipes(), *_files(incomplete, "*.toml")]
 
 
+def planned(ctx: typer.Context, incomplete: str) -> Offered:
+    """What `memlm plan` takes: recipes, and commands that make artifacts."""
+    from pipelines.catalogue import COMMANDS
+
+    return [*COMMANDS, "run", "try", *recipes(ctx, incomplete)]
+
+
 def presets(ctx: typer.Context, incomplete: str) -> Offered:
     """Presets with the first line of what they are, and files that may be some."""
     return [*((name, _head(preset_file(name))) for name in preset_names()), *_files(incomplete, "*.toml")]

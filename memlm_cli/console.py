@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -127,6 +128,10 @@ class ConsoleReporter:
         if self._speaks:
             self._progress.show(done, total, unit, figures)
 
+    def aside(self) -> AbstractContextManager[None]:
+        """While something else is written on the terminal."""
+        return self._progress.aside()
+
 
 class Bar:
     """Progress on a terminal; in the log it is lines."""
@@ -141,6 +146,9 @@ class Bar:
         else:
             self._bar.write(harmless(line), file=sys.stderr)
             note(line)
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._bar is None else self._bar.external_write_mode(sys.stderr)
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         if self._logged is not None:
@@ -179,6 +187,9 @@ class Lines:
 
     def write(self, line: str) -> None:
         self._write(line)
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         now = self._clock()

@@ -50,6 +50,14 @@ StoreOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+VerifyInputsOption = Annotated[
+    bool,
+    typer.Option(
+        "--verify-inputs",
+        help="Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
+        rich_help_panel=PANEL,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=PANEL)]
 DEFAULT_STORE = Path("memlm-store")
 
@@ -107,15 +115,9 @@ class Common:
             rich_help_panel=PANEL,
         ),
     ] = False
-    verify_inputs: Annotated[
-        bool,
-        typer.Option(
-            "--verify-inputs",
-            help="Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
+    verify_inputs: VerifyInputsOption = False
     json: JsonOption = field(default=False)
+    plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from memlm_cli.settings import PARAMETERS
 from pipelines.catalogue import stage_of
 from pipelines.settings import merged, nested
 from stages.artifacts.kinds import ADDED, PREVIOUS, command_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 Members = Mapping[str, "Member"]
 
-RENAMED = {"optimizer.lr": "lr", "model.backbone": "backbone"}
-"""Settings whose option has another name."""
 REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
@@ -318,7 +317,7 @@ def _option_names(command: str) -> dict[str, str]:
     parameters = inspect.signature(getattr(import_module(f"memlm_cli.commands.{name}"), name)).parameters
     fields = stage_of(command).Config.model_fields
     options = {p: f"--{p.replace('_', '-')}" for p in parameters if p in fields and p != "model"}
-    renamed = {path: f"--{p}" for path, p in RENAMED.items() if p in parameters}
+    renamed = {path: f"--{p.replace('_', '-')}" for path, p in PARAMETERS.items() if p in parameters}
     return {**options, **renamed, **({"precision": "--precision"} if "precision" in fields else {})}
 
 

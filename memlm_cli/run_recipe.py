@@ -61,14 +61,14 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     from memlm_cli.result_tables import show_result
     from pipelines.run import run_recipe
     from stages.artifacts.store import Store
+    from stages.reporting import Silent
 
     def begins(name: str, references: Mapping[str, Any]) -> None:
         if commands:
             say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
 
     results: list[Result] = []
-    with ConsoleReporter("run") as reporter:
-        how, store = execution(common, reporter), Store(common.store, verify_inputs=common.verify_inputs)
+    how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
     with resumable():
         for result in run_recipe(recipe, store, how, ConsoleReporter, begins):
             results.append(result)

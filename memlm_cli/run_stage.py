@@ -25,8 +25,10 @@ def make_artifact(
     options: Mapping[str, Any],
     references: Mapping[str, Any] | None = None,
     preset: Mapping[str, Any] | None = None,
-) -> "Artifact":
+) -> None:
     """Make, or find, the artifact of a command; print its reference, and what is in it as a table.
+
+    Where only a plan is asked for (`memlm plan`), print that.
 
     Args:
         command: what the user typed.
@@ -52,13 +54,17 @@ def make_artifact(
     check_artifact_name(common)
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
+    if common.plan:
+        from memlm_cli.plan_text import show_costs
+        from pipelines.costs import Task
+
+        return show_costs([Task(command, command, config, given)], common)
     store = Store(common.store, verify_inputs=common.verify_inputs)
     with resumable(), ConsoleReporter(command) as reporter:
         outcome = make(stage, config, given, store, execution(common, reporter))
     publish_name(common, outcome.artifact)
     print_outcome(command, outcome, common)
     show_result(outcome.artifact, named=sys.stdout is not None and sys.stdout.isatty())
-    return outcome.artifact
 
 
 def execution(common: Common, reporter: "Reporter") -> "Execution":

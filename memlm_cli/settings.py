@@ -13,7 +13,7 @@ PARAMETERS = {
     "optimizer.lr": "lr",
     "recall_queries": "recall",
 }
-"""Parameters of commands that are not called as the setting that they give."""
+"""Settings, and the parameters of commands that give them under another name."""
 
 
 def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from stages.text.records import TextFile
 
 
-def planned(files: Sequence[str], minutes: float, common: Common) -> tuple[Path, list[str]]:
+def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) -> tuple[Path, list[str]]:
     """The recipe for a text, and the files that it is for: the user's, or one with a part of their text.
+
+    It is for one seed, and leaves the others the time that they need.
 
     The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
     same text and minutes is kept.
@@ -22,13 +24,13 @@ def planned(files: Sequence[str], minutes: float, common: Common) -> tuple[Path,
     from pipelines.trial import RULES
 
     texts = _texts(files)
-    work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device]
+    work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device, *([seeds] * (seeds > 1))]
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / "trials" / f"{name}.toml"
     part = recipe.with_suffix(".txt")
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        _plan(texts, minutes, recipe, part, common.device)
+        _plan(texts, minutes, seeds, recipe, part, common.device)
     return recipe, [str(part)] if part.is_file() else list(files)
 
 
@@ -39,7 +41,7 @@ def _texts(files: Sequence[str]) -> "list[TextFile]":
     return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files)]
 
 
-def _plan(texts: "list[TextFile]", minutes: float, recipe: Path, part: Path, device: str) -> None:
+def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, part: Path, device: str) -> None:
     """Choose what is done, and write the recipe, and the part of the text that is tried if that is not all of it."""
     from pipelines.trial import PRESET, plan_trial, recipe_text
     from pipelines.trial_budget import FEWEST_BYTES, Machine, best_budget
@@ -56,7 +58,7 @@ def _plan(texts: "list[TextFile]", minutes: float, recipe: Path, part: Path, dev
     total = text_bytes(texts)
     timed = total >= FEWEST_BYTES
     speed = training_speed(training, bpe_vocabulary(total), device) if timed else 1.0
-    machine = Machine(speed, minutes)
+    machine = Machine(speed, minutes, seeds)
     budget = best_budget(total, machine, training)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     if budget.bytes < total:

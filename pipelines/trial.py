@@ -89,6 +89,8 @@ def _described(trial: Trial) -> Iterator[str]:
         yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
     else:
         yield "no second model trained with memory (TRIME), which takes more time (--minutes)"
+    if trial.machine.seeds > 1:
+        yield f"all of it with {trial.machine.seeds} seeds, for means and intervals"
     yield (
         f"about {duration(round(budget.seconds(trial.machine)))}, at {number(round(trial.machine.speed))} tokens a "
         "second in training, as this machine was when this was planned"

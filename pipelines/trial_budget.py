@@ -42,11 +42,13 @@ class Machine:
     speed: float
     """Tokens a second in training."""
     minutes: float
+    seeds: int = 1
+    """With each of which all is done."""
 
     @property
     def work(self) -> float:
-        """Training tokens that it has time for."""
-        return max(0.0, 60 * self.minutes - START) * self.speed
+        """Training tokens that it has time for, with each seed."""
+        return max(0.0, 60 * self.minutes - START) * self.speed / self.seeds
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Budget:
     trime: bool
     """Whether a second model is trained, with memory."""
     work: float
-    """Training tokens, in all."""
+    """Training tokens, with each seed."""
 
     @property
     def good(self) -> bool:
@@ -75,7 +77,7 @@ class Budget:
         return self.passes >= min(self.worthwhile, GOOD_PASSES)
 
     def seconds(self, machine: Machine) -> float:
-        return START + self.work / machine.speed
+        return START + self.work * machine.seeds / machine.speed
 
 
 def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
@@ -97,7 +99,8 @@ def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
         if largest is not None:
             return largest
     least = budget(FEWEST_BYTES, False, Machine(machine.speed, 1e6), training)
-    needed = (START + (least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens) / machine.speed) / 60
+    work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
+    needed = (START + work * machine.seeds / machine.speed) / 60
     raise UsageError(
         f"{number(machine.minutes)} minutes are too short to try anything at {number(round(machine.speed))} tokens "
         f"a second, as fast as this machine trains just now: give --minutes {int(needed) + 1}."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -20,12 +21,16 @@ from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
-from stages.models.config import model_of
+from stages.models.config import model_of, shape_of
 from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
+
+
+STATES_KEPT = 3
+"""Carried states on the disk at most: the one to go on from, and of two shards under way."""
 
 
 class DatastoreConfig(WindowedConfig):
@@ -111,19 +116,31 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
         return device_name(execution.device)
 
+    def cost(self, config: DatastoreConfig, inputs: Inputs) -> Cost:
+        layouts = _layouts(config, inputs)
+        rows, dim = layouts.keys.shape
+        state = state_bytes(inputs["encoder"], config.windows)
+        return Cost(
+            files={layout.name: layout.stored_bytes for layout in layouts},
+            metrics={"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
+            scratch=STATES_KEPT * state,
+            memory=4 * inputs["encoder"].metrics["parameters"] + state,
+            remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
+        )
+
+    def effort(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        kin = config.model_dump(include={"context", "stride", "mem_length", "dtype", "precision", "key"})
+        return Effort(metrics["rows"], "tokens", {**kin, "model": shape_of(inputs["encoder"])})
+
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
-        config, encoder, corpus = job.config, job.inputs["encoder"], job.inputs["corpus"]
-        model = model_of(encoder)
-        rows = max(1, int(corpus.metrics["splits"][config.split]["tokens"] * config.fraction))
-        return Plan(RowLayouts.of(encoder, rows, config.dtype, config.stride or 1), model.carries_state)
+        return Plan(_layouts(job.config, job.inputs), model_of(job.inputs["encoder"]).carries_state)
 
     def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
         return plan.layouts
 
     def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
-        """With three carried states at most: the one to go on from, and of two shards under way."""
         state = state_bytes(job.inputs["encoder"], job.config.windows)
-        return plan.layouts.nbytes + 3 * state
+        return plan.layouts.nbytes + STATES_KEPT * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
         return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
@@ -175,3 +192,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
             "bytes": plan.layouts.nbytes,
             "tokens_per_second": round(plan.rows / seconds, 1),
         }
+
+
+def _layouts(config: DatastoreConfig, inputs: Inputs) -> RowLayouts:
+    rows = max(1, int(inputs["corpus"].metrics["splits"][config.split]["tokens"] * config.fraction))
+    return RowLayouts.of(inputs["encoder"], rows, config.dtype, config.stride or 1)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -31,6 +33,7 @@ from stages.lineage.evaluation import (
 )
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
+from stages.models.config import shape_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
@@ -97,6 +100,19 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.models.devices import device_name
 
         return device_name(execution.device)
+
+    def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
+        """What a report takes on the disk depends on what it shows."""
+        held = [4 * inputs["model"].metrics["parameters"], *(a.metrics.get("bytes", 0) for a in _indexes(inputs))]
+        return Cost(metrics={"tokens": inputs["tokens"].metrics["splits"][config.split]["tokens"]}, memory=sum(held))
+
+    def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        splits = inputs["tokens"].metrics["splits"]
+        read = [split for split in (config.split, config.tune_split) if split is not None]
+        kin = config.model_dump(exclude={"split", "passage", "exclude"})
+        kin |= {"model": shape_of(inputs["model"]), "index": [a.config["index"] for a in _indexes(inputs)]}
+        rows = sum(a.metrics["rows"] for a in _indexes(inputs))
+        return Effort(sum(int(splits[split]["tokens"]) for split in read), "tokens", kin, scale=rows)
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
         return plan_evaluation(job)
@@ -200,6 +216,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
         write_figures([*report_charts(made), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
+
+
+def _indexes(inputs: Inputs) -> list[Artifact]:
+    """The index that is searched, if one is."""
+    return [inputs["index"]] if "index" in inputs and "neighbors" not in inputs else []
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

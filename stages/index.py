@@ -9,10 +9,12 @@ trained, and only new keys are added. A flat index has nothing to learn, and is 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
@@ -20,6 +22,7 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before, kept_rows
 from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe, resolve
+from stages.search.size import grows_whole, index_bytes, is_lossless
 
 if TYPE_CHECKING:
     from stages.lineage.runs import KeptRows
@@ -33,6 +36,8 @@ TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
 """Stored keys that go into one part."""
+FEWEST_QUERIES = 100
+"""That recall of a changed index is measured with, if so many are asked for."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,25 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}")
         return resolved
 
+    def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
+        keys = _described(inputs)
+        size = index_bytes(config, keys)
+        if size is None:
+            return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
+        learnt = 4 * keys.dim * int(config.train_keys or 0)
+        return Cost(
+            files={INDEX_FILE: size},
+            metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
+            scratch=0 if grows_whole(config) else size,
+            memory=max(size, learnt),
+            remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes in place of keys",
+        )
+
+    def effort(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
+        kin = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
+        return Effort(metrics["rows"], "keys", kin, scale=metrics["rows"])
+
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
@@ -158,6 +182,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
         figures = _measured(job, searcher, keys) if config.recall_queries else {}
+        error = figures.pop("recall_error", {})
         return {
             "rows": keys.rows,
             "dim": keys.dim,
@@ -166,7 +191,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
             **figures,
-            **_changed(job, figures.get("recall", {})),
+            **_changed(job, figures.get("recall", {}), error),
         }
 
 
@@ -203,11 +228,21 @@ def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -
     """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
     from stages.search.recall import measure
 
-    queries = min(job.config.recall_queries, keys.rows)
+    queries = _sample(job, keys.rows)
     job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
     figures = measure(searcher, keys, queries, job.config.seed, job.reporter.progress)
     _warn_of_recall(job, figures["recall"])
     return figures
+
+
+def _sample(job: Job[IndexConfig], rows: int) -> int:
+    """Queries that recall is measured with: of a changed index in proportion to the keys that came or went."""
+    asked = min(job.config.recall_queries, rows)
+    if PREVIOUS not in job.inputs:
+        return asked
+    datastore = job.inputs["datastore"].metrics
+    share = (datastore["added"] + datastore["forgotten"]) / (rows + datastore["forgotten"])
+    return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
@@ -258,7 +293,7 @@ def _change(
     return merge_changed(old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE))
 
 
-def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, Any]:
+def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
     from stages.search.fit import Learned, no_longer_fits
 
@@ -267,10 +302,11 @@ def _changed(job: Job[IndexConfig], recall: Mapping[str, float]) -> dict[str, An
     before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
     first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
     learned = Learned(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, lists["imbalance"])
+    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, error, lists["imbalance"])
     if reason is not None:
         job.reporter.warning(
             f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
             f"Learn new ones: memlm build-index {job.inputs['datastore'].reference} --update none"
         )
-    return {"learned": learned._asdict(), "imbalance": lists["imbalance"]}
+    sure = {"recall_error": dict(error)} if error else {}
+    return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -156,6 +157,25 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
         return device_name(execution.device)
 
+    def cost(self, config: NeighborsConfig, inputs: Inputs) -> Cost:
+        _, rows = _shard_sizes(config, inputs["index"].metrics["dim"])
+        tokens = {split: int(inputs["queries"].metrics["splits"][split]["tokens"]) for split in config.queries or ()}
+        layouts = [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
+        return Cost(
+            files={layout.name: layout.stored_bytes for layout in layouts},
+            metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
+            scratch=0,
+            memory=inputs["index"].metrics.get("bytes"),
+            remedy="a smaller --k, or --queries with fewer splits",
+        )
+
+    def effort(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        index = inputs["index"]
+        kin = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
+        kin |= {"index": index.config["index"], "dim": index.metrics["dim"]}
+        queries = sum(split["queries"] for split in metrics["splits"].values())
+        return Effort(queries, "queries", kin, scale=index.metrics["rows"])
+
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
         config, datastore = job.config, job.inputs["index"].input("datastore")
         model = model_of(datastore.input("encoder"))
@@ -241,13 +261,15 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
 
 
 def _plan_split(job: Job[NeighborsConfig], split: str, own: OwnRows | None, rows: int) -> SplitPlan:
-    queries, k = job.inputs["queries"], job.config.k
-    tokens = int(queries.metrics["splits"][split]["tokens"])
-    return SplitPlan(
-        tokens,
-        own=own,
-        neighbors=ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), np.int64, rows),
-        distances=ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), np.float32, rows),
+    tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
+    return SplitPlan(tokens, own, *_layouts(split, tokens, job.config.k, rows))
+
+
+def _layouts(split: str, tokens: int, k: int, rows: int) -> tuple[ArrayLayout, ArrayLayout]:
+    """Of the ids and the distances of a split's neighbours."""
+    return (
+        ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), np.int64, rows),
+        ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), np.float32, rows),
     )
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from stages.artifacts.arrays import rows_per_shard
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -120,8 +121,19 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
             _require_documents(tokens)
         return Inputs({"tokens": tokens})
 
+    def cost(self, config: PackConfig, inputs: Inputs) -> Cost:
+        segments = _segments(config, inputs)
+        arrays = {"order": segments, "segment_offsets": segments + 1}
+        files = {_array(name): _layout(name, rows).stored_bytes for name, rows in arrays.items()}
+        matches = 16 * segments * min(config.k, segments - 1)
+        return Cost(files=files, metrics={"segments": segments}, scratch=matches)
+
+    def effort(self, config: PackConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        kin = config.model_dump(include={"segment_length", "k", "bm25", "engine"})
+        return Effort(metrics["segments"], "segments", kin, scale=metrics["segments"])
+
     def plan(self, job: Job[PackConfig]) -> Plan:
-        segments = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"] // job.config.segment_length
+        segments = _segments(job.config, job.inputs)
         if job.config.engine == "rank-bm25" and segments > MANY:
             job.reporter.warning(
                 f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
@@ -225,8 +237,22 @@ def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     return term_counts(_ids(job), job.config.segment_length, size)
 
 
+def _segments(config: PackConfig, inputs: Inputs) -> int:
+    return int(inputs["tokens"].metrics["splits"][SPLIT]["tokens"]) // config.segment_length
+
+
+def _array(name: str) -> str:
+    return f"batches.zarr/{name}"
+
+
+def _layout(name: str, rows: int) -> ArrayLayout:
+    """Of an array of whole numbers."""
+    return ArrayLayout(_array(name), (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
+
+
 def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:
-    array = job.draft.array(f"batches.zarr/{name}", values.shape, values.dtype, rows_per_shard(values.itemsize))
+    layout = _layout(name, len(values))
+    array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
     for shard in range(array.shards):
         array.write(shard, values[array.rows(shard)])
 

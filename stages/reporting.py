@@ -1,7 +1,15 @@
 """What a stage tells while it works; the command line decides how it looks."""
 
 import os
+from collections.abc import Callable
 from typing import Protocol
+
+Progress = Callable[[int, int, str], None]
+"""Hears what is done, of how much, and what of: `Reporter.progress` does."""
+
+
+def unheard(done: int, total: int, unit: str) -> None:
+    """Progress that nobody asks for."""
 
 
 def first_process() -> bool:

@@ -9,6 +9,7 @@ until the artifact is published.
 from collections.abc import Mapping
 from typing import Any
 
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -17,6 +18,7 @@ from stages.text.pretrained import PretrainedTokenizer
 from stages.text.tokenizer import TextTokenizer
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
+from stages.tokenization.cost import cost, effort
 from stages.tokenization.encoded import Work, encode_shard
 from stages.tokenization.size_warnings import report_shares, warn_of_size
 from stages.tokenization.sources import find_inputs
@@ -39,6 +41,12 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, TextShard]):
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
+
+    def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:
+        return cost(config, inputs)
+
+    def effort(self, config: TokenizeConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        return effort(config, metrics)
 
     def plan(self, job: Job[TokenizeConfig]) -> Plan:
         return spooled_shards(job)

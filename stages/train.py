@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from stages.training.progress import Splits
 
 DONE = "training"
-CHECKPOINTED = 3
-"""Size of a checkpoint in sizes of the weights: these, and two moments of their gradients at most."""
 
 
 class Train(Stage[TrainConfig]):
@@ -76,6 +75,16 @@ class Train(Stage[TrainConfig]):
         }
         resolved = config.model_copy(update=update)
         return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
+
+    def cost(self, config: TrainConfig, inputs: Inputs) -> Cost:
+        from stages.training.cost import cost
+
+        return cost(config, inputs)
+
+    def effort(self, config: TrainConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        from stages.training.cost import effort
+
+        return effort(config, inputs, metrics)
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -185,6 +194,7 @@ def _warn(job: Job[TrainConfig]) -> None:
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
+    from stages.training.cost import CHECKPOINTED
     from stages.training.materials import mapped_bytes, passing_bytes
 
     weight_bytes = 4 * weights(job.config.model)

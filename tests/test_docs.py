@@ -25,7 +25,14 @@ def shown_commands(text: str) -> list[list[str]]:
     """Every `memlm …` of the indented blocks, continued lines joined, pipes cut."""
     blocks = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^    .*$", text, re.M)))
     parts = [part.strip() for line in blocks.splitlines() for part in re.split(r"\||&&", line.partition(" # ")[0])]
-    return [shlex.split(part) for part in parts if re.match(r"memlm [a-z]", part)]
+    return [unplanned(shlex.split(part)) for part in parts if re.match(r"memlm [a-z]", part)]
+
+
+def unplanned(words: list[str]) -> list[str]:
+    """The command that `memlm plan` is asked about; others stay as they are."""
+    if words[1] != "plan":
+        return words
+    return ["memlm", *([] if words[2] in GROUP.commands else ["run"]), *words[2:]]
 
 
 def options_of(words: list[str]) -> set[str]:

@@ -83,6 +83,14 @@ def test_a_shard_costs_the_same_syncs_however_many_there_are(tmp_path: Path) -> 
     assert more - few <= 7
 
 
+def test_what_is_cached_costs_no_sync(tmp_path: Path) -> None:
+    assert syncs(tmp_path / "store", 6) > 0
+    with recorded(tmp_path / "store") as record:
+        outcome = make(Squares(), SquaresConfig(length=6), {}, Store(tmp_path / "store" / "store"), Execution())
+    assert outcome.status == "cached"
+    assert not any(isinstance(event, Sync) for event in record.events[record.began :])
+
+
 def test_removing_and_collecting(tmp_path: Path) -> None:
     for step in (squares, cubes, interrupted):
         step(tmp_path / "prepared")

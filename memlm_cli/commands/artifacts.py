@@ -1,22 +1,25 @@
 """`memlm artifacts`: what is in the store."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
 from memlm_cli.command import Commands
-from memlm_cli.console import answer, say
+from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import table
 from stages.numbers import size
 
 if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
     from stages.artifacts.summaries import Summary
+    from stages.errors import ArtifactError
 
+MEGABYTE = 10**6
 app = Commands(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
 
 Reference = Annotated[
@@ -80,16 +83,15 @@ def verify(
     opened = _store(store)
     chosen = references or opened.references()
     damaged = []
-    for reference in chosen:
-        try:
-            artifact = opened.open(reference)
-            opened.check_files(artifact, every_byte=True)
-            if not json_:
-                unsealed = "" if artifact.manifest.digest else ", its files alone: made before manifests had a digest"
-                answer(f"{reference} is as it was made{unsealed}")
-        except ArtifactError as error:
-            say(str(error))
-            damaged.append(reference)
+    with ConsoleReporter("artifacts verify") as reporter:
+        for reference, found in _verified(opened, chosen, reporter):
+            with reporter.aside():
+                if isinstance(found, ArtifactError):
+                    say(str(found))
+                    damaged.append(reference)
+                elif not json_:
+                    unsealed = "" if found.manifest.digest else ", its files alone: made before manifests had a digest"
+                    answer(f"{reference} is as it was made{unsealed}")
     if json_:
         answer(json.dumps([{"reference": r, "damaged": r in damaged} for r in chosen]))
     if damaged:
@@ -172,6 +174,35 @@ def gc(
         remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
+
+
+def _verified(
+    store: "Store", references: Iterable[str], reporter: ConsoleReporter
+) -> "Iterator[tuple[str, Artifact | ArtifactError]]":
+    """Each reference with the artifact, every byte of which is right, or what is wrong with it."""
+    from stages.errors import ArtifactError
+
+    found: dict[str, Artifact | ArtifactError] = {}
+    for reference in references:
+        try:
+            found[reference] = store.open(reference)
+        except ArtifactError as error:
+            found[reference] = error
+    total = sum(one.manifest.bytes for one in found.values() if not isinstance(one, ArtifactError))
+    done = 0
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        reporter.progress(done // MEGABYTE, total // MEGABYTE, "MB read")
+
+    for reference, one in found.items():
+        try:
+            if not isinstance(one, ArtifactError):
+                store.check_files(one, every_byte=True, read=read)
+            yield reference, one
+        except ArtifactError as error:
+            yield reference, error
 
 
 def _require_unused(store: "Store", going: list[str]) -> None:

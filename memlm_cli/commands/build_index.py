@@ -34,7 +34,7 @@ def build_index(
         typer.Option(
             metavar="none|SAMPLE",
             help="Keys whose neighbours are compared with exact search, which takes long for many keys "
-            "(default: 1,000; none: recall is not measured).",
+            "(default: 1,000; of a changed index in proportion to what changed; none: recall is not measured).",
         ),
     ] = None,
     update: Annotated[

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_output_file
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.artifacts.store import Store
 
 
 def compare(
@@ -49,6 +50,7 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds."""
@@ -61,20 +63,22 @@ def compare(
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})
-        _compare_groups(reports, confidence, store, json_)
+        _compare_groups(reports, confidence, Store(store, verify_inputs=verify_inputs), json_)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
     settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
     for option, path in (("--csv", csv), ("--html", html)):
         if path is not None:
             check_output_file(option, path)
-    opened = Store(store)
+    opened = Store(store, verify_inputs=verify_inputs)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
     for report in (report_a, report_b):
         _require_scores(report)
-    found = compare_reports(report_a, report_b, settings)
-    if csv is not None:
-        say(f"compare: {write_token_table(csv, report_a, report_b, settings):,} tokens in {csv}")
+    with ConsoleReporter("compare") as reporter:
+        found = compare_reports(report_a, report_b, settings, reporter.progress)
+        if csv is not None:
+            written = write_token_table(csv, report_a, report_b, settings, reporter.progress)
+            reporter.info(f"{written:,} tokens in {csv}")
     if html is not None:
         _write_page(html, found)
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
@@ -87,15 +91,13 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
             raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
 
 
-def _compare_groups(reports: list[str], confidence: float, store: Path, as_json: bool) -> None:
+def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
     from memlm_cli.groups_text import groups_text
-    from stages.artifacts.store import Store
     from stages.evaluation.results.seed_groups import compare_groups
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
-    opened = Store(store)
-    found = compare_groups([opened.get(reference, "report") for reference in reports], confidence)
+    found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
     answer(json.dumps(found, allow_nan=False) if as_json else groups_text(found), styled=True)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.run_stage import read_reference
@@ -13,7 +14,13 @@ from memlm_cli.run_stage import read_reference
 
 def export(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A model; - or none: from stdin.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            autocompletion=completion.artifacts("model"),
+            help="A model; - or none: from stdin.",
+            show_default=False,
+        ),
     ] = None,
     *,
     output: Annotated[

@@ -10,7 +10,14 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
-from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadArgument, SettledMemoryOption, StoreOption
+from memlm_cli.options import (
+    DEFAULT_STORE,
+    JsonOption,
+    ReadArgument,
+    SettledMemoryOption,
+    StoreOption,
+    VerifyInputsOption,
+)
 from memlm_cli.run_stage import read_reference, require_text
 from stages.errors import UsageError
 from stages.numbers import number
@@ -70,6 +77,7 @@ def generate(
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
@@ -95,7 +103,7 @@ def generate(
         device=device,
         precision=precision,
     )
-    reader = open_writer(request, Store(store))
+    reader = open_writer(request, Store(store, verify_inputs=verify_inputs))
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
     _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)

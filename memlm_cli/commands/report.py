@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.browser import open_page, tell_page
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
 
 if TYPE_CHECKING:
     from stages.pages.page import Page
@@ -33,6 +34,7 @@ def report(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
@@ -48,12 +50,14 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = build_page(find_reports(named, Store(store)), script, baseline_remarks)
+    page = build_page(find_reports(named, Store(store, verify_inputs=verify_inputs)), script, baseline_remarks)
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)
     if open_:
-        _show(output)
+        open_page("report", output)
+    else:
+        tell_page("report", output)
 
 
 def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
@@ -63,10 +67,3 @@ def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
     if files:
         say(f"report: {len(page.figures)} figures in {files[0].parent}")
     answer(str(output))
-
-
-def _show(output: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(output.resolve().as_uri()):
-        say(f"report: no browser could be started; open {output} yourself")

@@ -35,9 +35,11 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
+    from memlm_cli.plan_text import show_costs
     from memlm_cli.result_tables import show_result
     from memlm_cli.run_recipe import run_all, show_groups, show_plan
     from memlm_cli.settings import given_settings
+    from pipelines.costs import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
     from pipelines.variants import varied
 
@@ -47,6 +49,9 @@ def run(
     if common.precision:
         loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)
     loaded = varied(loaded, seeds)
+    if common.plan:
+        show_costs(tasks_of(loaded), common)
+        return
     if dry_run:
         show_plan(loaded, common)
         return

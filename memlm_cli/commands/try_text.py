@@ -1,15 +1,14 @@
 """`memlm try`."""
 
 import json
-import os
 import shlex
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from memlm_cli.browser import has_display, open_page, tell_page
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
@@ -23,6 +22,10 @@ def try_text(
         typer.Argument(metavar="FILES...", help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs."),
     ],
     minutes: Annotated[float, typer.Option(help="How long it may take, about.")] = 10.0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Train with N seeds, in the same time, and show means and intervals."),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE.html", help="Where to write the page.")
     ] = DEFAULT_OUTPUT,
@@ -37,27 +40,34 @@ def try_text(
 
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
+    from memlm_cli.plan_text import show_costs
     from memlm_cli.result_tables import show_result
-    from memlm_cli.run_recipe import run_all, show_plan
+    from memlm_cli.run_recipe import run_all, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
+    from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import described
+    from pipelines.variants import varied
     from stages.pages.files import check_page_file
 
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_artifact_name(common)
     check_page_file(output)
-    file, texts = planned(files, minutes, common)
+    file, texts = planned(files, minutes, seeds or 1, common)
     for line in described(file.read_text("utf-8")):
         say(f"try: {line}")
-    say(
-        f"try: this is a recipe: {shlex.join(['memlm', 'run', str(file), *(w for t in texts for w in ('--train', t))])}"
-    )
+    words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    say(f"try: this is a recipe: {shlex.join(words)}")
     recipe = load_recipe(file, {"train": texts}, given_settings(common, {}))
     if common.precision:
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+    recipe = varied(recipe, seeds)
+    if common.plan:
+        show_costs(tasks_of(recipe), common)
+        return
     if dry_run:
         show_plan(recipe, common)
         return
@@ -66,14 +76,17 @@ def try_text(
     for result in reports:
         if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
             show_result(result.artifact)
+    show_groups(results)
     publish_name(common, results[-1].artifact)
     _write_page([result.reference for result in reports], output, common)
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
         answer(str(output))
-    if open_ and _has_browser():
-        _open(output)
+    if open_ and on_terminal() and has_display():
+        open_page("try", output)
+    else:
+        tell_page("try", output)
 
 
 def _write_page(references: list[str], output: Path, common: Common) -> None:
@@ -85,19 +98,11 @@ def _write_page(references: list[str], output: Path, common: Common) -> None:
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
 
-    write_page(build_page(find_reports(references, Store(common.store)), script, baseline_remarks), output)
+    write_page(
+        build_page(
+            find_reports(references, Store(common.store, verify_inputs=common.verify_inputs)), script, baseline_remarks
+        ),
+        output,
+    )
     words = ["memlm", "report", *references, "--output", str(output), *chain(*store_words(common))]
     say(f"\n$ {shlex.join(words)}")
-
-
-def _has_browser() -> bool:
-    """Whether a person is there, and a display; a browser in the terminal would take that over."""
-    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    return on_terminal() and graphical
-
-
-def _open(page: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page.resolve().as_uri()):
-        say(f"try: no browser could be started; open {page} yourself")

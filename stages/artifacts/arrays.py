@@ -14,6 +14,8 @@ from zarr.storage import MemoryStore
 from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
 
+SHARD_INDEX_BYTES = 20
+"""Where the one chunk of a shard lies, and a checksum."""
 TARGET_SHARD_BYTES = 16 * 2**20
 """Output of one shard: large enough to be written and read at the disk's speed, small enough to be held in memory."""
 
@@ -47,6 +49,16 @@ class ArrayLayout:
         """Size of all values."""
         return prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def stored_bytes(self) -> int:
+        """Size of all its files: the last shard takes as much as the others."""
+        shard = self.rows_per_shard * prod(self.shape[1:]) * self.dtype.itemsize
+        return self.shards * (shard + SHARD_INDEX_BYTES) + len(self._metadata)
+
+    @property
+    def _metadata(self) -> bytes:
+        return _array_metadata(self.shape, (self.rows_per_shard, *self.shape[1:]), self.dtype)
+
     def rows(self, shard: int) -> slice:
         """The rows of a shard."""
         start = shard * self.rows_per_shard
@@ -63,8 +75,7 @@ class ArrayLayout:
         """
         *groups, _ = Path(self.name).parts
         written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
-        shard = (self.rows_per_shard, *self.shape[1:])
-        written[Path(self.name, "zarr.json")] = _array_metadata(self.shape, shard, self.dtype)
+        written[Path(self.name, "zarr.json")] = self._metadata
         self._require_same_layout(root, written[Path(self.name, "zarr.json")])
         for relative, content in written.items():
             write_atomically(root / relative, content)

@@ -19,6 +19,10 @@ class Home(Protocol):
 
     root: Path
 
+    @property
+    def verifies_inputs(self) -> bool:
+        """Whether what is read is hashed before it is used."""
+
     def open(self, reference: str) -> Artifact:
         """The artifact behind a reference, its files not checked."""
 

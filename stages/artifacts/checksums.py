@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,9 @@ from typing_extensions import TypedDict
 
 LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
 """Files that hold rates and times beside results, so that their bytes differ between equal runs; see `is_log`."""
+
+BLOCK = 1 << 18
+"""Bytes of a file that are hashed at a time."""
 
 
 class FileEntry(TypedDict):
@@ -27,11 +30,15 @@ def is_log(relative: str) -> bool:
     return relative.startswith(("logs/", "names/")) or relative in LOG_FILES
 
 
-def file_entry(path: Path) -> FileEntry:
-    """Size and digest of a file."""
+def file_entry(path: Path, read: Callable[[int], None] = lambda count: None) -> FileEntry:
+    """Size and digest of a file; `read` hears of every so many bytes that are read."""
+    digest, size = hashlib.blake2b(), 0
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "blake2b")
-        return {"bytes": file.tell(), "blake2b": digest.hexdigest()}
+        while block := file.read(BLOCK):
+            digest.update(block)
+            size += len(block)
+            read(len(block))
+    return {"bytes": size, "blake2b": digest.hexdigest()}
 
 
 def canonical_json(value: Any) -> str:

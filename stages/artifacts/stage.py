@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
@@ -25,7 +26,7 @@ S = TypeVar("S", bound="Shard")
 
 @dataclass(frozen=True)
 class Execution:
-    """How work is done, never what: nothing of it is part of an identity."""
+    """How work is done: nothing of it is part of an identity, but `precision: auto` is resolved by the device."""
 
     device: str = "auto"
     """auto, cpu or cuda."""
@@ -124,6 +125,14 @@ class Stage(ABC, Generic[C]):
         """
         return False
 
+    def cost(self, config: C, inputs: Inputs) -> Cost:
+        """The room that it takes, with resolved settings, from manifests alone: inputs may not be made yet."""
+        return Cost()
+
+    def effort(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort | None:
+        """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
+        return None
+
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
         """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""
@@ -148,7 +157,7 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
-        """What it takes to list the shards and to finish: sizes and layouts, from manifests. It can be pickled.
+        """What it takes to list the shards and to finish: sizes and layouts, without models. It can be pickled.
 
         What only one process can do before there are shards is done and committed here.
         """

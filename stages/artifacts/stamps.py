@@ -5,6 +5,7 @@ hashed again before it is read. Stamps only save time: without them (a copied or
 """
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,18 +27,24 @@ def write_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry]) ->
         write_atomically(stamp_file, json.dumps(stamps))
 
 
-def find_damage(folder: Path, files: dict[str, FileEntry], stamp_file: Path | None = None) -> dict[str, str]:
+def find_damage(
+    folder: Path,
+    files: dict[str, FileEntry],
+    stamp_file: Path | None = None,
+    read: Callable[[int], None] = lambda count: None,
+) -> dict[str, str]:
     """What is wrong with each file that is not as its entry says; empty if all is right.
 
     Args:
         folder: where the files lie.
         files: what they must be.
         stamp_file: stamps to trust and to renew; None hashes everything.
+        read: hears of bytes that are hashed.
     """
     stamps = _read_stamps(stamp_file) if stamp_file else {}
     damage = {}
     for relative, entry in files.items():
-        problem = _problem(folder / relative, entry, stamps.get(relative))
+        problem = _problem(folder / relative, entry, stamps.get(relative), read)
         if problem:
             damage[relative] = problem
     if stamp_file and not damage:
@@ -45,12 +52,12 @@ def find_damage(folder: Path, files: dict[str, FileEntry], stamp_file: Path | No
     return damage
 
 
-def _problem(path: Path, entry: FileEntry, stamp: Stamp | None) -> str | None:
+def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[int], None]) -> str | None:
     if not path.is_file():
         return "is missing"
     if path.stat().st_size != entry["bytes"]:
         return f"has {path.stat().st_size} bytes instead of {entry['bytes']}"
-    if _stamp(path) != stamp and file_entry(path) != entry:
+    if _stamp(path) != stamp and file_entry(path, read) != entry:
         return "has other content than when it was published"
     return None
 

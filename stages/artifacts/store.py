@@ -1,6 +1,6 @@
 """The store: a folder of artifacts, by kind and id, and of names for them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
 from os.path import exists, isfile  # those of Path raise for what is too long to be a path
@@ -85,19 +85,22 @@ class Store:
         """Whether what is read is hashed before it is used. Raises: UsageError for settings that make no sense."""
         return self._verify_inputs or read_store_settings(self.root).verify_inputs
 
-    def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
+    def check_files(
+        self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
+    ) -> None:
         """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
 
         Args:
             artifact: what to check.
             every_byte: trust nothing, hash every file and compute the id again. So it is, too, where inputs are
                 verified, when a process checks an artifact for the first time.
+            read: hears of bytes that are hashed.
         Raises: ArtifactError naming the first damaged file.
         """
         every_byte = every_byte or (self.verifies_inputs and artifact.path not in self._verified)
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
-        damage = find_damage(artifact.path, artifact.manifest.files, stamps)
+        damage = find_damage(artifact.path, artifact.manifest.files, stamps, read)
         for relative, problem in damage.items():
             raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stages.reporting import Progress, unheard
+
 DRAWS_AT_ONCE = 1 << 22
 
 
@@ -20,20 +22,23 @@ class Bootstrap:
     confidence: float
     seed: int
 
-    def intervals(self, totals: np.ndarray, weights: np.ndarray) -> list[tuple[float, float] | None]:
+    def intervals(
+        self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard
+    ) -> list[tuple[float, float] | None]:
         """The interval of each mean, sum(totals) / sum(weights), all from the same draws.
 
         Args:
             totals: float64 [U, C], the sum over each of U units for each of C means.
             weights: float64 [U, C], how many tokens (or words, or characters) each sum is of.
+            progress: hears how many resamples are drawn.
         Returns: per mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means, those
             without weight left out; None for a mean that fewer than two units have a part in.
         """
-        means = self.resampled_means(totals, weights)
+        means = self.resampled_means(totals, weights, progress)
         enough = (weights > 0).sum(axis=0) > 1
         return [self._interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
 
-    def resampled_means(self, totals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """The means of all resamples, float64 [samples, C]; NaN where no weight was drawn."""
         random, units = np.random.default_rng(self.seed), len(totals)
         sums = np.concatenate([totals, weights], axis=1)
@@ -42,6 +47,7 @@ class Bootstrap:
         for start in range(0, self.samples, at_once):
             drawn = random.integers(0, units, (min(at_once, self.samples - start), units))
             parts.append(_times(drawn) @ sums)
+            progress(start + len(drawn), self.samples, "resamples")
         total, weight = np.hsplit(np.concatenate(parts), 2)
         return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
 

@@ -12,6 +12,7 @@ from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.metrics import perplexity, shown_word_perplexity
+from stages.reporting import Progress, unheard
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,20 @@ class Side:
     offsets: np.ndarray
     """Where documents, or paragraphs, begin, then where the last ends, int64 [P + 1]; P is the same on both sides."""
 
-    def nll(self) -> np.ndarray:
+    def nll(self, progress: Progress = unheard) -> np.ndarray:
         """Negative log-likelihoods summed over each part, nats, float64 [P]."""
         sums = np.zeros(len(self.offsets) - 1)
         for start, stop in self.places.blocks():
             parts = np.searchsorted(self.offsets, self.places.read(start, stop), side="right") - 1
             first, last = int(parts[0]), int(parts[-1])
             sums[first : last + 1] += np.bincount(parts - first, self.scores.nll(start, stop))
+            progress(stop, len(self.places), "tokens read")
         return sums
 
 
-def compare_text(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -> dict[str, Any]:
+def compare_text(
+    a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
+) -> dict[str, Any]:
     """What a comparison on the same text shows; see docs/compare.md for its fields.
 
     Raises: UsageError if blocks of tokens are asked for, ArtifactError if no length of the documents is known.
@@ -41,12 +45,12 @@ def compare_text(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -
     if settings.block_tokens is not None:
         raise UsageError("Blocks of tokens do not line up where tokenizers differ: leave --block-tokens out.")
     part, sides = _sides(a, b)
-    counts = _counts(*sides)
-    nll_a, nll_b = (side.nll() for side in sides)
+    counts = _counts(progress, *sides)
+    nll_a, nll_b = (side.nll(progress) for side in sides)
     weights = np.stack(list(counts.values()), axis=1).astype(np.float64)
     held, difference = weights.any(axis=1), nll_b - nll_a
     totals = np.repeat(difference[held, None], len(counts), axis=1)
-    intervals = settings.bootstrap.intervals(totals, weights[held])
+    intervals = settings.bootstrap.intervals(totals, weights[held], progress)
     return {
         "paired_on": "text",
         "tokens_a": len(a),
@@ -78,14 +82,14 @@ def _sides(a: TokenScores, b: TokenScores) -> tuple[str, list[Side]]:
     return "paragraph", [Side(*one, np.concatenate([start, own])) for one, own in zip(both, ends, strict=True)]
 
 
-def _counts(a: Side, b: Side) -> dict[str, np.ndarray]:
+def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
     """Words and characters of each part, int64 [P] each, as far as one of the tokenizers tells; or its passages."""
     if a.scores.counted == "last-word":
         return {"word": _passages(a, b)}
     found: dict[str, np.ndarray] = {}
     for side in (a, b):
         if len(found) < len(UNITS):
-            found |= lengths(side.scores.tokens, side.scores.split, side.offsets)
+            found |= lengths(side.scores.tokens, side.scores.split, side.offsets, progress)
     if not found:
         raise ArtifactError(
             f"{a.scores.report.reference} and {b.scores.report.reference} are of tokens that tell neither the words "

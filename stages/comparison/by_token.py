@@ -13,9 +13,12 @@ from stages.comparison.token_rows import token_rows
 from stages.comparison.token_sums import read_sums
 from stages.evaluation.results.frequency import Frequencies, buckets, find_frequencies
 from stages.metrics import perplexity
+from stages.reporting import Progress, unheard
 
 
-def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings) -> dict[str, Any]:
+def compare_tokens(
+    a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
+) -> dict[str, Any]:
     """What a comparison on the same tokens shows; see docs/compare.md for its fields.
 
     Raises: ArtifactError if the reports turn out not to hold scores of the same tokens.
@@ -23,9 +26,9 @@ def compare_tokens(a: TokenScores, b: TokenScores, settings: ComparisonSettings)
     places = scored_places(a.tokens, a.split, a.counted)
     units = units_of(places, settings.block_tokens)
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
-    sums = read_sums(a, b, units, frequencies, settings.most)
+    sums = read_sums(a, b, units, frequencies, settings.most, progress)
     bootstrap, around = settings.bootstrap, settings.around
-    groups = sums.groups(bootstrap)
+    groups = sums.groups(bootstrap, progress)
     return {
         "paired_on": "tokens",
         **_overall(groups.all),

@@ -6,9 +6,10 @@ from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
 from stages.comparison.scores import TokenScores, open_scores
 from stages.comparison.settings import ComparisonSettings
+from stages.reporting import Progress, unheard
 
 
-def compare(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any]:
+def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard) -> dict[str, Any]:
     """Compare report B with report A: token by token, or by text where only their tokenizers differ.
 
     Differences are of B minus A in negative log-likelihood (nats): negative where B is better.
@@ -16,6 +17,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str,
     Args:
         a, b: reports with token scores.
         settings: what is compared, and how the bootstrap draws.
+        progress: hears how many tokens are read, and how often units are drawn.
     Returns: JSON; its fields are in docs/compare.md.
     Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
     """
@@ -30,7 +32,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str,
         "reading": settings.reading,
         "split": scores_a.split,
         "score": scores_a.counted,
-        **compare_scores(scores_a, scores_b, settings),
+        **compare_scores(scores_a, scores_b, settings, progress),
     }
 
 

@@ -8,13 +8,14 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.lineage.corpus import tokenizer_of
+from stages.reporting import Progress, unheard
 from stages.text.tokens import open_split
 
 TOKENS_AT_ONCE = 1 << 17
 UNITS = ("word", "character")
 
 
-def lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[str, np.ndarray]:
+def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress = unheard) -> dict[str, np.ndarray]:
     """Words and characters of the parts of a split, int64 [P] each, as tokenize counts them.
 
     Words are those between white space, plus one a line; the tokens of a word tokenizer are just these. Elsewhere
@@ -28,11 +29,11 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[str, np.n
     if tokens.metrics["tokenizer"] == "word":
         found = {"word": np.diff(offsets)}
     else:
-        found = _decoded_lengths(tokens, split, offsets)
+        found = _decoded_lengths(tokens, split, offsets, progress)
     return {unit: parts for unit, parts in found.items() if parts.sum() == counted[f"{unit}s"]}
 
 
-def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[str, np.ndarray]:
+def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress) -> dict[str, np.ndarray]:
     from stages.text.vocabulary import words
     from stages.text.words import Spelling, word_spelling
 
@@ -52,4 +53,5 @@ def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray) -> dict[
         text = text_of(ids[start:stop], spelling)
         unended = bool(text) and not text.endswith("\n")
         parts[number] = len(words(text)) + text.count("\n") + unended, len(text)
+        progress(int(stop), int(offsets[-1]), "tokens turned into text")
     return dict(zip(UNITS, parts.T, strict=True))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.comparison.bootstrap import Bootstrap
+from stages.reporting import Progress, unheard
 
 FIRST_RANGE = 16
 """Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""
@@ -72,10 +73,10 @@ class Tally:
         """Tokens of each unit in each group, [U, G]."""
         return self._sums[0]
 
-    def groups(self, bootstrap: Bootstrap) -> list[Group | None]:
+    def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> list[Group | None]:
         """What each group shows; None for those without tokens."""
         held = np.flatnonzero(self.weights.any(axis=1))
-        intervals = bootstrap.intervals(self.totals[held], self.weights[held])
+        intervals = bootstrap.intervals(self.totals[held], self.weights[held], progress)
         sums = self._sums.sum(axis=1).T
         return [_group(row, interval) if row[0] else None for row, interval in zip(sums, intervals, strict=True)]
 

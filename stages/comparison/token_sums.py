@@ -11,6 +11,7 @@ from stages.comparison.tally import Group, PairedTokens, Tally, position_range
 from stages.comparison.top_tokens import TopTokens
 from stages.errors import ArtifactError
 from stages.evaluation.results.frequency import BOUNDS, Frequencies
+from stages.reporting import Progress, unheard
 
 BUCKETS = len(BOUNDS) + 1
 _FIRST_BUCKET, _FIRST_RANGE = 1, 1 + BUCKETS
@@ -47,13 +48,20 @@ class TokenSums:
         self.won.add(start, -pairs.difference)
         self.lost.add(start, pairs.difference)
 
-    def groups(self, bootstrap: Bootstrap) -> Groups:
+    def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> Groups:
         """What every group shows, all intervals from the same draws."""
-        found = self.tally.groups(bootstrap)
+        found = self.tally.groups(bootstrap, progress)
         return Groups(found[0], found[_FIRST_BUCKET:_FIRST_RANGE], found[_FIRST_RANGE:])
 
 
-def read_sums(a: TokenScores, b: TokenScores, units: Units, frequencies: Frequencies | None, most: int) -> TokenSums:
+def read_sums(
+    a: TokenScores,
+    b: TokenScores,
+    units: Units,
+    frequencies: Frequencies | None,
+    most: int,
+    progress: Progress = unheard,
+) -> TokenSums:
     """Read both reports once, a bounded number of tokens at a time.
 
     Raises: ArtifactError if they turn out not to hold scores of the same tokens, or some that are not finite.
@@ -61,6 +69,7 @@ def read_sums(a: TokenScores, b: TokenScores, units: Units, frequencies: Frequen
     sums = TokenSums(units, frequencies, most)
     for start, stop in units.places.blocks():
         sums.add(start, a.nll(start, stop), b.nll(start, stop), _targets(a, b, start, stop))
+        progress(stop, len(units.places), "tokens compared")
     return sums
 
 

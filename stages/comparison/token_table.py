@@ -15,11 +15,14 @@ from stages.comparison.scores import open_scores
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_rows import token_rows
 from stages.errors import UsageError
+from stages.reporting import Progress, unheard
 
 TOKENS_AT_ONCE = 1 << 14
 
 
-def write_token_table(path: Path, a: Artifact, b: Artifact, settings: ComparisonSettings) -> int:
+def write_token_table(
+    path: Path, a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard
+) -> int:
     """Write a line a token, in the order of the split; returns how many.
 
     Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
@@ -37,6 +40,7 @@ def write_token_table(path: Path, a: Artifact, b: Artifact, settings: Comparison
         for start in range(0, len(places), TOKENS_AT_ONCE):
             rows = np.arange(start, min(start + TOKENS_AT_ONCE, len(places)))
             yield from token_rows(scores_a, scores_b, rows, places, settings.around)
+            progress(start + len(rows), len(places), "tokens written")
 
     with path.open("w", encoding="utf-8", newline="") as file:
         written = lines()

@@ -1,4 +1,4 @@
-"""How the work of an evaluation is cut, and what it needs on disk; from manifests, without models."""
+"""How the work of an evaluation is cut, and what it needs on disk. No model is read; ids are, of what is reported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
-    """How the work is cut, from manifests."""
+    """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
     from stages.evaluation.results.breakdown import find_breakdown
 
     config, read = job.config, job.inputs.artifacts

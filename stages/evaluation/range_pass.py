@@ -77,7 +77,7 @@ class RangePass:
         carried, lost = CarriedState(reached * self.step), list[TokenRange]()
         if evaluator.carries_state:
             carried, lost = states.latest(map(self._part, reversed(range(reached))))
-        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as then: other pieces round otherwise
+        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: others round differently
             carried = evaluator.past(self.split, earlier.start, earlier.stop, carried)
         return carried
 

@@ -1,6 +1,6 @@
 """A passage, token by token: who predicted it, and from which contexts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -106,13 +106,23 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 
     Raises: UsageError if there is no such token.
     """
+    (inspected,) = inspect_passages(request, store, split, [(position, position + length)], contexts)
+    return inspected
+
+
+def inspect_passages(
+    request: Request, store: Store, split: str, passages: Sequence[tuple[int, int]], contexts: int
+) -> Iterator[Inspected]:
+    """Read some tokens [start, stop) of a split, which its end may cut short, with one model; see `inspect_split`."""
     found = find(request, store, split)
     tokens = found.read["tokens"]
     total = int(tokens.metrics["splits"][split]["tokens"])
-    if not 0 <= position < total:
-        raise UsageError(f"--position {position} is not in {split}, which has tokens 0 to {total - 1}.")
+    for start, _ in passages:
+        if not 0 <= start < total:
+            raise UsageError(f"--position {start} is not in {split}, which has tokens 0 to {total - 1}.")
     group, reader = tokens.zarr("tokens.zarr"), load_reader(found, request)
-    return _inspected(reader, split, group, position, min(position + length, total), contexts)
+    for start, stop in passages:
+        yield _inspected(reader, split, group, start, min(stop, total), contexts)
 
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:

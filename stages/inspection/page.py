@@ -1,12 +1,16 @@
 """An inspected passage as a web page, complete in itself: no script, nothing from elsewhere."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stages.inspection.inspect import Inspected, TokenView
+from stages.inspection.selection import KINDS, Chosen
 from stages.numbers import number
 
 TEMPLATE = Path(__file__).parent / "passage.html"
+SEVERAL = TEMPLATE.with_name("passages.html")
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
 SMALL = 0.0005
@@ -22,6 +26,39 @@ def page(found: Inspected) -> str:
         title=title(found),
         found=found,
         columns=list(found.tokens[0].columns),
+        strength=strength,
+        probability=probability,
+        setting=setting,
+    )
+
+
+@dataclass(frozen=True)
+class ChosenPassage:
+    """A passage of a page of several."""
+
+    chosen: Chosen
+    found: Inspected
+
+    @property
+    def heading(self) -> str:
+        """`Memory helps most: tokens 20,000 to 20,031 of test, 14.2 nats`."""
+        one = self.chosen
+        where = f"tokens {one.start:,} to {one.start + len(self.found.tokens) - 1:,} of {self.found.split}"
+        return f"{KINDS[one.kind]}: {where}, {number(round(one.nats, 1))} nats"
+
+
+def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
+    """The page of several passages, of which there is one at least, each with a place of its own."""
+    from stages.web.rendering import render
+
+    first = passages[0].found
+    return render(
+        SEVERAL,
+        title=f"{len(passages)} passages of {first.split}: who predicted each token",
+        found=first,
+        passages=passages,
+        report=report,
+        columns=list(first.tokens[0].columns),
         strength=strength,
         probability=probability,
         setting=setting,

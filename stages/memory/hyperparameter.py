@@ -28,7 +28,7 @@ class Hyperparameter:
     example: str = ""
     """What is suggested where it is missing; empty: it may be."""
     untuned: tuple[float, ...] = ()
-    """Numbers where nobody chooses: for a first reading, and for one on top of others if that is another."""
+    """Values where nothing is tuned: of the first reading; then of a later one, if that differs."""
 
     @property
     def words(self) -> str:

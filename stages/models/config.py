@@ -201,3 +201,8 @@ def backbones_with(setting: str) -> list[str]:
 def settings_left_open() -> set[str]:
     """Settings of any model that a run which begins from a trained one may choose; `backbone` chooses the preset."""
     return {"backbone"}.union(*(BACKBONES.settings(name).left_open for name in BACKBONES.names()))
+
+
+def shape_of(artifact: Described) -> dict[str, Any]:
+    """What the time of a pass depends on: the settings of a model but for dropout."""
+    return {name: value for name, value in artifact.config["model"].items() if "dropout" not in name}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from stages.artifacts.artifact import Artifact, Home
 from stages.artifacts.kinds import KINDS
@@ -43,6 +44,14 @@ class Member:
     def anchor(self) -> str:
         """Where it stands on the page."""
         return self.reference.replace("/", "-")
+
+    def file(self, relative: str) -> Path | None:
+        """A file of it, if it has it. Raises: ArtifactError if inputs are verified, and it is damaged."""
+        if self.artifact is None or relative not in self.artifact.manifest.files:
+            return None
+        if self.artifact.store.verifies_inputs:
+            self.artifact.store.check_files(self.artifact)
+        return self.artifact.file(relative)
 
 
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:

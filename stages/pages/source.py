@@ -120,8 +120,8 @@ def _corpus(member: Member | None, split: str) -> str:
         return ""
     if member.names:
         return member.names[0]
-    path = member.artifact.path / names_file(split)
-    named = {run.name for run in read_runs(path)} if path.is_file() else set()
+    path = member.file(names_file(split))
+    named = {run.name for run in read_runs(path)} if path is not None and path.is_file() else set()
     return (named.pop() or "") if len(named) == 1 else ""
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.charts.training import Journal
-from stages.errors import ArtifactError
 from stages.pages.lineage import Member
 
 JOURNAL = "training.jsonl"
@@ -18,11 +17,10 @@ def read_journals(members: Sequence[Member]) -> list[Journal]:
 
 
 def _records(member: Member) -> Sequence[Mapping[str, Any]]:
-    """None where the file is missing or damaged."""
-    if member.artifact is None or member.kind != "model":
-        return []
+    """None of a model whose file is missing or damaged."""
+    journal = member.file(JOURNAL) if member.kind == "model" else None
     try:
-        text = member.artifact.file(JOURNAL).read_text("utf-8")
+        text = "" if journal is None else journal.read_text("utf-8")
         return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ArtifactError, OSError, ValueError):
+    except (OSError, ValueError):
         return []

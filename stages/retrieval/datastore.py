@@ -16,4 +16,4 @@ class Datastore:
     metric: str
     """Of the distances that a search gives: `l2` or `ip`."""
     lossless: bool
-    """Whether distances are found as the stored keys give them."""
+    """Whether the distances of a search equal those recomputed from the stored keys."""

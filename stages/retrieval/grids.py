@@ -45,8 +45,8 @@ class ReadingGrid:
     def shape(self) -> tuple[int, int, int]:
         return len(self.scales), len(self.cutoffs), len(self.weights)
 
-    def point(self, scale: int, cutoff: int, weight: int) -> Point:
-        """The point at a place of the grid."""
+    def point_at(self, scale: int, cutoff: int, weight: int) -> Point:
+        """The point at a place of the grid: indices into `scales`, `cutoffs`, `weights`."""
         return Point(self.cutoffs[cutoff], self.scales[scale], self.weights[weight])
 
 
@@ -194,7 +194,7 @@ def at_place(place: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequen
     """The point that is chosen at a place of the grids, scale, cut-off and weight of each reading; see `best_point`."""
     by_reading = [place[3 * i : 3 * i + 3] for i in range(len(grids))]
     return Best(
-        tuple(grid.point(*where) for grid, where in zip(grids, by_reading, strict=True)),
+        tuple(grid.point_at(*where) for grid, where in zip(grids, by_reading, strict=True)),
         tuple(_interior(*one) for one in zip(grids, by_reading, allowed, strict=True)),
         tuple(place),
     )

@@ -18,7 +18,7 @@ from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 
 K = TypeVar("K", bound=ReadingOptions)
-MOST_POINTS = 1 << 20
+LARGEST_GRID = 1 << 20
 """Of the grid of one reading: its sums over the tuning split are kept of every shard."""
 
 
@@ -187,11 +187,11 @@ def _require_few_points(reading: Reading) -> None:
     """Raises: UsageError for a grid whose sums nobody lives to see."""
     numbers = {name: reading.value(name) for name in reading.tunable}
     counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
-    if prod(counts.values()) > MOST_POINTS:
+    if prod(counts.values()) > LARGEST_GRID:
         sizes = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
         raise UsageError(
             f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({sizes}); at most "
-            f"{MOST_POINTS:,} are tuned in one go: give fewer numbers, and refine about the best."
+            f"{LARGEST_GRID:,} are tuned in one go: give fewer numbers, and refine about the best."
         )
 
 

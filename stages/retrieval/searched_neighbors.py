@@ -31,7 +31,7 @@ class SearchedNeighbors:
         keys, settings = (self._stored.rows, self._stored.dim), {**index.config, "probe": probe}
         self._searcher = open_searcher(index.file("index.faiss"), settings, keys, reader.device.type)
         self._candidates = neighbors.config["candidates"]
-        self._read: tuple[int, State] = 0, None
+        self._read: dict[str, tuple[int, State]] = {}
         self._last: tuple[tuple[str, int, int, int], np.ndarray] | None = None
 
     def __getitem__(self, name: str) -> "SearchedRows":
@@ -47,10 +47,12 @@ class SearchedNeighbors:
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Search keys float32 [n, d], going on from where the last ones ended, if that is not behind them."""
-        place, state = self._read if self._read[0] <= start else (0, None)
+        """Search keys float32 [n, d], going on from the last ones of the split, if they end before these."""
+        place, state = self._read.get(split, (0, None))
+        if place > start:
+            place, state = 0, None
         encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))
-        self._read = stop, encoded.state
+        self._read[split] = stop, encoded.state
         return search_keys(encoded.keys)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import faiss
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.errors import ArtifactError
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
@@ -66,9 +67,7 @@ class FilledLists(NamedTuple):
     codes: np.ndarray
 
     def write(self, path: Path) -> None:
-        with path.open("wb") as file:
-            for array in self:
-                np.save(file, array, allow_pickle=False)
+        save_arrays(path, *self)
 
     @classmethod
     def read(cls, path: Path) -> "FilledLists":

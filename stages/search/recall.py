@@ -1,11 +1,11 @@
 """How much of exact search an index finds."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stages.reporting import Progress, unheard
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
@@ -14,19 +14,54 @@ from stages.search.searcher import Searcher
 RECALL_AT = (1, 4, 8, 64, 1024)
 
 
+class Recalled:
+    """What of the true neighbours was found: rows by rank, ids [n, m] of each query once, -1 where missing."""
+
+    def __init__(self, found: np.ndarray, true: np.ndarray) -> None:
+        self._ranks = _ranks(found, true)
+        self._missing = true < 0
+
+    def share(self, k: int) -> float:
+        """Of the k nearest rows, those among the k found; 1 if there are none."""
+        shared, wanted = self._counts(k)
+        return float(shared.sum()) / int(wanted.sum()) if wanted.any() else 1.0
+
+    def standard_error(self, k: int) -> float:
+        """Of that share, as an estimate for all queries from which these n were drawn (Cochran 1977, eq. 2.45)."""
+        shared, wanted = self._counts(k)
+        n = len(shared)
+        if n < 2 or not wanted.any():
+            return 0.0
+        residuals = shared - self.share(k) * wanted
+        return float(np.sqrt((residuals**2).sum() / (n - 1) / n) / wanted.mean())
+
+    def _counts(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of each query the neighbours that are found, and those that there are, int64 [n] each."""
+        return (self._ranks[:, :k] < k).sum(axis=1), k - self._missing[:, :k].sum(axis=1)
+
+
+def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """The rank among the true neighbours [n, m] of each found row [n, w]; m and more where it is not one of them.
+
+    >>> _ranks(np.array([[7, 5, 3, -1]]), np.array([[5, 7, 9]])).tolist()
+    [[1, 0, 3, 3]]
+    """
+    apart = max(int(found.max(initial=0)), int(true.max(initial=0))) + 1
+    queries = np.arange(len(true))[:, None] * apart
+    places = np.where(true < 0, -1, true + queries)
+    order = np.argsort(places, axis=None, kind="stable")
+    rising, wanted = places.ravel()[order], np.where(found < 0, -2, found + queries)
+    at = np.searchsorted(rising, wanted).clip(max=rising.size - 1)
+    return np.where(rising[at] == wanted, order[at] % true.shape[1], true.shape[1])
+
+
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:
     """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing."""
-    shared = [len(np.intersect1d(f[f >= 0], t[t >= 0])) for f, t in zip(found[:, :k], true[:, :k], strict=True)]
-    wanted = int((true[:, :k] >= 0).sum())
-    return float(np.sum(shared)) / wanted if wanted else 1.0
-
-
-Progress = Callable[[int, int, str], None]
-"""Hears what is done, of how much, and what of."""
+    return Recalled(found, true).share(k)
 
 
 def measure(
-    searcher: Searcher, keys: StoredKeys, queries: int, seed: int, progress: Progress = lambda done, total, unit: None
+    searcher: Searcher, keys: StoredKeys, queries: int, seed: int, progress: Progress = unheard
 ) -> dict[str, Any]:
     """Recall of an index against exact search, for stored rows that may not find themselves.
 
@@ -36,7 +71,8 @@ def measure(
         queries: rows to try, drawn at random.
         seed: of the draw.
         progress: hears how far exact search is, and then the index.
-    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow); for an index with lists
+    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow), and its `recall_error`, one standard
+        error each, from one query to the next; for an index with lists
         `recall_by_probe`, the same by number of lists read; `queries_per_second` by k, the queries
         searched together.
     """
@@ -50,9 +86,11 @@ def measure(
         started = time.perf_counter()
         found, _ = searcher.search(sample, k, itself)
         rates[str(k)] = round(len(rows) / (time.perf_counter() - started), 1)
+    recalled = Recalled(found, true)
     figures = {
         "queries": len(rows),
-        "recall": {str(k): round(recall(found, true, k), 4) for k in at},
+        "recall": {str(k): round(recalled.share(k), 4) for k in at},
+        "recall_error": {str(k): round(recalled.standard_error(k), 4) for k in at},
         "queries_per_second": rates,
     }
     if isinstance(searcher, GroupedSearcher):
@@ -74,7 +112,7 @@ def _by_probe(
     probes = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
     for number, probe in enumerate(probes, start=1):
         searcher.probe = probe
-        found = searcher.attempt(sample, at[-1], itself, effort=0).ids
-        table[str(probe)] = {str(k): round(recall(found, true, k), 4) for k in at}
+        recalled = Recalled(searcher.attempt(sample, at[-1], itself, effort=0).ids, true)
+        table[str(probe)] = {str(k): round(recalled.share(k), 4) for k in at}
         progress(number, len(probes), "numbers of lists tried")
     return table

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.text.documents import OPENS_DOCUMENT, MarkedPiece, ParagraphHashes
 from stages.text.names import NamedRun, NameRuns, read_runs, runs_between
 
@@ -129,7 +130,7 @@ def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Pat
     table = np.array([(len(piece.text), piece.marks) for piece in batch], _PIECE)
     with add(_text_name(number)).open("wb") as file:
         file.writelines(piece.text.encode() for piece in batch)
-    np.save(add(_table_name(number)), table)
+    save_arrays(add(_table_name(number)), table)
     return SpoolShard(
         number=number,
         pieces=len(batch),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
 from stages.text.concatenation import Concatenation, Part, saved
@@ -93,10 +94,16 @@ def _write_arrays(
     _write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
 
 
+def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
+    """Of an array of tokens: whole rows, few at a time."""
+    return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
+
+
 def _write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
-    array = job.draft.array(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
+    layout = array_layout(name, rows, dtype)
+    array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
     for shard in range(array.shards):
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):

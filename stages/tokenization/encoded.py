@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.given import open_tokenizer
@@ -45,7 +46,7 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
     }
     output = ShardOutput(folder, record)
     for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
-        np.save(output.add(scratch_file(shard, name)), values)
+        save_arrays(output.add(scratch_file(shard, name)), values)
     return output
 
 

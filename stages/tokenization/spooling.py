@@ -1,9 +1,9 @@
 """What is done once, before the shards: all text is read into a spool, and the tokenizer made from train's part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from stages.artifacts.stage import Job, Shard
+from stages.artifacts.stage import Inputs, Job, Shard
 from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
@@ -80,24 +80,36 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
-    config, given, pretrained = job.config, given_tokenizer(job.inputs), pretrained_tokenizer(job.inputs)
-    if pretrained is not None:
-        tokenizer: TextTokenizer = read_tokenizer(pretrained, config.eos)
-        job.draft.add(PretrainedTokenizer.FILE)
-    elif TOKENIZER in job.inputs:
-        tokenizer = tokenizer_of(job.inputs[TOKENIZER])
-    elif given is not None:
-        tokenizer = open_tokenizer(given)
-    else:
-        if config.tokenizer == "word":
+    if not is_given(job.inputs):
+        if job.config.tokenizer == "word":
             _warn_of_script(job, spool.pieces(train[0]))
-        job.reporter.info(f"making the {config.tokenizer} vocabulary from train")
-        tokenizer = TOKENIZERS.load(config.tokenizer).train(
-            map(spool.pieces, train), config.vocab_size, config.lowercase, config.min_count or 1
-        )
+        job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
+    tokenizer = chosen_tokenizer(job.config, job.inputs, map(spool.pieces, train))
+    if isinstance(tokenizer, PretrainedTokenizer):
+        job.draft.add(PretrainedTokenizer.FILE)
     tokenizer.save(job.draft.add(TOKENIZER_FILE))
     job.draft.commit(TOKENIZER_MADE)
     job.draft.flush()
+
+
+def is_given(inputs: Inputs) -> bool:
+    """Whether the tokenizer is given, and not made of the text."""
+    return given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None
+
+
+def chosen_tokenizer(config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]) -> TextTokenizer:
+    """The tokenizer that is given, or else is made of the text of train."""
+    given, pretrained = given_tokenizer(inputs), pretrained_tokenizer(inputs)
+    if pretrained is not None:
+        return read_tokenizer(pretrained, config.eos)
+    if TOKENIZER in inputs:
+        return tokenizer_of(inputs[TOKENIZER])
+    if given is not None:
+        return open_tokenizer(given)
+    tokenizer: TextTokenizer = TOKENIZERS.load(config.tokenizer).train(
+        train, config.vocab_size, config.lowercase, config.min_count or 1
+    )
+    return tokenizer
 
 
 def _warn_of_script(job: Job[TokenizeConfig], beginning: Pieces) -> None:

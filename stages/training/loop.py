@@ -273,7 +273,7 @@ class Trainer:
         loss = validate(self.fabric, self.model, self.method, *read)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
-        if self.progress.is_best(loss) and self.fabric.is_global_zero:
+        if self.progress.note_validation(loss) and self.fabric.is_global_zero:
             save_weights(self.model, self.folder / best_weights(step))
             fsync(self.folder / best_weights(step))
             self.progress.valid_digest = file_entry(self.folder / best_weights(step))["blake2b"]

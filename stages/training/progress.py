@@ -78,7 +78,7 @@ class Progress:
         self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
         self.line_step, self.line_seconds = self.step, self.seconds
 
-    def is_best(self, valid_loss: float) -> bool:
+    def note_validation(self, valid_loss: float) -> bool:
         """Note a validation; whether it is the best so far."""
         best = self.valid_loss is None or valid_loss < self.valid_loss
         if best:

@@ -26,7 +26,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     Raises: ResourceError, saying how much is needed, how much there is, and what would fit.
     """
     memory = _memory(device)
-    each = NUMBER * (2 + MOMENTS[config.optimizer.name])
+    each = _each(config)
     weights = _parameters(model) * each
 
     def fits(one: BackboneConfig) -> bool:
@@ -47,6 +47,17 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
             f"{size(batch * a_segment)} beside the model, and {device.type} has {size(memory)}: "
             f"--batch-tokens {fitting * config.segment_length} fits, with --accumulate for as large updates."
         )
+
+
+def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) -> int:
+    """What must be held at once, at the least: weights, gradients, moments, and a batch's hidden states."""
+    batch = min(config.batch_segments, max(1, segments))
+    return _parameters(model) * _each(config) + batch * _hidden_bytes(config, model)
+
+
+def _each(config: TrainConfig) -> int:
+    """Bytes that a weight takes."""
+    return NUMBER * (2 + MOMENTS[config.optimizer.name])
 
 
 def _memory(device: torch.device) -> int:

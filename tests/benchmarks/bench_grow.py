@@ -6,8 +6,13 @@ The articles of a text in WikiText's format are tokenized together, and in ten p
 reads each article by itself, makes keys. A tenth of the text is added nine times, index and all; then every other
 article is forgotten. Told are: the share of neighbours of 2,000 tokens that are those of the datastore built at once
 (flat), recall of the changed IVF index and of one built anew, and what the last tenth and the cut cost, in processor
-seconds, in shares of building anew. Measuring recall, which costs both the same, is told apart.
+seconds, in shares of building anew. Of an index its recall is measured as build-index does it; what that costs is also
+told apart. Threads that wait must not count, so that OMP_NUM_THREADS=1 is set, and the like.
 """
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 import argparse
 import gzip
@@ -22,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+import stages.search.recall
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Stage
@@ -45,6 +51,19 @@ BLANK = len(" \n")
 """The line before a title, which belongs to the article before."""
 
 
+class Measuring:
+    """What measuring recall took in the stage that ran last, in processor seconds."""
+
+    seconds = 0.0
+
+    @classmethod
+    def measure(cls, *arguments: Any) -> dict[str, Any]:
+        started = time.process_time()
+        figures = measure(*arguments)
+        cls.seconds += time.process_time() - started
+        return figures
+
+
 class Timed:
     """A store whose stages tell what they take, in processor seconds."""
 
@@ -53,9 +72,14 @@ class Timed:
         self.folder = folder
         self.seconds = 0.0
 
+    @property
+    def index_seconds(self) -> dict[str, float]:
+        """What the index that was made last took, and of that recall."""
+        return {"index": self.seconds - Measuring.seconds, "recall": Measuring.seconds}
+
     def make(self, stage: Stage[Any], config: Any, **references: Any) -> Artifact:
         given = {name: getattr(one, "reference", one) for name, one in references.items() if one is not None}
-        started = time.process_time()
+        Measuring.seconds, started = 0.0, time.process_time()
         artifact = make(stage, config, given, self.store, Execution("cpu")).artifact
         self.seconds = time.process_time() - started
         return artifact
@@ -102,9 +126,8 @@ def compare(what: str, changed: Artifact, anew: Artifact) -> None:
 
 
 def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -> None:
-    """Recall as build-index measures it; the index that was built anew reads as many lists as it does by itself."""
+    """Recall of as many queries in both; the index that was built anew reads as many lists as it does by itself."""
     for name, index in (("changed", changed), ("built at once", anew)):
-        started = time.process_time()
         keys = keys_of(index.input("datastore"))
         searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim))
         figures = measure(searcher, keys, queries, 0)
@@ -113,8 +136,17 @@ def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -
             lists=index.config["lists"],
             probe=index.config["probe"],
             recall=figures["recall"],
-            seconds=time.process_time() - started,
+            error=figures["recall_error"],
+            measured={
+                name: index.metrics[name] for name in ("queries", "recall", "recall_error") if name in index.metrics
+            },
         )
+
+
+def shares(step: dict[str, float], cost: dict[str, float]) -> dict[str, float]:
+    """Of building anew: of all, and of all but measuring recall on either side."""
+    but_recall = [sum(of[name] for name in ("datastore", "index")) for of in (step, cost)]
+    return {"share": sum(step.values()) / sum(cost.values()), "share_but_recall": but_recall[0] / but_recall[1]}
 
 
 def main() -> None:
@@ -125,6 +157,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--recall-queries", type=int, default=1000)
     arguments = parser.parse_args()
+    stages.search.recall.measure = Measuring.measure  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         run(Timed(Path(folder)), arguments)
 
@@ -138,12 +171,13 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
     shape |= {"backbone": "transformer", "heads": 4, "max_positions": 128, "positions": "learned"}
     shape |= {"vocab_size": everything.metrics["vocabulary_size"]}
     model = artificial(timed.store, Model(), {"tokens": everything}, model=shape, segment_length=128)
-    lists, settings = IndexConfig(index="ivf-flat", recall_queries=0), DatastoreConfig(reset="document")
+    lists = IndexConfig(index="ivf-flat", recall_queries=arguments.recall_queries)
+    settings = DatastoreConfig(reset="document")
 
     anew = timed.make(BuildDatastore(), settings, source=model)
     cost = {"datastore": timed.seconds}
     index_anew = timed.make(BuildIndex(), lists, source=anew)
-    cost["index"] = timed.seconds
+    cost |= timed.index_seconds
     told("built at once", articles=len(articles), rows=anew.metrics["rows"], **cost)
 
     grown = timed.make(BuildDatastore(), settings, source=model, tokens=parts[0])
@@ -152,10 +186,10 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
         grown = timed.make(UpdateDatastore(), UpdateConfig(), source=grown, add=part)
         step = {"datastore": timed.seconds}
         index = timed.make(BuildIndex(), lists, source=grown)
-        step["index"] = timed.seconds
-        told("one more tenth", rows=grown.metrics["rows"], **step)
+        step |= timed.index_seconds
+        told("one more tenth", rows=grown.metrics["rows"], queries=index.metrics["queries"], **step)
     share = {f"{name}_share": step[name] / cost[name] for name in step}
-    told("the last tenth, of building anew", **share, share=sum(step.values()) / sum(cost.values()))
+    told("the last tenth, of building anew", **share, **shares(step, cost))
     compare_recall("grown in ten steps", index, index_anew, arguments.recall_queries)
     compare("grown in ten steps", grown, anew)
 
@@ -163,13 +197,13 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
     half = timed.make(UpdateDatastore(), UpdateConfig(forget=forgotten), source=grown)
     step = {"datastore": timed.seconds}
     halved = timed.make(BuildIndex(), lists, source=half)
-    step["index"] = timed.seconds
+    step |= timed.index_seconds
     left = timed.tokens("half", articles[::2], everything)
     alone = timed.make(BuildDatastore(), settings, source=model, tokens=left)
     cost = {"datastore": timed.seconds}
     index_alone = timed.make(BuildIndex(), lists, source=alone)
-    cost["index"] = timed.seconds
-    told("cut in half", **step, share=sum(step.values()) / sum(cost.values()))
+    cost |= timed.index_seconds
+    told("cut in half", **step, **shares(step, cost))
     compare_recall("cut in half", halved, index_alone, arguments.recall_queries)
     compare("cut in half", half, alone)
 

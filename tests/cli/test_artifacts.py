@@ -11,7 +11,6 @@ import pytest
 from memlm_cli.lineage_tree import parents_first
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held
-from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.reporting import Silent
 from tests.cli.conftest import Memlm
@@ -101,19 +100,19 @@ def test_verify_finds_a_flipped_bit(memlm: Memlm, store: Store, made: Lineage) -
     assert memlm("artifacts", "rm", "--force", made.model).code == 0
 
 
-@pytest.mark.parametrize("command", ["evaluate", "build-datastore"])
-def test_verified_inputs_are_right_whatever_the_file_system_says(
-    memlm: Memlm, store: Store, made: Lineage, command: str
+def test_verify_shows_how_many_bytes_it_has_read(
+    memlm: Memlm, store: Store, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = store.get(made.model)
-    weights = model.path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    write_stamps(store.root / ".stamps" / f"{made.model}.json", model.path, model.manifest.files)
-    ended = memlm(command, made.model, "--split", "train", "--verify-inputs")
-    assert ended.code == 4
-    assert "model.safetensors has other content" in ended.err
-    (store.root / "store.toml").write_text("verify_inputs = true\n")
-    assert memlm("generate", made.model, "--prompt", "the cat").code == 4
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("memlm_cli.commands.artifacts.MEGABYTE", 1)
+    monkeypatch.setattr("stages.artifacts.checksums.BLOCK", 100)
+    ended = memlm("artifacts", "verify", made.tokens, made.model)
+    total = sum(store.open(reference).manifest.bytes for reference in (made.tokens, made.model))
+    lines = ended.err.splitlines()
+    assert all(line.startswith("artifacts verify: ") and f" of {total:,} MB read" in line for line in lines)
+    assert len(lines) >= total // 100
+    assert lines[-1].startswith(f"artifacts verify: {total:,} of {total:,} MB read (100%)")
+    assert ended.out.splitlines() == [f"{one} is as it was made" for one in (made.tokens, made.model)]
 
 
 def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: Lineage) -> None:

@@ -51,6 +51,23 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(Store(root), tmp_path_factory.mktemp("text"))
 
 
+def test_it_shows_how_far_it_is(
+    memlm: Memlm, root: Path, made: Reports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("stages.comparison.places.TOKENS_AT_ONCE", 5)
+    monkeypatch.setattr("stages.comparison.bootstrap.DRAWS_AT_ONCE", 6)
+    monkeypatch.setattr("stages.comparison.token_table.TOKENS_AT_ONCE", 3)
+    monkeypatch.setattr("memlm_cli.console.Lines._line", lambda lines, done, total, unit, *_: f"{done}/{total} {unit}")
+    ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")
+    assert [line.removeprefix("compare: ") for line in ended.err.splitlines()] == [
+        *("8/8 tokens compared", "4/9 resamples", "6/9 resamples", "8/9 resamples", "9/9 resamples"),
+        *("6/8 tokens written", "8/8 tokens written", f"8 tokens in {tmp_path / 't.csv'}"),
+    ]
+    ended = memlm("compare", made.a, made.characters, "--store", root, "--samples", 9)
+    assert "resamples" in ended.err and "tokens turned into text" in ended.err and "tokens read" in ended.err
+
+
 def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, made: Reports) -> None:
     ended = memlm("compare", made.a, made.b, "--store", root, "--most", 1, "--around", 1)
     assert ended.code == 0 and ended.err == ""

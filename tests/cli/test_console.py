@@ -111,6 +111,20 @@ def test_a_bar_shows_figures_and_starts_anew_for_other_work(
     assert "1/4" in err and "half way" in err and "1/9" in err
 
 
+def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    with ConsoleReporter("artifacts verify") as reporter:
+        with reporter.aside():
+            answer("before")
+        reporter.progress(1, 4, "MB read")
+        with reporter.aside():
+            cleared = screen.getvalue().rpartition("\r")[2]
+            answer("between")
+        assert "1/4" in screen.getvalue().rpartition("\r")[2]
+    assert cleared.strip() == ""
+    assert capsys.readouterr().out == "before\nbetween\n"
+
+
 def test_names_are_readable() -> None:
     assert figure_name("tokens_per_second") == "tokens/s"
     assert figure_name("valid_loss") == "valid loss"

@@ -33,6 +33,7 @@ COMMANDS = [
     "presets",
     "recipes",
     "doctor",
+    "plan",
 ]
 STAGES = [*COMMANDS[:8], "run"]
 EVERYWHERE = [

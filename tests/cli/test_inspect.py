@@ -128,3 +128,77 @@ def test_help_imports_nothing_heavy(command):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "--memory" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def report(index: Artifact) -> str:
+    """An evaluation with token scores."""
+    from memlm_cli.app import main
+
+    common = ["--store", str(index.store.root), "--device", "cpu", "--name", "scored"]
+    assert main(["evaluate", index.reference, *MEMORY, "--save-token-scores", *common]) == 0
+    return "report/scored"
+
+
+def test_a_report_chooses_passages(inspect, index, report, tmp_path: Path):
+    page = tmp_path / "passages.html"
+    options = ["--report", report, "--select", "gains,losses,rare", "--passages", 2, "--length", 6]
+    ended = inspect(*options, "--html", page, "--json")
+    assert (ended.code, ended.err) == (0, f"inspect: wrote {page}\n")
+    told = json.loads(ended.out)
+    assert {one["chosen"] for one in told} <= {"gains", "losses", "rare"}
+    gains = [sum(token["gain"] for token in one["tokens"]) for one in told if one["chosen"] == "gains"]
+    losses = [sum(token["gain"] for token in one["tokens"]) for one in told if one["chosen"] == "losses"]
+    assert gains == sorted(gains, reverse=True) and gains[0] > 0 and losses[0] < 0
+    assert gains == pytest.approx([one["nats"] for one in told if one["chosen"] == "gains"], abs=1e-3)
+    html = page.read_text("utf-8")
+    assert html.count("<section") == len(told)
+    assert html.count("<details") == sum(len(one["tokens"]) for one in told)
+    ids = re.findall(r'id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', html)) <= set(ids)
+    lines = inspect(*options).out.splitlines()
+    assert lines[0].startswith(f"Memory helps most: tokens {told[0]['start']:,} to {told[0]['start'] + 5:,} of test, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--select", "gains"], 2, "name it with --report"),
+        (["--select", "gains", "--text", "the"], 2, "Name one passage"),
+        (["--select", "gains", "--split", "test", "--report", "report/scored"], 2, "--split goes with --position"),
+        (["--position", "3", "--passages", "2"], 2, "--passages goes with --select"),
+        (["--select", "gain", "--report", "report/scored"], 2, "did you mean 'gains'?"),
+    ],
+)
+def test_what_no_report_can_choose_is_refused(inspect, report, options, code, message):
+    ended = inspect(*options)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+
+
+def test_a_report_without_scores_or_memory_chooses_nothing(inspect, index, memlm):
+    made = memlm("evaluate", index.reference, "--memory", "none", "--store", index.store.root, "--save-token-scores")
+    ended = inspect("--report", made.reference, "--select", "gains")
+    assert (ended.code, "has no memory" in ended.err) == (2, True)
+    bare = memlm("evaluate", index.reference, *MEMORY, "--store", index.store.root)
+    ended = inspect("--report", bare.reference, "--select", "gains")
+    assert (ended.code, "--save-token-scores" in ended.err) == (4, True)
+
+
+def test_at_a_terminal_without_a_display_the_place_of_a_page_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memlm_cli.browser import tell_page
+    from tests.cli.test_console import Screen
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    tell_page("report", tmp_path / "page.html")
+    assert str(tmp_path / "page.html") in screen.getvalue()
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    tell_page("report", tmp_path / "page.html")
+    assert screen.getvalue() == ""

@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from memlm_cli.app import app
-from memlm_cli.reproduce import RENAMED, command_line
+from memlm_cli.reproduce import command_line
+from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
 from stages.pages.lineage import Member
 from stages.training.config import TrainConfig
@@ -143,7 +144,7 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     config["model"] |= {"gate": "scalar", "memory_length": 7, "segment_length": 128}
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1", "init": "model/xl"}, **config)
     assert "model.gate=" in line
-    assert "model.memory_length=7" in line
+    assert "--mem-length 7" in line
     assert "segment_length" not in line
     config["model"]["gate_values"] = "scaled"
     assert "gate_values" not in spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
@@ -171,4 +172,5 @@ def test_settings_that_this_version_does_not_know_are_spelled_all_the_same() -> 
 
 def test_renamed_options_exist() -> None:
     assert app.registered_commands
-    assert {f"--{name}" for name in RENAMED.values()} <= options_of(["memlm", "train"])
+    options = options_of(["memlm", "train"]) | options_of(["memlm", "build-index"])
+    assert {f"--{name.replace('_', '-')}" for name in PARAMETERS.values()} <= options

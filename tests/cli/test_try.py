@@ -76,6 +76,25 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
 
 
 @pytest.mark.usefixtures("small")
+def test_seeds_share_the_time_and_end_with_means(memlm: Memlm, book: Path) -> None:
+    alone = memlm("try", book, "--minutes", 2, "--dry-run", *QUICK)
+    ended = memlm("try", book, "--minutes", 4, "--seeds", 2, "--output", "page.html", *QUICK)
+    assert ended.code == 0, ended.err
+    plans = [[line for line in err.splitlines() if line.startswith("try: a model")] for err in (alone.err, ended.err)]
+    assert plans[0] == plans[1]
+    assert "try: all of it with 2 seeds" in ended.err
+    table = ended.err[ended.err.index("report: 2 runs") :]
+    assert "seeds 0, 1" in table
+    assert "means over the seeds of training" in Path("page.html").read_text("utf-8")
+    trained = [words for words in said_commands(ended.err) if words[0] == "train"]
+    assert {words[words.index("--seed") + 1] for words in trained if "--seed" in words} >= {"1"}
+    (recipe,) = [line for line in ended.err.splitlines() if "this is a recipe: memlm run" in line]
+    again = memlm(*shlex.split(recipe.partition(": memlm ")[2]), *QUICK)
+    assert again.code == 0 and "made" not in again.err
+    assert memlm("try", book, "--seeds", 0).code == 2
+
+
+@pytest.mark.usefixtures("small")
 def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Memlm, book: Path) -> None:
     ended = memlm("try", book, "--minutes", 0.15, "--dry-run")
     assert ended.code == 0, ended.err

@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.recipe import load_recipe
 from pipelines.trial import PRESET, described, plan_trial, recipe_text
-from pipelines.trial_budget import FEWEST_BYTES, GOOD_PASSES, Machine, best_budget
+from pipelines.trial_budget import FEWEST_BYTES, GOOD_PASSES, START, Machine, best_budget
 from stages.errors import DataError, UsageError
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
@@ -31,6 +31,17 @@ def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
     assert found.passes >= min(found.worthwhile, GOOD_PASSES)
     assert found.seconds(machine) <= 60 * minutes + 1
     assert 0 < found.share <= 0.1
+
+
+def test_seeds_share_the_time():
+    one, five = Machine(8_000, 4), Machine(8_000, 5 * 4 - 4 * START / 60, 5)
+    found = best_budget(NOVEL, one, TRAINING)
+    assert best_budget(NOVEL, five, TRAINING) == found
+    assert found.seconds(five) == pytest.approx(START + 5 * (found.seconds(one) - START))
+    with pytest.raises(UsageError, match=r"--minutes \d") as said:
+        best_budget(NOVEL, Machine(10_000, 0.5, 5), TRAINING)
+    enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
+    assert best_budget(NOVEL, Machine(10_000, enough, 5), TRAINING).bytes >= FEWEST_BYTES
 
 
 def test_more_time_is_more_text_then_more_passes_then_a_second_model():

@@ -208,3 +208,22 @@ def test_names_and_sources_of_grown_rows_are_known(store: Store, tmp_path: Path)
     told = json.loads(grown.file("sources.json").read_text())
     assert told[0]["paragraphs"] is None
     assert told[1]["paragraphs"]
+
+
+def test_recall_of_a_changed_index_is_measured_in_proportion_to_what_changed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = built(store, tmp_path)
+    index = indexed(store, before, recall_queries=400)
+    after = made(store, UpdateDatastore(), UpdateConfig(forget=("4.txt",)), before)
+    share = after.metrics["forgotten"] / before.metrics["rows"]
+    assert 40 < share * 400 < 100
+    changed = indexed(store, after, recall_queries=400)
+    assert (index.metrics["queries"], changed.metrics["queries"]) == (400, 100)
+    store.remove(changed.reference)
+    monkeypatch.setattr("stages.index.FEWEST_QUERIES", 10)
+    changed = indexed(store, after, recall_queries=400)
+    assert changed.metrics["queries"] == np.ceil(share * 400)
+    assert changed.metrics["recall_error"].keys() == changed.metrics["recall"].keys()
+    assert "recall_error" not in index.metrics
+    assert "recall_error" not in indexed(store, after, recall_queries=0).metrics

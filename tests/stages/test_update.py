@@ -1,5 +1,6 @@
 """Datastores that grow and forget, against those that are built at once."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
 from stages.update import UpdateConfig, UpdateDatastore
+from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import array, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
+XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "heads": 2, "ffn_width": 8}
+XL |= {"segment_length": 8, "memory_length": 6}
 
 
 @pytest.fixture(params=[2**24, 32 * 10], ids=["one shard", "shards of ten rows"])
@@ -106,6 +110,54 @@ def test_steps_may_be_taken_one_by_one_or_together(store, model):
     values = np.concatenate([values_of(whole), *(array(p, "tokens.zarr", "train/ids") for p in parts)])
     gone = np.concatenate([documents(90, 0, 2), np.arange(99, 108)])
     np.testing.assert_array_equal(values_of(steps), np.delete(values, gone))
+
+
+def changed(store: Store, backbone: dict | None) -> Callable[[], Artifact]:
+    """What adds 47 rows, in documents, to ninety of which 27 go: 110 rows in shards of ten or eight."""
+    model = small_model(store, small_tokens(store), **({} if backbone is None else {"model": backbone}))
+    whole = build(store, model, **({} if backbone is None else {"key": "hidden"}))
+    other = small_tokens(store, seed=1, lengths={"train": 47})
+    return lambda: update(store, whole, other, forget=("1", "4-5"))
+
+
+@pytest.fixture
+def cut_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
+    return Store(tmp_path / "store")
+
+
+@pytest.mark.parametrize(("backbone", "logged"), [(None, False), (None, True), (LSTM, False), (XL, False), (XL, True)])
+def test_a_kill_at_any_shard_changes_no_byte_and_costs_no_shard_before_it(cut_store, monkeypatch, backbone, logged):
+    change = changed(cut_store, backbone)
+    undisturbed = change()
+    cut_store.remove(undisturbed.reference)
+    made, attempts = made_in_pieces(monkeypatch, change, logged=logged)
+    assert made.manifest.files == undisturbed.manifest.files
+    assert made.metrics["rows"] == 110
+    shards = sum(file.startswith("datastore.zarr/keys/c/") for file in made.manifest.files)
+    assert shards >= 11
+    assert attempts.begun_with == list(range(len(["sources", "documents", *range(shards), "finish"])))
+    assert attempts.most_states <= (0 if backbone is None else 3)
+
+
+@pytest.mark.parametrize("backbone", [None, LSTM, XL])
+def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(cut_store, monkeypatch, backbone):
+    change = changed(cut_store, backbone)
+    undisturbed = change()
+    cut_store.remove(undisturbed.reference)
+    with monkeypatch.context() as patched:
+        patched.setattr(UpdateDatastore, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            change()
+    draft = cut_store.draft_folder("datastore", undisturbed.id)
+    assert len(states(draft / "scratch")) == (backbone is not None)
+    for shard in (1, 7, 8, 10):
+        (draft / f"datastore.zarr/keys/c/{shard}/0").write_bytes(b"damaged")
+    assert change().manifest.files == undisturbed.manifest.files
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

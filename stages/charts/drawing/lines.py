@@ -9,7 +9,7 @@ from stages.charts.drawing.figure import Drawing
 from stages.charts.drawing.scale import Scale, scale_over
 from stages.numbers import number, percent, spread_out
 
-MOST_POINTS = 400
+POINTS_DRAWN = 400
 """Of a line in the drawing."""
 MOST_MARKED = 24
 """Points of a line that has a sign at each."""
@@ -37,7 +37,7 @@ def draw_lines(plot: Lines) -> Drawing:
     return Drawing(axes.WIDTH, area.height, elements)
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
+def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> list[tuple[float, float]]:
     """At most `most` points that look the same: the first, the last, and the extremes of equal stretches."""
     if len(points) <= most:
         return list(points)

@@ -32,6 +32,7 @@ class Breakdown:
     `repeated`: those texts, the model's and the datastores', and how many counted tokens stand in each.
     `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `frequencies`: by how often their type stands in a text; None if that is not known.
+    `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
 
     last_words: LastWords | None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
@@ -42,7 +43,7 @@ class ScoreFiles:
         """Let shard `number` write its scores."""
         for name, array in self.arrays.items():
             if self._whole:
-                np.save(output.add(_part(name, number)), scores[name])
+                save_arrays(output.add(_part(name, number)), scores[name])
             else:
                 output.write(array, number, scores[name])
 

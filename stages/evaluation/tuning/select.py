@@ -14,7 +14,7 @@ from stages.retrieval.grids import Best, Point, ReadingGrid, at_place, best_poin
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Source
 
-MOST_POINTS = 10_000
+TRIED_TOGETHER = 10_000
 """Points of a product of grids up to which each is tried; of more, one reading's at a time."""
 
 
@@ -41,7 +41,7 @@ class Selected(NamedTuple):
 
 def tries_all(grids: Sequence[ReadingGrid]) -> bool:
     """Whether every point of the grids together is tried; else readings are tuned in turn."""
-    return len(grids) == 1 or math.prod(n for grid in grids for n in grid.shape) <= MOST_POINTS
+    return len(grids) == 1 or math.prod(n for grid in grids for n in grid.shape) <= TRIED_TOGETHER
 
 
 def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) -> Choice:
@@ -67,7 +67,7 @@ def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None =
     """The settings at what was chosen for a row; None: where no reading leaves a choice."""
     choice = choose(row, grids, []) if choice is None else choice
     best = at_place(choice.place, grids, _allowed(row))
-    by_cutoff = [grids[0].point(*place) for place in choice.by_cutoff]
+    by_cutoff = [grids[0].point_at(*place) for place in choice.by_cutoff]
     return Selected(RowSettings(grids, best.points, by_cutoff), best, choice.nll)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
@@ -72,7 +73,7 @@ class Tuning:
         for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True)):
             path = output.add(_file(shard, number, grids))
             if tries_all(grids):
-                np.save(path, evaluator.grid_nll(scored_range, row, grids))
+                save_arrays(path, evaluator.grid_nll(scored_range, row, grids))
             else:
                 save_part(path, evaluator.log_sums(scored_range, row, grids))
         scored = scored_range.lm.log_p[scored_range.counted_rows]

@@ -1,4 +1,4 @@
-"""Where memory comes from at test: a folder a source, with its settings and its code."""
+"""Where memory comes from at test: a folder a source; `local` and `long` share the code in `recent.py`."""
 
 from stages.registry import Part, Registry
 

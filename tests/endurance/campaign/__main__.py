@@ -50,7 +50,8 @@ ATTACKS: dict[str, Callable[[Case], Verdict]] = {
 }
 COLUMNS = ("refused", "harmless", "failed", "skipped")
 GOALS = {
-    **{"kill": 1000, "kill-installed": 10, "full-disk": 200, "file-limit": 60},
+    **{"kill": 1000, "kill-change": 100, "kill-installed": 10, "full-disk": 200, "full-disk-change": 30},
+    **{"file-limit": 60},
     **{"damaged-file": 150, "damaged-manifest": 150, "damaged-name": 100, "damaged-draft": 150},
     **{"bad-text": 300, "bad-options": 500, "bad-recipe": 150, "bad-reference": 150},
     **{"concurrent-same": 60, "concurrent-different": 50, "crafted": 250, "remove-elsewhere": 100},

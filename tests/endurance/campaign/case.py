@@ -90,6 +90,8 @@ def judge(ended: Ended, wrong: Callable[[], str] = str) -> Verdict:
         wrong: says what is wrong with the result of a command that ended with 0.
     """
     said = _CONTROL.search(ended.err)  # what is written to a pipe is data, as it is
+    if ended.outside:
+        return failed(f"tried {ended.outside}")
     if ended.code is None:
         return failed("endless")
     if ended.code < 0:

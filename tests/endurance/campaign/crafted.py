@@ -26,6 +26,13 @@ READERS = {
     "batches": [["train", "{batches}", "--method", "trime-ext", "--steps", "1"]],
     "report": [["report", "{report}", "--output", "p.html"], ["compare", "{report}", "{recent}", "--samples", "20"]],
     "gated": [["report", "{gated}", "--output", "p.html"]],
+    "grown": [
+        ["update-datastore", "{grown}", "--forget", "3"],
+        ["build-index", "{grown}", "--index", "flat"],
+        ["evaluate", "{grown-ivf}", "--exclude", "document", "--split", "valid"],
+        ["inspect", "{grown-ivf}", "--position", "4"],
+    ],
+    "cut": [["build-index", "{cut}", "--index", "flat"], ["precompute-neighbors", "{cut-ivf}", "--exact"]],
 }
 """Commands that read each artifact; none of what they make is in the store."""
 

@@ -2,22 +2,23 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.endurance.campaign.case import REFUSED, Case, Verdict, failed, judge
 from tests.endurance.campaign.process import MOST_BYTES_WRITTEN, Limits
-from tests.endurance.campaign.world import STAGES
+from tests.endurance.campaign.world import CHANGES, STAGES
 
 PAGE = 4096
 
 
-def full_disk(case: Case) -> Verdict:
-    """A real tmpfs with hardly any room, which grows step by step; sometimes it is inodes that lack."""
+def full_disk(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
+    """A real tmpfs with hardly any room for one of `stages`, which grows step by step; sometimes inodes lack."""
     if os.geteuid() != 0:
         return Verdict("skipped", "only root can mount a small disk")
-    stage = case.random.choice(list(STAGES))
+    stage = case.random.choice(stages)
     inodes = case.random.random() < 0.25
     case.store.mkdir()
     with _small_disk(case.store) as mounted:
@@ -77,4 +78,4 @@ def _mount(*arguments: str) -> bool:
     return subprocess.run(["mount", *arguments], capture_output=True).returncode == 0
 
 
-ATTACKS = {"full-disk": full_disk, "file-limit": file_limit}
+ATTACKS = {"full-disk": full_disk, "full-disk-change": partial(full_disk, stages=CHANGES), "file-limit": file_limit}

@@ -1,20 +1,21 @@
 """Kills and signals at every moment of every stage; the same command again leaves the bytes of an undisturbed run."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.process import Child, Death, Ended
-from tests.endurance.campaign.world import STAGES, write_texts
+from tests.endurance.campaign.world import CHANGES, STAGES, write_texts
 from tests.endurance.kill_and_resume import differences
 
 SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 ENDS = {signal.SIGKILL: {-9}, signal.SIGTERM: {143}, signal.SIGINT: {130}}
 
 
-def kill(case: Case) -> Verdict:
-    """One to three signals, each at a change on disk or at any moment, then the same command."""
-    stage = case.random.choice(list(STAGES))
+def kill(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
+    """One to three signals, each at a change on disk or at any moment, then the same command, of one of `stages`."""
+    stage = case.random.choice(stages)
     made = case.world.made[stage]
     case.before(stage)
     for _ in range(case.random.randint(1, 3)):
@@ -66,4 +67,4 @@ def _differs(case: Case, stage: str) -> str:
     return ", ".join(differences(folder / "store" / reference, case.store / reference))
 
 
-ATTACKS = {"kill": kill, "kill-installed": kill_installed}
+ATTACKS = {"kill": kill, "kill-change": partial(kill, stages=CHANGES), "kill-installed": kill_installed}

@@ -18,6 +18,7 @@ COMMANDS = {
     "build-index": STAGES["index"],
     "precompute-neighbors": STAGES["neighbors"],
     "pack-batches": STAGES["batches"],
+    "update-datastore": STAGES["exchanged"],
     "evaluate": ["evaluate", "{index}"],
     "inspect": ["inspect", "{neighbors}", "--position", "8", "--length", "4"],
     "generate": ["generate", "{index}", "--prompt", "the cat", "--max-tokens", "3", "--device", "cpu"],

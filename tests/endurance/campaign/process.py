@@ -9,6 +9,7 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import platform
 import resource
 import signal
 import sys
@@ -27,6 +28,11 @@ GIB = 2**30
 ASKED = (signal.SIGINT, signal.SIGTERM)
 MOST_BYTES_WRITTEN = 256 * 2**20
 CHANGING = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"})
+OUTSIDE = frozenset(
+    {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
+)
+UNPICKLED = "pickle.find_class"
+"""Of a process of `--workers` alone, which gets its work that way."""
 SMALL_SHARDS = {"stages.artifacts.arrays.TARGET_SHARD_BYTES": 1024, "stages.text.spool.SHARD_CHARACTERS": 600}
 """So that a corpus of a few kB is cut into several shards; in forks only."""
 
@@ -62,6 +68,8 @@ class Ended:
     events: int
     log: str
     """The traceback that it left behind, if it took its end for a bug."""
+    outside: str = ""
+    """Connections, programs and pickles that it tried to open, all of which were denied."""
 
     @property
     def reference(self) -> str:
@@ -78,6 +86,7 @@ def preload() -> None:
                 importlib.import_module(module.name)
     for name in ("faiss", "lightning_fabric", "numcodecs", "tensorboard", "tokenizers", "torch.utils.tensorboard"):
         importlib.import_module(name)
+    platform.platform()  # asks a program, once; forks are to run none
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise RuntimeError("Importing memlm started a thread: forks could hang.")
 
@@ -137,7 +146,8 @@ class Child:
         out, err = (_read(pipe) for pipe in (self._out, self._err))
         events = (self._job / "events").read_text() if (self._job / "events").exists() else "0"
         log = "".join(path.read_text("utf-8", "replace") for path in self._job.glob("memlm-*.log"))
-        return Ended(code, out, err, time.monotonic() - self._began, int(events or 0), log)
+        outside = (self._job / "outside").read_text() if (self._job / "outside").exists() else ""
+        return Ended(code, out, err, time.monotonic() - self._began, int(events or 0), log, outside)
 
 
 def _become(
@@ -176,8 +186,9 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
 
     tempfile.tempdir = str(job)
     sys.argv = ["memlm", *arguments]
-    seen = [0]
+    seen, outside = [0], list[str]()
     _watch(seen, death)
+    _deny(outside, unpickles="--workers" in arguments)
     invoke = app.invoke
 
     def begin(parsed: Sequence[str]) -> None:
@@ -188,6 +199,7 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
     code = app.main()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     (job / "events").write_text(str(seen[0]))
+    (job / "outside").write_text(", ".join(outside))
     return code
 
 
@@ -206,6 +218,18 @@ def _watch(seen: list[int], death: Death | None) -> None:
             seen[0] += 1
             if death is not None and death.event == seen[0]:
                 os.kill(os.getpid(), death.signal)
+
+    sys.addaudithook(hook)
+
+
+def _deny(tried: list[str], *, unpickles: bool) -> None:
+    """Let nothing be reached, run or unpickled, and note what is tried."""
+    denied = OUTSIDE if unpickles else OUTSIDE | {UNPICKLED}
+
+    def hook(event: str, values: tuple[Any, ...]) -> None:
+        if event in denied:
+            tried.append(f"{event} {values}"[:200])
+            raise PermissionError(f"{event} is denied")
 
     sys.addaudithook(hook)
 

@@ -9,6 +9,9 @@ from tests.endurance.campaign.process import Child
 from tests.stages.small_text import story
 
 LINES = {"train": 60, "valid": 15, "test": 15}
+MORE_LINES = 24
+"""Of `more.txt`, which a datastore grows by."""
+BY_PARAGRAPH = ["--documents", "blank-line"]
 FILES = [part for split in LINES for part in (f"--{split}", f"{split}.txt")]
 TINY = [
     *("--steps", "12", "--segment-length", "8", "--batch-tokens", "32", "--checkpoint-seconds", "0.01"),
@@ -16,7 +19,7 @@ TINY = [
 ]
 TRANSFORMER = [f"--set=model.{name}" for name in ("heads=2", "ffn_width=16")]
 STAGES = {
-    "tokens": ["tokenize", *FILES],
+    "tokens": ["tokenize", *FILES, *BY_PARAGRAPH],
     "model": ["train", "{tokens}", *TINY, *TRANSFORMER],
     "datastore": ["build-datastore", "{model}"],
     "index": ["build-index", "{datastore}"],
@@ -32,8 +35,16 @@ STAGES = {
     "trime": ["train", "{batches}", "--method", "trime-ext", *TINY, *TRANSFORMER],
     "gated": ["evaluate", "{spalm}"],
     "recent": ["evaluate", "{lstm}", "--memory", "neural-cache", "--save-token-scores"],
+    "more": ["tokenize", "--train", "more.txt", *BY_PARAGRAPH, "--tokenizer", "{tokens}"],
+    "grown": ["update-datastore", "{states}", "--add", "{more}"],
+    "grown-ivf": ["build-index", "{grown}", "--index", "IVF4,Flat", "--update", "{ivf}"],
+    "cut": ["update-datastore", "{grown}", "--forget", "1", "--forget", "3-5"],
+    "cut-ivf": ["build-index", "{cut}", "--index", "IVF4,Flat", "--update", "{grown-ivf}"],
+    "exchanged": ["update-datastore", "{datastore}", "--add", "{more}", "--forget", "2-4"],
 }
 """The pipeline's commands by the name of what they make; `{name}` stands for an earlier reference."""
+CHANGES = ["grown", "grown-ivf", "cut", "cut-ivf", "exchanged"]
+"""Stages that make a datastore, or an index, out of the one before."""
 
 
 @dataclass(frozen=True)
@@ -89,5 +100,5 @@ class World:
 
 def write_texts(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for seed, (split, lines) in enumerate(LINES.items()):
-        (folder / f"{split}.txt").write_text(story(lines, seed))
+    for seed, (name, lines) in enumerate((LINES | {"more": MORE_LINES}).items()):
+        (folder / f"{name}.txt").write_text(story(lines, seed))

@@ -149,7 +149,9 @@ def test_lineage_and_what_is_cached_are_verified_too(store: Store, squares: Arti
 
 def test_a_process_verifies_an_artifact_once(store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    monkeypatch.setattr("stages.artifacts.stamps.file_entry", lambda path: (hashed.append(path), file_entry(path))[1])
+    monkeypatch.setattr(
+        "stages.artifacts.stamps.file_entry", lambda path, read: (hashed.append(path), file_entry(path))[1]
+    )
     careful = Store(store.root, verify_inputs=True)
     for _ in range(3):
         careful.get(squares.reference)

@@ -63,6 +63,16 @@ def test_in_whatever_order_ranges_are_asked_for_they_are_the_same(tmp_path, mode
         np.testing.assert_array_equal(found[start:stop, :k], want[start:stop, :k])
 
 
+def test_a_state_of_one_split_is_none_of_another(tmp_path):
+    """A split goes on from its own last tokens, not from those that were read between."""
+    neighbors = stored(tmp_path, LSTM, PLAIN)
+    want, found = searched(neighbors)["valid/ids"][0:60, :K], searched(neighbors)
+    valid, train = found["valid/ids"], found["train/ids"]
+    np.testing.assert_array_equal(valid[0:20, :K], want[:20])
+    train[0:20, :K]
+    np.testing.assert_array_equal(valid[20:60, :K], want[20:])
+
+
 def test_a_stream_is_read_on_from_where_it_was_left_and_the_last_range_is_not_searched_again(tmp_path, monkeypatch):
     found = searched(stored(tmp_path, LSTM, PLAIN))["valid/ids"]
     read, past, encode = [], KeyEncoder.state_past, KeyEncoder.encode

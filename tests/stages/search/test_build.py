@@ -12,8 +12,9 @@ from stages.search.factory import empty_index
 from stages.search.factory_string import refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import open_searcher, read_index
-from stages.search.recall import measure, recall
+from stages.search.recall import Recalled, measure, recall
 from stages.search.searcher import Searcher
+from stages.search.size import index_bytes, is_lossless
 
 
 def stored(dtype: str = "float16", rows: int = 600, dim: int = 8) -> StoredKeys:
@@ -114,6 +115,20 @@ def test_recall_counts_true_neighbours_among_those_found() -> None:
     assert recall(found, np.full((2, 1), -1), 1) == 1
 
 
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_the_error_of_recall_is_that_of_a_mean_over_queries(k: int) -> None:
+    random = np.random.default_rng(0)
+    true = np.stack([random.permutation(40)[:8] for _ in range(50)])
+    found = np.stack([random.permutation(np.concatenate([row[:5], 100 + row[:5]]))[:8] for row in true])
+    shares = np.array([len({*f[:k].tolist()} & {*t[:k].tolist()}) / k for f, t in zip(found, true, strict=True)])
+    recalled = Recalled(found, true)
+    assert recalled.share(k) == pytest.approx(shares.mean())
+    assert recalled.standard_error(k) == pytest.approx(shares.std(ddof=1) / np.sqrt(50))
+    assert Recalled(true, true).standard_error(k) == 0
+    assert Recalled(found[:1], true[:1]).standard_error(k) == 0
+    assert Recalled(found, np.full_like(true, -1)).standard_error(k) == 0
+
+
 def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     keys = stored(rows=600)
     config = resolved(keys, index="ivf-flat", lists=8, probe=8)
@@ -183,3 +198,23 @@ def test_lists_that_name_rows_that_there_are_not_are_damage(tmp_path: Path) -> N
 def test_a_factory_string_without_end_is_refused_before_faiss_parses_it() -> None:
     with pytest.raises(UsageError, match="at most 200 letters, not 100,000"):
         resolved(stored(), index="PCA4," * 20_000)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    "settings", [{"index": "flat"}, {"index": "hnsw"}, {"index": "ivf-flat"}, {"index": "ivf-pq", "code_bytes": 8}]
+)
+def test_the_size_of_an_index_is_known_before_it_is_built(tmp_path: Path, settings: dict[str, Any], dtype: str) -> None:
+    keys = stored(dtype, rows=5000, dim=32)
+    config = resolved(keys, **settings)
+    build.train(config, keys, tmp_path / "trained")
+    build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
+    told = index_bytes(config, Keys(keys.rows, keys.dim, dtype))
+    assert told == pytest.approx((tmp_path / "whole").stat().st_size, rel=0.005)
+    searcher = open_searcher(tmp_path / "whole", config.model_dump(), (keys.rows, keys.dim))
+    assert searcher.lossless == is_lossless(config)
+
+
+def test_the_size_of_what_faiss_makes_of_its_own_strings_is_not_known() -> None:
+    keys = stored()
+    assert index_bytes(resolved(keys, index="PCA4,IVF9,SQ8"), Keys(keys.rows, keys.dim, "float16")) is None

@@ -14,7 +14,7 @@ from stages.charts.drawing.bars import draw_bars
 from stages.charts.drawing.cell_colours import best, look
 from stages.charts.drawing.heat_map import draw_heat_map
 from stages.charts.drawing.histogram import draw_histogram
-from stages.charts.drawing.lines import MOST_POINTS, draw_lines, thinned
+from stages.charts.drawing.lines import POINTS_DRAWN, draw_lines, thinned
 from tests.stages.charts.drawing.elements import parts
 
 Points = list[tuple[float, float]]
@@ -85,7 +85,7 @@ def test_thinning_keeps_the_ends_and_the_extremes(values: list[float], most: int
 
 def test_long_lines_are_thinned() -> None:
     (points,) = drawn_lines(Lines([Line("a", [(step, math.sin(step)) for step in range(10_000)])], "x", "y"))
-    assert len(points) <= MOST_POINTS
+    assert len(points) <= POINTS_DRAWN
 
 
 def test_bars_are_as_long_as_their_values_and_go_down_below_zero() -> None:

@@ -93,7 +93,7 @@ def test_one_reading_gets_the_best_of_its_points() -> None:
     parts = random_parts(5, [SECOND], [50])
     best, nll = coordinate_descent(lambda: parts, [SECOND], [SECOND.cutoffs])
     assert nll == [pytest.approx(exhaustive(parts, [SECOND]), rel=1e-6)]
-    assert best.points == (SECOND.point(*best.place),)
+    assert best.points == (SECOND.point_at(*best.place),)
 
 
 def masses_of(probabilities: Sequence[float]) -> LogSums:

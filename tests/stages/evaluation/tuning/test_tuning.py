@@ -16,7 +16,7 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,
         (tuning.SAMPLE_RANGES, tuning.SAMPLE_TOKENS),
-        (select.MOST_POINTS, coordinate_descent.MOST_ROUNDS),
+        (select.TRIED_TOGETHER, coordinate_descent.MOST_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
     assert (KINDS["report"].format_version, digest) == (2, "c16dfad7")

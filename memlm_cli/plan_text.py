@@ -1,0 +1,119 @@
+"""What work costs, as a table and as JSON."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.console import answer
+from memlm_cli.options import Common
+from memlm_cli.run_stage import execution
+from memlm_cli.tables import table
+from stages.errors import ResourceError
+from stages.numbers import duration, size
+
+if TYPE_CHECKING:
+    from pipelines.costs import Estimate, Room, Task
+
+UNKNOWN = "?"
+COLUMNS = ("stage", "command", "state", "work", "time", "disk", "beside it", "memory")
+
+
+def show_costs(tasks: "Sequence[Task]", common: Common) -> None:
+    """What tasks cost, on stdout. Raises: ResourceError if what they need is known to be more than there is."""
+    from pipelines.costs import estimates, room
+    from stages.artifacts.store import Store
+    from stages.machine import memory_bytes
+    from stages.reporting import Silent
+
+    store = Store(common.store, verify_inputs=common.verify_inputs)
+    found = list(estimates(tasks, store, execution(common, Silent())))
+    place = next(path for path in (common.store.absolute(), *common.store.absolute().parents) if path.exists())
+    told = room(found, shutil.disk_usage(place).free, {"cpu": memory_bytes(), **_gpus(found)})
+    answer(json.dumps(_object(found, told)) if common.json else _text(found, told, place), styled=True)
+    if told.problems:
+        raise ResourceError(f"This does not fit: {'; '.join(told.problems)}.")
+
+
+def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
+    """Bytes of memory of the GPUs that are used, by name; where nothing is computed on one, none is looked for."""
+    if all(estimate.device == "cpu" for estimate in found):
+        return {}
+    from stages.models.devices import gpus
+
+    return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
+
+
+def _text(found: "Sequence[Estimate]", told: "Room", place: Path) -> str:
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
+    new = [estimate for estimate in found if estimate.state != "done"]
+    known = [estimate.seconds for estimate in new if estimate.seconds is not None]
+    if known:
+        least, most = (sum(seconds) for seconds in zip(*known, strict=True))
+        lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
+    elif new:
+        lines.append("time: not known, nothing like it was made in this store")
+    more = _and_more(not told.complete)
+    lines.append(f"disk: {size(told.stays)} that stay, {size(told.at_once)} at once{more}; {size(told.free)} are free")
+    return "\n".join(lines)
+
+
+def _and_more(more: bool) -> str:
+    return ", and what is not known" if more else ""
+
+
+def _row(estimate: "Estimate") -> tuple[str, ...]:
+    about = "~" if estimate.approximate else ""
+    effort = estimate.effort
+    done = estimate.state == "done"
+    return (
+        estimate.name,
+        estimate.command,
+        estimate.state,
+        "" if done else _known(None if effort is None else f"{about}{effort.amount:,} {effort.unit}"),
+        "" if done else _known(None if estimate.seconds is None else _span(estimate.seconds)),
+        _known(None if estimate.disk is None else ("~" if estimate.like_others else about) + size(estimate.disk)),
+        "" if done else _known(None if estimate.scratch is None else about + size(estimate.scratch)),
+        "" if done else _known(None if estimate.memory is None else f"≥ {size(estimate.memory)}"),
+    )
+
+
+def _known(text: str | None) -> str:
+    return UNKNOWN if text is None else text
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    least, most = (duration(one) for one in seconds)
+    return least if least == most else f"{least} to {most}"
+
+
+def _object(found: "Sequence[Estimate]", told: "Room") -> dict[str, Any]:
+    return {
+        "stages": [_entry(estimate) for estimate in found],
+        "disk": {"stays": told.stays, "at_once": told.at_once, "complete": told.complete, "free": told.free},
+        "memory": dict(told.memory),
+        "problems": list(told.problems),
+    }
+
+
+def _entry(estimate: "Estimate") -> Mapping[str, Any]:
+    effort = estimate.effort
+    return {
+        "stage": estimate.name,
+        "command": estimate.command,
+        "state": estimate.state,
+        "reference": estimate.reference,
+        "amount": None if effort is None else effort.amount,
+        "unit": None if effort is None else effort.unit,
+        "seconds": estimate.seconds,
+        "measured": estimate.measured,
+        "disk": estimate.disk,
+        "disk_like_others": estimate.like_others,
+        "scratch": estimate.scratch,
+        "memory": estimate.memory,
+        "device": estimate.device,
+        "approximate": estimate.approximate,
+    }

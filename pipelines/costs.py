@@ -1,0 +1,218 @@
+"""What work costs before it starts: bytes by arithmetic, time by what the store says of the same work done before."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+from pipelines.catalogue import stage_of
+from pipelines.expected import ExpectedStore
+from pipelines.plan import bound
+from pipelines.recipe import Recipe, Reference
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Effort
+from stages.artifacts.make import plan
+from stages.artifacts.stage import Execution, Inputs, Stage
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import MemlmError
+from stages.numbers import size
+
+DONE, CONTINUES, NEW = "done", "continues", "new"
+RANGE, FAR_RANGE, FAR = (0.7, 1.5), (0.4, 2.5), 100
+"""Of times, as factors of what is expected; where a hundred times as much work, or a hundredth, was measured."""
+MOST_SCALED = 2.0
+"""Beyond, a search among more keys, or fewer, says nothing of the time of this one."""
+
+
+class Task(NamedTuple):
+    """A command that is to be run, with validated settings."""
+
+    name: str
+    command: str
+    config: StageConfig
+    references: Mapping[str, Reference]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a task costs; None is what is not known."""
+
+    name: str
+    command: str
+    state: str
+    reference: str | None
+    """None as long as it depends on something that is not made."""
+    effort: Effort | None = None
+    seconds: tuple[float, float] | None = None
+    measured: int = 0
+    """Artifacts of this store that the time follows from."""
+    disk: int | None = None
+    like_others: bool = False
+    """Whether `disk` is what others of the kind took, and not arithmetic."""
+    scratch: int | None = None
+    memory: int | None = None
+    device: str = "cpu"
+    """What the memory is of."""
+    approximate: bool = False
+    remedy: str = ""
+
+
+def tasks_of(recipe: Recipe) -> list[Task]:
+    """The stages of a recipe."""
+    return [Task(n, stage.command, recipe.config(n), stage.all_references) for n, stage in recipe.stages.items()]
+
+
+def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iterator[Estimate]:
+    """What each task costs, in order; what a task makes is expected by those after it.
+
+    Raises: what is wrong with a task as far as that does not depend on what is not made yet.
+    """
+    expected = ExpectedStore(store.root)
+    made: dict[str, Artifact] = {}
+    done = [artifact for artifact in store.artifacts() if artifact.manifest.seconds > 0]
+    for task in tasks:
+        waits = [value for value in task.references.values() if isinstance(value, str)]
+        unknown = [name for name in waits if name in {t.name for t in tasks} and name not in made]
+        if unknown:
+            yield Estimate(task.name, task.command, NEW, None)
+            continue
+        try:
+            estimate, artifact = _estimate(task, made, expected, done, execution)
+        except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
+            if any(name in made and expected.is_expected(made[name]) for name in waits):
+                yield Estimate(task.name, task.command, NEW, None)
+                continue
+            raise
+        made |= {} if artifact is None else {task.name: artifact}
+        yield estimate
+
+
+def _estimate(
+    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, done: Sequence[Artifact], execution: Execution
+) -> tuple[Estimate, Artifact | None]:
+    stage = stage_of(task.command)
+    work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
+    if store.has(work.kind, work.id):
+        artifact = store.open(work.reference)
+        found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
+        return found, artifact
+    approximate = any(artifact.reference in store.approximate for artifact in inputs.artifacts.values())
+    cost = stage.cost(config, inputs)
+    approximate = approximate or cost.approximate
+    device = stage.device(execution)
+    effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
+    kin = list(_kin(stage, effort, device, done)) if effort is not None else []
+    alike = [artifact.manifest.bytes for artifact, _ in kin]
+    disk = round(median(alike)) if cost.disk is None and alike else cost.disk
+    estimate = Estimate(
+        name=task.name,
+        command=task.command,
+        state=CONTINUES if store.draft_folder(work.kind, work.id).is_dir() else NEW,
+        reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
+        effort=effort,
+        seconds=None if effort is None else _seconds(effort, kin),
+        measured=len(kin),
+        disk=disk,
+        like_others=cost.disk is None and disk is not None,
+        scratch=cost.scratch,
+        memory=cost.memory,
+        device=device,
+        approximate=approximate,
+        remedy=cost.remedy,
+    )
+    if not cost.metrics:
+        return estimate, None
+    artifact = store.expect(work, inputs, cost)
+    if approximate:
+        store.approximate.add(artifact.reference)
+    return estimate, artifact
+
+
+def _kin(stage: Stage[Any], effort: Effort, device: str, done: Sequence[Artifact]) -> Iterator[tuple[Artifact, Effort]]:
+    """Artifacts that were made by the same kind of work on such a device."""
+    for artifact in done:
+        if artifact.kind != stage.kind or artifact.manifest.producer.get("device") != device:
+            continue
+        with suppress(MemlmError, ValueError, LookupError, TypeError):  # made by another command, or long ago
+            other = _effort_of(stage, artifact)
+            if other is not None and other.kin == effort.kin and other.amount > 0 and _alike(effort, other):
+                yield artifact, other
+
+
+def _effort_of(stage: Stage[Any], artifact: Artifact) -> Effort | None:
+    """Raises: ArtifactError if what it was made from is gone."""
+    inputs = {role: artifact.store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
+    return stage.effort(stage.Config.model_validate(artifact.config), Inputs(inputs), artifact.metrics)
+
+
+def _alike(one: Effort, other: Effort) -> bool:
+    """Whether what is searched is about as large."""
+    if not one.scale or not other.scale:
+        return one.scale == other.scale
+    return max(one.scale, other.scale) <= MOST_SCALED * min(one.scale, other.scale)
+
+
+def _seconds(effort: Effort, kin: Sequence[tuple[Artifact, Effort]]) -> tuple[float, float] | None:
+    """The least and the most that is expected, by the median of what was measured."""
+    if not kin:
+        return None
+    rate = median(artifact.manifest.seconds / other.amount for artifact, other in kin)
+    ratios = [effort.amount / other.amount for _, other in kin]
+    least, most = RANGE if any(1 / FAR <= ratio <= FAR for ratio in ratios) else FAR_RANGE
+    return least * rate * effort.amount, most * rate * effort.amount
+
+
+@dataclass(frozen=True)
+class Room:
+    """What all tasks take together, and what there is."""
+
+    stays: int
+    at_once: int
+    """Most bytes that are on the disk at once, of all that is not there yet."""
+    complete: bool
+    """Whether that is all, or there are tasks of which it is not known."""
+    free: int
+    memory: Mapping[str, int]
+    """Bytes of memory by device."""
+    problems: tuple[str, ...]
+
+
+def room(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Room:
+    """Whether what is known to be needed fits. Two parts in a hundred of the disk are left free.
+
+    Args:
+        free: bytes of the disk.
+        memory: bytes of the devices that are used, by name.
+    """
+    stays = at_once = 0
+    problems: list[str] = []
+    new = [estimate for estimate in found if estimate.state != DONE]
+    for estimate in new:
+        at_once = max(at_once, stays + (estimate.disk or 0) + (estimate.scratch or 0))
+        stays += estimate.disk or 0
+    if at_once > usable(free):
+        largest = max(new, key=lambda estimate: (estimate.disk or 0) + (estimate.scratch or 0))
+        problems.append(
+            f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
+            f"{largest.name}{_hint(largest)}"
+        )
+    for estimate in new:
+        limit = memory.get(estimate.device)
+        if estimate.memory is not None and limit is not None and estimate.memory > limit:
+            problems.append(
+                f"{estimate.name} takes {size(estimate.memory)} of memory at the least, and {estimate.device} has "
+                f"{size(limit)}{_hint(estimate)}"
+            )
+    complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
+    return Room(stays, at_once, complete, free, memory, tuple(problems))
+
+
+def usable(free: int) -> int:
+    """Bytes of a disk that plans may fill."""
+    return free * 98 // 100
+
+
+def _hint(estimate: Estimate) -> str:
+    return f" ({estimate.remedy})" if estimate.remedy else ""

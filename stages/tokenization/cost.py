@@ -1,0 +1,139 @@
+"""How many tokens a text will be, and how large what is written of them: counted on all of a small text, else a part.
+
+What is counted on a part is approximate, and of a vocabulary of words, which grows with the text, nothing is known.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.cost import Cost, Effort
+from stages.artifacts.stage import Inputs
+from stages.text.automatic import text_bytes
+from stages.text.config import GIVEN, TokenizeConfig
+from stages.text.corpus import read_corpus
+from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
+from stages.text.records import TextFile
+from stages.text.spool import SHARD_CHARACTERS, Pieces
+from stages.text.tokenizer import TextTokenizer
+from stages.text.tokens import SPLITS
+from stages.tokenization.assembly import array_layout
+from stages.tokenization.corpora import ONE_CORPUS
+from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
+from stages.tokenization.spooling import chosen_tokenizer
+
+SAMPLE_BYTES = 4_000_000
+"""Text that is read of each split at most, in equal parts of its files."""
+WORDS_BYTES = 64_000_000
+"""Text of which the words are counted, all of them."""
+COUNTS = ("tokens", "documents", "paragraphs", "bytes")
+
+
+@dataclass
+class Counted:
+    """What a part of a split's text holds."""
+
+    tokens: int = 0
+    documents: int = 0
+    paragraphs: int = 0
+    bytes: int = 0
+
+    def add(self, pieces: Pieces, tokenizer: TextTokenizer) -> None:
+        self.tokens += len(tokenizer.encode(pieces)[0])
+        self.documents += len(pieces.where(OPENS_DOCUMENT))
+        self.paragraphs += len(pieces.where(OPENS_PARAGRAPH))
+        self.bytes += sum(len(text.encode()) for text in pieces.texts)
+
+    def scaled(self, factor: float) -> dict[str, int]:
+        return {name: round(getattr(self, name) * factor) for name in COUNTS}
+
+
+def cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
+    """Of tokenizing with resolved settings."""
+    texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
+    texts = {role: files for role, files in texts.items() if files}
+    sizes = {role: text_bytes(files) for role, files in texts.items()}
+    learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
+    if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
+        return Cost()
+    most = max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
+    documents = config.documents or "file"
+    tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
+    figures, whole = {}, True
+    for role, files in texts.items():
+        counted = Counted()
+        for pieces in _pieces(files, documents, most):
+            counted.add(pieces, tokenizer)
+        figures[role] = counted.scaled(sizes[role] / max(1, counted.bytes))
+        whole = whole and counted.bytes >= sizes[role]
+    splits = _splits(config, figures)
+    return Cost(
+        files=_files(splits, tokenizer),
+        metrics=_metrics(config, splits, tokenizer),
+        scratch=sum(sizes.values()) + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values()),
+        approximate=not whole or ONE_CORPUS in figures,
+        copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
+    )
+
+
+def effort(config: TokenizeConfig, metrics: Any) -> Effort:
+    """In bytes of text."""
+    read = sum(int(split["bytes"]) for split in metrics["splits"].values())
+    return Effort(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
+
+
+def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces]:
+    """The beginning of each file, as shards of a spool have it."""
+    for file in files:
+        texts: list[str] = []
+        marks: list[int] = []
+        read = held = 0
+        for piece in read_corpus([file], documents):
+            read, held = read + len(piece.text.encode()), held + len(piece.text)
+            texts.append(piece.text)
+            marks.append(piece.marks)
+            if read >= most / len(files):
+                break
+            if held >= SHARD_CHARACTERS:
+                yield Pieces(texts, np.array(marks, np.uint8))
+                texts, marks, held = [], [], 0
+        if texts:
+            yield Pieces(texts, np.array(marks, np.uint8))
+
+
+def _splits(config: TokenizeConfig, figures: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """Figures by split; of text that is cut by shares, its shares."""
+    if ONE_CORPUS not in figures:
+        return figures
+    assert config.split is not None
+    shares = dict(zip(SPLITS, config.split, strict=False))
+    return {
+        split: {name: round(n * share) for name, n in figures[ONE_CORPUS].items()} for split, share in shares.items()
+    }
+
+
+def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, int]:
+    files = {TOKENIZER_FILE: len(tokenizer.huggingface().to_str(pretty=True).encode())}
+    for split, counts in splits.items():
+        rows = {
+            "ids": (counts["tokens"], tokenizer.dtype),
+            "doc_offsets": (counts["documents"] + 1, np.dtype(np.int64)),
+            "paragraph_ends": (counts["paragraphs"], np.dtype(np.int64)),
+            "paragraph_hashes": (counts["paragraphs"], np.dtype(np.uint64)),
+        }
+        layouts = [array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()]
+        files |= {f"{layout.name}/c/0": layout.stored_bytes for layout in layouts}
+    return files
+
+
+def _metrics(config: TokenizeConfig, splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, Any]:
+    return {
+        "splits": splits,
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "eos_id": tokenizer.eos_id,
+        "unk_id": tokenizer.unk_id,
+        "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
+        "eos_after": tokenizer.eos_after,
+    }

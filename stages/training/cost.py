@@ -1,0 +1,63 @@
+"""What training a model costs, by arithmetic: its files, checkpoints, and what memory must hold."""
+
+from typing import Any
+
+from stages.artifacts.cost import Cost, Effort
+from stages.artifacts.stage import Inputs
+from stages.methods.config import TRAIN
+from stages.training.config import TrainConfig
+from stages.training.materials import mapped_bytes
+from stages.training.room import training_bytes
+
+CHECKPOINTED = 3
+"""Size of a checkpoint in sizes of the weights: these, and two moments of their gradients at most."""
+SMALL = "config.json"
+SMALL_BYTES = 6_000
+"""Settings, journal and logs, about."""
+
+
+def cost(config: TrainConfig, inputs: Inputs) -> Cost:
+    """Of training with resolved settings."""
+    saved, parameters = saved_bytes(config)
+    return Cost(
+        files={"model.safetensors": saved, "last.safetensors": saved, SMALL: SMALL_BYTES},
+        metrics={
+            "parameters": parameters,
+            "steps": config.steps,
+            "tokens": int(config.steps) * update_tokens(config, inputs),
+        },
+        scratch=mapped_bytes(inputs, config) + 2 * CHECKPOINTED * saved,
+        memory=training_bytes(config, config.model, segments(config, inputs)),
+        remedy="a smaller model",
+    )
+
+
+def effort(config: TrainConfig, inputs: Inputs, metrics: Any) -> Effort:
+    """In tokens that updates read."""
+    kin = config.model_dump(include={"method", "memory", "segment_length", "batch_tokens", "precision"})
+    kin["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
+    return Effort(metrics["tokens"], "tokens", kin)
+
+
+def saved_bytes(config: TrainConfig) -> tuple[int, int]:
+    """Bytes of a file of weights, and how many numbers of it are learnt."""
+    import torch
+
+    from stages.models.language_model import LanguageModel
+
+    with torch.device("meta"):
+        model = LanguageModel(config.model)
+        held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
+        learnt = sum(parameter.numel() for parameter in model.parameters())
+    return sum(tensor.numel() * tensor.element_size() for tensor in held.values()), learnt
+
+
+def segments(config: TrainConfig, inputs: Inputs) -> int:
+    """Whole segments of the training split."""
+    return int(inputs["tokens"].metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+
+
+def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
+    """Tokens that one update reads."""
+    batch = min(config.batch_segments, max(1, segments(config, inputs)))
+    return batch * config.segment_length * config.accumulate

@@ -1,0 +1,180 @@
+"""`import memlm`: what it gives is what the command line gives."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memlm_cli import notebook as memlm
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
+from tests.cli.test_artifacts import SMALL
+from tests.notebooks import TOPLEVEL, executed
+from tests.stages.small_text import built_index, text_model, text_tokens
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+TEXT = "the cat sees\nthe dog"
+READINGS = ("external:k=5,temperature=2,lambda=0.4", "long:size=7,theta=0.5,lambda=0.1")
+COLUMNS = ["id", "token", "logp", "logp_lm", "gain"]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("notebook")
+    store = Store(folder / "store")
+    return built_index(store, text_model(store, text_tokens(store, folder)))
+
+
+@pytest.fixture
+def store(index: Artifact) -> memlm.Store:
+    return memlm.open(index.store.root)
+
+
+def test_stages_have_the_ids_of_the_command_line(memlm_: Memlm, text: Path, tmp_path: Path) -> None:
+    store = memlm.open()
+    assert store.path == tmp_path / "store"
+    tokens = memlm.run("tokenize", train=[text], valid=text, test=text, tokenizer="word", name="small")
+    assert isinstance(tokens, memlm.Tokens)
+    files = [f"--{split}={text}" for split in ("train", "valid", "test")]
+    ended = memlm_("tokenize", *files, "--tokenizer", "word")
+    assert "cached" in ended.err and ended.reference == tokens.reference == store["tokens/small"].reference
+    model = memlm_("train", tokens.reference, *SMALL).reference
+    asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None, "verify_inputs": False}
+    datastore = store.run("build-datastore", model, **asked)
+    assert memlm_("build-datastore", model, "--fraction=0.5", "--key=hidden").reference == datastore.reference
+    found = memlm.run("build-index", datastore, index="flat", recall="none")
+    assert memlm_("build-index", datastore.reference, "--index=flat", "--recall=none").reference == found.reference
+    report = memlm.run("evaluate", found, memory=list(READINGS), exclude="self", save_token_scores=True)
+    memory = [word for reading in READINGS for word in ("--memory", reading)]
+    again = memlm_("evaluate", found.reference, *memory, "--exclude", "self", "--save-token-scores")
+    assert again.reference == report.reference
+    assert {role: one.reference for role, one in report.inputs.items()}["index"] == found.reference
+
+
+@pytest.fixture
+def memlm_(memlm: Memlm) -> Memlm:
+    """The command line, under a name that leaves `memlm` to the module."""
+    return memlm
+
+
+def test_settings_may_be_nested(index: Artifact, store: memlm.Store) -> None:
+    tokens = index.find("corpus").reference
+    settings: dict[str, Any] = {"steps": 2, "optimizer": {"lr": 0.5}, "model": {"width": 8, "heads": 2, "layers": 1}}
+    made = store.run("train", tokens, segment_length=8, batch_tokens=32, **settings)
+    assert (made.config["steps"], made.config["optimizer"]["lr"], made.config["model"]["width"]) == (2, 0.5, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda s, i: s.run("evalute"), memlm.UsageError, "no stage 'evalute'; did you mean 'evaluate'"),
+        (lambda s, i: s.run("evaluate"), memlm.UsageError, "evaluate reads model or index or neighbors: name one"),
+        (lambda s, i: s.run("build-index", i, recalls=3), memlm.UsageError, "There is no setting 'recalls'"),
+        (lambda s, i: s.run("build-index", i, metric="cosine"), memlm.UsageError, "'cosine' is not one of"),
+        (lambda s, i: s.run("tokenize", "/nowhere"), memlm.DataError, "/nowhere does not exist"),
+        (lambda s, i: s["model/none"], memlm.ArtifactError, "model/none is not in"),
+        (lambda s, i: i.search([[1, 2]], 3), memlm.UsageError, "queries are"),
+        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 0), memlm.UsageError, "k is 1 or more"),
+        (lambda s, i: next(i.inputs["datastore"].batches(0)), memlm.UsageError, "batches are of 1 row or more"),
+        (lambda s, i: s.read(i, memory="knn-lm"), memlm.UsageError, "one number is needed"),
+        (lambda s, i: s.read(i, memory="none", report="x"), memlm.UsageError, "give one of them"),
+        (lambda s, i: s.read(i, contxt=3), memlm.UsageError, "did you mean 'context'"),
+        (lambda s, i: s.read(i, memory="none").score(""), memlm.UsageError, "no token that could be read"),
+    ],
+)
+def test_errors_are_those_of_the_exit_codes(call, error, message, index: Artifact, store: memlm.Store) -> None:
+    with pytest.raises(error, match=message):
+        call(store, store[index.reference])
+    assert issubclass(error, memlm.MemlmError)
+
+
+def test_arrays_are_those_on_disk_and_an_index_finds_its_rows(index: Artifact, store: memlm.Store) -> None:
+    found = store[index.reference]
+    datastore = found.inputs["datastore"]
+    assert isinstance(found, memlm.Index) and isinstance(datastore, memlm.Datastore)
+    parts = list(datastore.batches(50))
+    assert np.array_equal(np.concatenate([keys for keys, _ in parts]), datastore.keys[:])
+    assert np.array_equal(np.concatenate([values for _, values in parts]), datastore.values[:])
+    ids, distances = found.search(datastore.keys[:40], 3)
+    gaps = ((datastore.keys[:40][:, None].astype(np.float64) - datastore.keys[:][None]) ** 2).sum(-1)
+    assert ids.shape == distances.shape == (40, 3) and not distances[:, 0].any()
+    np.testing.assert_allclose(distances, np.sort(gaps)[:, :3], rtol=1e-4, atol=1e-4)
+    assert found.search(datastore.keys[0], 2)[0].shape == (1, 2)
+
+
+def test_a_text_is_scored_as_inspect_tells_it(memlm_: Memlm, index: Artifact, store: memlm.Store) -> None:
+    root = ["--store", index.store.root, "--device", "cpu"]
+    words = [word for reading in READINGS for word in ("--memory", reading)]
+    told = json.loads(memlm_("inspect", index.reference, *root, "--text", TEXT, *words, "--contexts", 2, "--json").out)
+    scores = store.read(index.reference, memory=READINGS, device="cpu").score(TEXT)
+    assert list(scores) == COLUMNS and isinstance(scores, dict)
+    assert scores["id"].tolist() == [token["id"] for token in told["tokens"]]
+    assert np.exp(scores["logp"]) == pytest.approx([token["final"] for token in told["tokens"]])
+    assert scores["gain"] == pytest.approx(scores["logp"] - scores["logp_lm"])
+    near = scores.neighbors(2)
+    contexts = [context for token in told["tokens"] for context in token["contexts"]]
+    assert near["weight"] == pytest.approx([context["weight"] for context in contexts])
+    assert near["next"].tolist() == [context["source"]["token"] for context in contexts]
+    assert "Who predicted tokens 0 to 5" in scores.page().html and "<iframe" in scores._repr_html_()
+
+
+def test_text_is_written_as_generate_writes_it(memlm_: Memlm, index: Artifact, store: memlm.Store) -> None:
+    options = ["--prompt", "the cat", "--max-tokens", 9, "--seed", 3, "--memory", READINGS[0]]
+    told = memlm_("generate", index.reference, "--store", index.store.root, "--device", "cpu", *options)
+    reader = store.read(store[index.reference], memory=READINGS[0], device="cpu")
+    assert reader.generate("the cat", max_tokens=9, seed=3) + "\n" == told.out
+    assert [memory["k"] for memory in reader.memories] == [5]
+
+
+def test_a_report_is_columns_and_a_page(index: Artifact, store: memlm.Store) -> None:
+    asked = {"memory": READINGS, "exclude": "self", "device": "cpu"}
+    report = store.run("evaluate", index.reference, split="test", save_token_scores=True, **asked)
+    assert isinstance(report, memlm.Report)
+    table, tokens = report.table(), report.tokens()
+    assert table["perplexity"].tolist() == [row["perplexity"] for row in report.metrics["rows"]]
+    assert table["row"][0] == "plain"
+    assert np.exp(-tokens["logp"].astype(np.float64).mean()) == pytest.approx(table["perplexity"][1], rel=1e-5)
+    assert tokens["gain"] == pytest.approx(tokens["logp"] - tokens["logp_lm"])
+    assert {"token", "logp_memory_1", "logp_memory_2"} <= tokens.keys()
+    assert len({len(column) for column in tokens.values()}) == 1
+    page = report.page()
+    assert report.reference in page.html and "srcdoc" in report._repr_html_()
+    assert page.figures and all(figure._repr_svg_().startswith("<svg") for figure in page.figures.values())
+    with pytest.raises(memlm.ArtifactError, match="has no token scores"):
+        store.run("evaluate", index.reference, split="test", **asked).tokens()  # type: ignore[attr-defined]
+
+
+def test_memlm_is_imported_at_once_and_is_the_notebook_module() -> None:
+    names = runpy.run_path(str(TOPLEVEL / "memlm.py"))
+    assert all(names[name] is getattr(memlm, name) for name in memlm.__all__)
+    heavy = "import memlm_cli.notebook, sys; print([m for m in ('torch', 'faiss', 'zarr') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_what_is_public_is_on_the_page() -> None:
+    page = (DOCS / "notebook.md").read_text("utf-8")
+    shown = [name for name in memlm.__all__ if name not in ("Artifact", "Page", "Reader", "Scores", "Store")]
+    assert [name for name in shown if name not in page] == []
+
+
+def test_the_notebook_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOPLEVEL))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").mkdir()
+    for number in range(20):
+        topic = f"Topic {number}\n\nA statement of kind {number} binds a name to the object that it makes.\n" * 8
+        (tmp_path / "text" / f"{number:02}.txt").write_text(topic)
+    notebook = json.loads((DOCS / "tutorials/notebook.ipynb").read_text("utf-8"))
+    text = json.dumps(notebook).replace("builtin:pydocs", "text").replace("100:103", "10:13")
+    found = executed(json.loads(text), steps=4)
+    code = [cell for cell in found["cells"] if cell["cell_type"] == "code"]
+    kept = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    kinds = [[sorted(o.get("data", {"text": 0})) for o in cell["outputs"]] for cell in code]
+    assert kinds == [[sorted(o.get("data", {"text": 0})) for o in cell["outputs"]] for cell in kept]

@@ -1,0 +1,224 @@
+"""`memlm plan`: what is told beforehand is what is then written, and what cannot be told is a question mark."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+RECIPE = """
+[inputs]
+train = "text"
+valid = "text"
+
+[stages.tokens]
+command = "tokenize"
+with = { train = "{train}", valid = "{valid}" }
+settings = { tokenizer = "TOKENIZER" }
+
+[stages.batches]
+command = "pack-batches"
+from = "tokens"
+settings = { segment_length = 16 }
+
+[stages.model]
+command = "train"
+from = "tokens"
+preset = "tiny"
+settings = { steps = 2, segment_length = 16, batch_tokens = 32, model = { layers = 1, width = 64, heads = 2 } }
+
+[stages.datastore]
+command = "build-datastore"
+from = "model"
+
+[stages.index]
+command = "build-index"
+from = "datastore"
+settings = { index = "INDEX" }
+
+[stages.neighbors]
+command = "precompute-neighbors"
+from = "index"
+
+[stages.report]
+command = "evaluate"
+from = "neighbors"
+settings = { split = "valid", memory = ["external:lambda=0.1"] }
+"""
+WORDS = [f"w{number:03d}{'abcdefgh'[number % 8] * (number % 7)}" for number in range(400)]
+
+
+class Plan(NamedTuple):
+    """What a plan says."""
+
+    stages: dict[str, dict[str, Any]]
+    whole: dict[str, Any]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Text of fifty kilobytes, as the options of a recipe."""
+    words, options = random.Random(0), []
+    for split, lines in (("train", 800), ("valid", 100)):
+        path = tmp_path / f"{split}.txt"
+        path.write_text("\n".join(" ".join(words.choices(WORDS, k=8)) for _ in range(lines)) + "\n")
+        options += [f"--{split}", str(path)]
+    return options
+
+
+def recipe(folder: Path, tokenizer: str = "word", index: str = "flat") -> Path:
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.replace("TOKENIZER", tokenizer).replace("INDEX", index))
+    return path
+
+
+def planned(memlm: Memlm, *words: object) -> Plan:
+    ended = memlm("plan", *words, "--json")
+    assert ended.code == 0, ended.err
+    whole = json.loads(ended.out)
+    return Plan({stage["stage"]: stage for stage in whole["stages"]}, whole)
+
+
+def written(store: Path, reference: str) -> int:
+    """Bytes of the files of an artifact, the manifest apart."""
+    files = [file for file in (store / reference).rglob("*") if file.is_file() and file.name != "manifest.json"]
+    return sum(file.stat().st_size for file in files)
+
+
+@pytest.mark.parametrize(("tokenizer", "index"), [("word", "flat"), ("bpe", "ivf-flat")])
+def test_disk_is_foretold_within_two_percent(
+    memlm: Memlm, tmp_path: Path, files: list[str], tokenizer: str, index: str
+) -> None:
+    chain = recipe(tmp_path, tokenizer, index)
+    told = planned(memlm, chain, *files)
+    assert not (tmp_path / "store").exists()
+    ended = memlm("run", chain, *files)
+    assert ended.code == 0, ended.err
+    after = planned(memlm, chain, *files)
+    for name, stage in told.stages.items():
+        assert (stage["state"], after.stages[name]["state"]) == ("new", "done")
+        if name == "report":
+            assert stage["disk"] is None
+            continue
+        really = written(tmp_path / "store", after.stages[name]["reference"])
+        assert stage["disk"] == pytest.approx(really, rel=0.02), name
+    sizes = [stage["disk"] for name, stage in told.stages.items() if name != "report"]
+    assert told.whole["disk"]["stays"] == sum(sizes)
+    assert (after.whole["disk"]["stays"], after.whole["disk"]["complete"]) == (0, True)
+
+
+def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path, files: list[str]) -> None:
+    chain = recipe(tmp_path)
+    first = planned(memlm, chain, *files)
+    assert all(stage["seconds"] is None for stage in first.stages.values())
+    assert memlm("run", chain, *files).code == 0
+    told = planned(memlm, chain, *files, "--set", "model.seed=1")
+    assert [name for name, stage in told.stages.items() if stage["state"] == "done"] == ["tokens", "batches"]
+    for name in ("model", "datastore", "index", "neighbors", "report"):
+        stage = told.stages[name]
+        manifest = next((tmp_path / "store").glob(f"{name}/*/manifest.json"))
+        before = json.loads(manifest.read_text())["seconds"]
+        least, most = stage["seconds"]
+        assert (stage["measured"], least <= before <= most) == (1, True), name
+    assert told.stages["report"]["disk"] == pytest.approx(
+        written(tmp_path / "store", _made(tmp_path, "report")), rel=0.02
+    )
+    twice = planned(memlm, chain, *files, "--set", "model.steps=4").stages["model"]
+    assert twice["seconds"][0] == pytest.approx(2 * told.stages["model"]["seconds"][0])
+    other = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
+    assert other["seconds"] is None  # a model of another shape says nothing
+
+
+def _made(folder: Path, kind: str) -> str:
+    (path,) = (path for path in (folder / "store" / kind).iterdir() if not path.name.startswith("."))
+    return f"{kind}/{path.name}"
+
+
+def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files: list[str]) -> None:
+    tokens = memlm("tokenize", *files, "--tokenizer", "char").reference
+    typed = ["train", tokens, "--segment-length", "16", "--steps", "3"]
+    (stage,) = planned(memlm, *typed).stages.values()
+    assert (stage["command"], stage["unit"], stage["state"]) == ("train", "tokens", "new")
+    assert memlm(*typed).reference == stage["reference"]
+    (stage,) = planned(memlm, *typed).stages.values()
+    assert stage["state"] == "done"
+    ended = memlm("plan", "build-datastore", stdin=stage["reference"] + "\n")
+    assert ended.code == 0
+    assert "build-datastore" in ended.out
+    assert ended.out.splitlines()[-1].startswith("disk: ")
+
+
+def test_text_that_is_cut_or_sampled_is_approximate(
+    memlm: Memlm, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["tokenize", files[1], "--documents", "line", "--tokenizer", "char"]
+    (stage,) = planned(memlm, *words).stages.values()
+    assert stage["approximate"] is True
+    assert "~" in memlm("plan", *words).out
+    really = memlm(*words)
+    disk = written(Path(memlm_store(memlm)), really.reference)
+    assert stage["disk"] == pytest.approx(disk, rel=0.05)
+    monkeypatch.setattr("stages.tokenization.cost.SAMPLE_BYTES", 20_000)
+    (sampled,) = planned(memlm, "tokenize", *files, "--tokenizer", "char").stages.values()
+    monkeypatch.undo()
+    assert sampled["approximate"] is True
+
+
+def memlm_store(memlm: Memlm) -> str:
+    return str(json.loads(memlm("doctor", "--json").out)["store"]["path"])
+
+
+def test_what_depends_on_what_is_not_known_is_a_question_mark(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.tokenization.cost.WORDS_BYTES", 1000)
+    told = planned(memlm, recipe(tmp_path), *files)
+    assert all(stage["disk"] is None for stage in list(told.stages.values())[1:])
+    assert told.whole["disk"]["complete"] is False
+    assert "?" in memlm("plan", recipe(tmp_path), *files).out
+
+
+def test_too_little_disk_is_exit_code_5_with_what_would_help(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=300_000))
+    ended = memlm("plan", recipe(tmp_path), *files)
+    assert ended.code == 5
+    assert "stage " in ended.out  # the table is there all the same
+    assert "the disk has 300.0 kB free" in ended.err
+    assert "most of it for model (a smaller model)" in ended.err
+
+
+def test_too_little_memory_is_exit_code_5(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.machine.memory_bytes", lambda: 100_000)
+    ended = memlm("plan", recipe(tmp_path), *files, "--json")
+    assert ended.code == 5
+    problems = json.loads(ended.out)["problems"]
+    told = [problem for problem in problems if problem.startswith("index takes ")]
+    assert "--index ivf-pq" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--json", "quickstart"], "Name the recipe or the command first"),
+        (["report", "report/x"], "report makes no artifact"),
+        (["quickstar"], "did you mean 'quickstart'?"),
+        (["train", "--stepz", "1"], "--stepz"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told: str) -> None:
+    ended = memlm("plan", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+
+
+def test_an_artifact_that_is_not_there_is_exit_code_4(memlm: Memlm) -> None:
+    assert memlm("plan", "train", "tokens/none").code == 4
