@@ -215,7 +215,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
         write_figures([*report_charts(made), *charts], job.draft.add)
-        return {name: made[name] for name in report.HEADLINE}
+        return {name: made[name] for name in report.HEADLINE if name in made}
 
 
 def _indexes(inputs: Inputs) -> list[Artifact]:

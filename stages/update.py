@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 TABLES = "documents"
 """Key of the shard that says whose rows they are."""
 ADDED_CHAIN = "added"
-TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length")
+TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length", "long_length")
 """Settings of the datastore before, which its rows, old and new, are made with."""
 
 

@@ -13,7 +13,7 @@ from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
-from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, StreamAttention
+from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
@@ -47,7 +47,8 @@ class Summary(StreamAttention):
     def begin(self, x: Tensor) -> Memory:
         return (x.new_zeros(1, len(x), x.shape[2]),)
 
-    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+        x = inputs.normalized
         ((begin, first, stop),) = passage.spans
         seen = x[:, begin:stop].cumsum(1) / torch.arange(1, stop - begin + 1)[:, None].to(x.dtype)
         read = self.out(memory[0][0])

@@ -19,7 +19,11 @@ BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGE
 CONTENTS = {
     "Begin": ["guide", "shell", "which-method", "corpora", "pretrained", "grow-and-forget", "notebook", "harness"],
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
-    "Methods": [f"methods/{name}" for name in ("lm", "transformer-xl", "knn-lm", "neural-cache", "trime", "spalm")],
+    "Methods": [
+        *(f"methods/{name}" for name in ("lm", "transformer-xl", "compressive-transformer", "memorizing-transformer")),
+        "methods/product-keys",
+        *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
+    ],
     "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],
     "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
 }

@@ -42,6 +42,10 @@ def build_datastore(
         int | None,
         typer.Option(help="Positions that the backbone carries (default: the model's)."),
     ] = None,
+    long_length: Annotated[
+        int | None,
+        typer.Option(help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."),
+    ] = None,
     reset: Annotated[
         Literal["none", "document"] | None,
         typer.Option(help="Read each document by itself, so that it can be forgotten whole (default: none)."),
@@ -62,6 +66,7 @@ def build_datastore(
             "context": context,
             "stride": stride,
             "mem_length": mem_length,
+            "long_length": long_length,
             "reset": reset,
             "fraction": fraction,
         },

@@ -62,6 +62,10 @@ def evaluate(
         int | None,
         typer.Option(help="Positions that a transformer-xl carries (default: the model's)."),
     ] = None,
+    long_length: Annotated[
+        int | None,
+        typer.Option(help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."),
+    ] = None,
     gate_k: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +122,7 @@ def evaluate(
             "context": context,
             "stride": stride,
             "mem_length": mem_length,
+            "long_length": long_length,
             "gate_k": None if gate_k is None else gate_k.split(","),
             "passage": passage,
             "score": score,

@@ -67,6 +67,9 @@ def generate(
         int | None, typer.Option(min=1, help="Tokens between windows (default: 1, all of a window is always read).")
     ] = None,
     mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
+    long_length: Annotated[
+        int | None, typer.Option(min=0, help="Slots or entries that its layers remember beyond these, if they do.")
+    ] = None,
     attribute: Annotated[
         bool, typer.Option("--attribute", help="Afterwards list the training passages that carried each token.")
     ] = False,
@@ -95,6 +98,7 @@ def generate(
         context=context,
         stride=stride,
         mem_length=mem_length,
+        long_length=long_length,
         device=device,
         precision=precision,
     )

@@ -82,6 +82,9 @@ def inspect(
     ] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows (default: --context).")] = None,
     mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
+    long_length: Annotated[
+        int | None, typer.Option(min=0, help="Slots or entries that its layers remember beyond these, if they do.")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,
@@ -111,6 +114,7 @@ def inspect(
         context=context,
         stride=stride,
         mem_length=mem_length,
+        long_length=long_length,
         device=device,
         precision=precision,
     )

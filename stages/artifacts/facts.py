@@ -26,6 +26,7 @@ class _Windows(_Group):
     context: Positive | None = None
     stride: Positive | None = None
     mem_length: Count | None = None
+    long_length: Count | None = None
 
 
 class _Split(_Group):

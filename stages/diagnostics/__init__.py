@@ -3,7 +3,19 @@
 from stages.registry import Part, Registry
 
 PROBES = Registry(
-    "probe", {"gate": Part.within("stages.diagnostics.gate", "settings:GateProbeSettings", "probe:GateProbe")}
+    "probe",
+    {
+        "gate": Part.within("stages.diagnostics.gate", "settings:GateProbeSettings", "probe:GateProbe"),
+        "product_keys": Part.within(
+            "stages.diagnostics.product_keys", "settings:ProductKeysProbeSettings", "probe:ProductKeysProbe"
+        ),
+        "memorizing": Part.within(
+            "stages.diagnostics.memorizing", "settings:MemorizingProbeSettings", "probe:MemorizingProbe"
+        ),
+        "compressive": Part.within(
+            "stages.diagnostics.compressive", "settings:CompressiveProbeSettings", "probe:CompressiveProbe"
+        ),
+    },
 )
 """By their names in `metrics.json`.
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.windows import Window, document_windows, windows
+from stages.encoding.windows import Window, document_windows, positions_back, windows
 from stages.models.devices import autocast
 from stages.models.language_model import Encoding, State
 
@@ -43,14 +43,15 @@ class EncodedBlock:
 
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with, `hidden` or `ffn-input`, [n, d]."""
-        return torch.cat([rows[self._scored(w)] for w, rows in self._by_window(name)])
+        return self.of_tokens(self.encoding.key(name))
+
+    def of_tokens(self, positions: Tensor) -> Tensor:
+        """What belongs to the windows' inputs, [B, L, …], as far as these are contexts of the tokens, [n, …]."""
+        return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
 
     def context_keys(self, name: str) -> list[Tensor]:
         """For each window the representations of its inputs before the first token it scores here, [c, d]."""
-        return [rows[: self._scored(w).start] for w, rows in self._by_window(name)]
-
-    def _by_window(self, name: str) -> Iterator[tuple[Window, Tensor]]:
-        return zip(self.windows, self.encoding.key(name), strict=True)
+        return [rows[: self._scored(w).start] for w, rows in zip(self.windows, self.encoding.key(name), strict=True)]
 
     def _scored(self, window: Window) -> slice:
         first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
@@ -70,6 +71,7 @@ def encode_range(
     precision: str,
     batch_tokens: int = 8192,
     documents: np.ndarray | None = None,
+    origins: np.ndarray | None = None,
     state: State = None,
 ) -> Iterator[EncodedBlock]:
     """Encode the contexts of tokens [start, stop) of a split; blocks follow without gap or overlap.
@@ -86,6 +88,7 @@ def encode_range(
         precision: `fp32` or `bf16`.
         batch_tokens: inputs of a forward pass (at least one window).
         documents: int [D + 1], offsets of documents, if windows or the state are to begin anew at each.
+        origins: the same offsets, of a model that reads documents (`config.reads_documents`); None: the split is one.
         state: what the backbone carries past token `start` - 1; None: it begins anew there.
     """
     source = _Ids(ids, eos, limit=stop)
@@ -102,11 +105,19 @@ def encode_range(
         inputs = np.stack([source.inputs(w.start, w.stop) for w in batch])
         with torch.no_grad(), autocast(device, precision):
             carried = None if batch[0].start in begins else state
-            encoding = model.encode(torch.from_numpy(inputs).to(device), carried)
+            encoding = model.encode(torch.from_numpy(inputs).to(device), carried, *_back(batch, origins, device))
         state = encoding.state
         first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
         targets = torch.from_numpy(source.tokens(first, last)).to(device)
         yield EncodedBlock(first, last, targets, batch, encoding)
+
+
+def _back(batch: list[Window], origins: np.ndarray | None, device: torch.device | str) -> tuple[Tensor, ...]:
+    """How many positions of its own document stand before each input of some windows, int64 [B, L]; of None nothing."""
+    if origins is None:
+        return ()
+    back = np.stack([positions_back(origins, np.arange(w.start, w.stop)) for w in batch])
+    return (torch.from_numpy(back).to(device),)
 
 
 def _batches(wanted: list[Window], size: int) -> Iterator[list[Window]]:

@@ -72,10 +72,13 @@ class Probe(ABC):
         """
 
     @abstractmethod
-    def watch(self, reader: HiddenReader | None, start: int, counted: Tensor | None) -> RangeProbe:
-        """Watch a range from token `start` on.
+    def watch(
+        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
+    ) -> RangeProbe:
+        """Watch a range from token `start` on; before the model reads it, so layers can be watched at work.
 
         Args:
+            model: the one that is evaluated.
             reader: lets memory into the range's hidden states; None: the model has none.
             counted: bool [n], tokens that figures are about; None: all.
         """

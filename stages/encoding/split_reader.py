@@ -50,13 +50,14 @@ class SplitReader:
             device=self.device,
             precision=self.precision,
             documents=self._documents(split) if self.by_document else None,
+            origins=self._documents(split) if model.config.reads_documents else None,
             state=state,
         )
 
     def places(self, split: str, start: int, stop: int) -> Places:
         """Where tokens [start, stop) stand."""
         documents = self._documents(split)
-        context, stride, _ = self.windows
+        context, stride = self.windows.context, self.windows.stride
         if self.by_document:
             scoring = document_windows(documents, context, stride, start, stop)
         else:

@@ -25,6 +25,9 @@ class WindowedConfig(StageConfig):
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that a backbone carries from segment to segment; None: the model's own."""
 
+    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    """What layers remember beyond these, in slots or entries; None: as much as in training, if anything."""
+
     @property
     def asked_windows(self) -> dict[str, int | None]:
         """What was asked for, by name."""
@@ -37,16 +40,16 @@ class WindowedConfig(StageConfig):
 
 
 def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:
-    """Windows for a model: `context` is its segment length unless given, `stride` the context, `mem_length` its own.
+    """Windows for a model: `context` is its segment length unless given, `stride` the context, other lengths its own.
 
     Args:
         asked: by the names of `WindowSettings`; None: not asked for.
         segmented: whether the segments of a stream matter to what reads it (`local` memory).
     Raises: UsageError for a stride larger than the context, a context longer than the model's learned
-        positions, windows that overlap where the backbone reads a split as one stream, or a memory
-        length where it has none.
+        positions, windows that overlap where the backbone reads a split as one stream, a memory
+        length where it has none, or lengths that its layers cannot read.
     """
-    context, stride, mem_length = (asked[name] for name in WindowSettings._fields)
+    context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
     own = encoder.config["segment_length"]
     context = own if context is None else context
     stride = context if stride is None else stride
@@ -65,7 +68,19 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
-    return WindowSettings(context, stride, carried if mem_length is None else mem_length)
+    remembered = model.long_length
+    if long_length is not None and remembered is None:
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) has no layer with a long memory: leave --long-length out."
+        )
+    windows = WindowSettings(
+        context,
+        stride,
+        carried if mem_length is None else mem_length,
+        remembered if long_length is None else long_length,
+    )
+    model.reading(windows)
+    return windows
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:

@@ -82,6 +82,16 @@ def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarra
     return np.repeat(np.array([w.start for w in scoring], np.int64), counts)
 
 
+def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """How many tokens of its own document stand before each token of a split, int64 of the shape of `places`.
+
+    Args:
+        offsets: int [D + 1], where documents start, and the end of the split.
+    """
+    back: np.ndarray = places - offsets[np.searchsorted(offsets, places, side="right") - 1]
+    return back.astype(np.int64)
+
+
 def _scoring_window(token: int, context: int, stride: int) -> int:
     """Number of the first window that holds a token."""
     return max(0, -(-(token - context + 1) // stride))

@@ -101,7 +101,8 @@ class Evaluator:
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden_reader = None if memory is None else memory.begin(background, split, start, stop)
-            watching = {name: p.watch(hidden_reader, start, counted) for name, p in self.probes.items() if probed}
+            probes = self.probes if probed else {}
+            watching = {name: p.watch(self.model, hidden_reader, start, counted) for name, p in probes.items()}
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
             scored = self._score_without_readings(

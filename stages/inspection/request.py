@@ -33,6 +33,7 @@ class Request:
     context: int | None = None
     stride: int | None = None
     mem_length: int | None = None
+    long_length: int | None = None
     device: str = "auto"
     precision: str = "auto"
 

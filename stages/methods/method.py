@@ -67,6 +67,10 @@ class ParameterGroup(NamedTuple):
     parameters: list[nn.Parameter]
     lr_factor: float = 1.0
     """Their learning rate, as a multiple of the run's."""
+    constant_lr: float | None = None
+    """Their learning rate at every step, without weight decay; None: that of the run."""
+    apart: bool = False
+    """Whether their gradient is clipped by itself."""
 
 
 class EncodedTokens(Protocol):

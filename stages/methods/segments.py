@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.encoding.windows import positions_back
 from stages.errors import DataError
 
 
@@ -35,9 +36,7 @@ class Segments:
 
     def back(self, segments: np.ndarray) -> np.ndarray:
         """How many tokens of its own document stand before each token of segments [B], int64 [B, L]."""
-        place = self.places(segments)
-        begins = self.documents[np.searchsorted(self.documents, place, side="right") - 1]
-        return (place - begins).astype(np.int64)
+        return positions_back(self.documents, self.places(segments))
 
     def documents_in(self, segments: np.ndarray) -> np.ndarray:
         """The documents that segments [B] hold tokens of, by number, each once."""

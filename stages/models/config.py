@@ -112,6 +112,16 @@ class BackboneConfig(VocabularyConfig):
     def carried_positions(self) -> int | None:
         """Positions before its segment that an input attends to; None: what is carried has no length."""
 
+    @property
+    @abstractmethod
+    def long_length(self) -> int | None:
+        """What layers remember beyond `carried_positions`, in slots or entries; None: nothing that has a length."""
+
+    @property
+    @abstractmethod
+    def reads_documents(self) -> bool:
+        """Whether what layers remember ends where a document does: then `encode` is given how far back that is."""
+
     @abstractmethod
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """The arrays that one stream, read in segments of `context` inputs, carries at the most."""
@@ -125,7 +135,10 @@ class BackboneConfig(VocabularyConfig):
 
     @abstractmethod
     def reading(self, windows: WindowSettings) -> Self:
-        """The same model as it reads such windows or segments; it carries what it did where they leave that open."""
+        """The same model as it reads such windows or segments; it carries what it did where they leave that open.
+
+        Raises: UsageError if it cannot read them.
+        """
 
     @property
     def reads_neighbors(self) -> bool:

@@ -34,11 +34,17 @@ class LanguageModel(nn.Module):
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
 
-    def encode(self, tokens: Tensor, state: State = None) -> Encoding:
-        """Read tokens int64 [B, L], going on from `state` where the backbone carries one."""
+    def encode(self, tokens: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
+        """Read tokens int64 [B, L], going on from `state` where the backbone carries one.
+
+        Args:
+            back: of a backbone that reads documents, how many positions of its own stand before each, int64 [B, L];
+                None: a stream is one document.
+        """
         prefix = self.backbone.prefix
         if prefix is None:
-            encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state)
+            documents = () if back is None else (back,)
+            encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state, *documents)
             return encoding
         return self.backbone(self.vocabulary.embed(F.pad(tokens, (1, 0), value=prefix)), state).without_first()
 

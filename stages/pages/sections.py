@@ -41,7 +41,7 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
         ("memory", "More memory"): [*curve_charts(reports), *accuracy_charts(reports)],
         ("tuning", "Tuning"): [c for s in sources for c in s.labelled(tuning_charts(s.metrics))],
         ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
-        **{(name, name.capitalize()): _probe(name, sources) for name in PROBES.names()},
+        **{(name, name.replace("_", " ").capitalize()): _probe(name, sources) for name in PROBES.names()},
         ("training", "Training"): training_charts(read_journals(members)),
     }
     used: Counter[str] = Counter()

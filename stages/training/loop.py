@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
@@ -23,9 +24,10 @@ from stages.models.language_model import LanguageModel, save_weights
 from stages.reporting import Reporter, Silent
 from stages.training.checkpoint import RankState, damaged_checkpoint, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import TrainConfig
+from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.objective import Objective
-from stages.training.optimizer import make_optimizer
+from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.progress import Forecast, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
@@ -65,13 +67,17 @@ class Trainer:
         self.accumulate = config.accumulate
         self._carried: State = None
         self._before: State = None
+        self._back: Tensor | None = None
         self.model = model
         groups = method.parameter_groups(model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
+        groups = set_apart(groups, model)
         objective = Objective(model, method, fabric.device, config.precision)
         objective.to(fabric.device)
         self._optimizer = make_optimizer(config.optimizer, groups)
+        self._clipped_together = clipped_together(model, groups)
         self._restore()
+        self._bare_objective = objective
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
@@ -130,8 +136,7 @@ class Trainer:
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.config.optimizer.lr * factor * group["lr_factor"]
+        set_learning_rates(self._optimizer, self.config.optimizer.lr * factor)
 
     # What an update is made with (`methods.method.Update`)
 
@@ -145,7 +150,9 @@ class Trainer:
 
     def loss(self, batch: Batch) -> Tensor:
         loss: Tensor
-        loss, state = self.objective(batch, self._before)
+        loss, state = self.objective(batch, self._before, self._back)
+        auxiliary = self._bare_objective.auxiliary
+        self.progress.add_auxiliary(None if auxiliary is None else auxiliary / self.accumulate)
         self._carried = state if self.layout.streams else None
         return loss
 
@@ -155,7 +162,8 @@ class Trainer:
     def change_weights(self, loss: float) -> None:
         self._require_finite(loss)
         if self.config.clip_norm:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            for parameters in self._clipped_together:
+                nn.utils.clip_grad_norm_(parameters, self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -172,6 +180,7 @@ class Trainer:
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
         share = np.array_split(self._segments_of(number), self.fabric.world_size)[self.fabric.global_rank]
+        self._back = self._positions_back(share)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, index).to(self.fabric.device)
 
@@ -191,6 +200,12 @@ class Trainer:
                 np.concatenate([self._segments_of(number) for number in range(first, first + self.accumulate)])
             )
         )
+
+    def _positions_back(self, segments: np.ndarray) -> Tensor | None:
+        """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
+        if not self.config.model.reads_documents:
+            return None
+        return torch.from_numpy(self.segments.back(segments)).to(self.fabric.device)
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self.layout.streams:
@@ -234,12 +249,15 @@ class Trainer:
         return self.batch_size * self.config.segment_length * self.config.accumulate
 
     def _write_line(self, valid: float | None) -> None:
-        loss = mean_over_ranks(self.fabric, self.progress.mean_loss)
+        loss, auxiliary = mean_over_ranks(self.fabric, self.progress.mean_loss), self.progress.mean_auxiliary
+        if auxiliary is not None:
+            auxiliary = mean_over_ranks(self.fabric, auxiliary)
         if self.journal:
             self.journal.write(
                 self.progress.step,
                 tokens=self.progress.step * self.update_tokens,
                 loss=loss,
+                **({} if auxiliary is None else {"auxiliary_loss": auxiliary}),
                 documents=self.progress.mean_documents,
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
@@ -251,9 +269,8 @@ class Trainer:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
         if self.splits.valid is None:
             return None
-        loss = validate(
-            self.fabric, self.model, self.method, self.splits.valid, self.splits.eos, self.config.segment_length
-        )
+        read = self.splits.valid, self.splits.eos, self.config.segment_length, self.splits.valid_documents
+        loss = validate(self.fabric, self.model, self.method, *read)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.note_validation(loss) and self.fabric.is_global_zero:

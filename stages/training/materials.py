@@ -22,9 +22,11 @@ def read_splits(tokens: Artifact, folder: Path) -> Splits:
     arrays: Any = tokens.zarr("tokens.zarr")
     ids = arrays[f"{TRAIN}/ids"]
     train = mapped(folder / f"ids-{TRAIN}.npy", ids.shape, ids.dtype, lambda start, stop: ids[start:stop])
-    valid = np.asarray(arrays[f"{VALID}/ids"][:]) if VALID in splits_read(tokens) else None
     documents = np.asarray(arrays[f"{TRAIN}/doc_offsets"][:])
-    return Splits(train, valid, start_id(tokens.metrics), documents)
+    if VALID not in splits_read(tokens):
+        return Splits(train, None, start_id(tokens.metrics), documents)
+    valid, its_documents = (np.asarray(arrays[f"{VALID}/{name}"][:]) for name in ("ids", "doc_offsets"))
+    return Splits(train, valid, start_id(tokens.metrics), documents, its_documents)
 
 
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:

@@ -1,5 +1,7 @@
 """What is minimized: a method's loss, and what the model's layers add to it."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -16,16 +18,31 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.method = model, method
         self.device, self.precision = device, precision
+        self.auxiliary: float | None = None
+        """What layers added to the latest loss; None: nothing."""
 
-    def forward(self, batch: Batch, state: State) -> tuple[Tensor, State]:
-        """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time)."""
+    def forward(self, batch: Batch, state: State, back: Tensor | None = None) -> tuple[Tensor, State]:
+        """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time).
+
+        Args:
+            back: of a model that reads documents, how many positions of its own stand before each input, int64 [B, L].
+        """
         auxiliary: list[Tensor] = []
 
         def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
             if encoding.auxiliary_loss is not None:
                 auxiliary.append(encoding.auxiliary_loss)
 
-        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
-        with autocast(self.device, self.precision), self.model.backbone.register_forward_hook(keep):
+        def add(backbone: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            return given, named if back is None else {**named, "back": back}
+
+        # Hooks of the backbone see every encoding that the method asks for, so no method can forget its part.
+        backbone = self.model.backbone
+        with (
+            autocast(self.device, self.precision),
+            backbone.register_forward_pre_hook(add, with_kwargs=True),
+            backbone.register_forward_hook(keep),
+        ):
             loss, state = self.method.loss(self.model, batch, state)
+        self.auxiliary = float(torch.stack(auxiliary).sum().detach()) if auxiliary else None
         return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)

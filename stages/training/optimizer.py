@@ -25,11 +25,19 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
             return torch.optim.SGD(groups, config.lr, config.momentum, nesterov=nesterov, fused=True)
 
 
+def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Let every group of `make_optimizer` learn at the run's present rate, a multiple of it, or its own."""
+    for group in optimizer.param_groups:
+        constant = group["constant_lr"]
+        group["lr"] = lr * group["lr_factor"] if constant is None else constant
+
+
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
     """Matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
-    shared = {"lr_factor": group.lr_factor}
+    shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
+    decay = config.weight_decay if group.constant_lr is None else 0.0
     return (
-        {"params": matrices, "weight_decay": config.weight_decay, **shared},
+        {"params": matrices, "weight_decay": decay, **shared},
         {"params": vectors, "weight_decay": 0.0, **shared},
     )

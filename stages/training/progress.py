@@ -14,13 +14,14 @@ from stages.numbers import duration, number
 class Splits:
     """Token ids [T] of the splits that training reads, and the id of `<eos>`.
 
-    `documents` int64 [D + 1]: offsets of the documents of `train`; None: it is one.
+    `documents` and `valid_documents` int64 [D + 1]: offsets of the documents of `train` and `valid`; None: it is one.
     """
 
     train: np.ndarray
     valid: np.ndarray | None
     eos: int
     documents: np.ndarray | None = None
+    valid_documents: np.ndarray | None = None
 
     def token_counts(self, types: int) -> Tensor:
         """How often each of the token types occurs in the training split, int64 [types]."""
@@ -40,6 +41,8 @@ class Progress:
     loss_sum: float = 0.0
     """Sum of the updates' losses since the last line of the journal."""
     loss_count: int = 0
+    auxiliary_sum: float | None = None
+    """What of `loss_sum` layers added; None: nothing."""
     document_sum: int = 0
     """Documents that the same updates read, each once an update."""
     line_step: int = 0
@@ -64,10 +67,15 @@ class Progress:
         self.loss_count += 1
         self.document_sum += documents
 
+    def add_auxiliary(self, loss: float | None) -> None:
+        """Count what layers added to the loss of the update under way."""
+        if loss is not None:
+            self.auxiliary_sum = (self.auxiliary_sum or 0.0) + loss
+
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one that said `train_loss`."""
         self.train_loss = train_loss
-        self.loss_sum, self.loss_count, self.document_sum = 0.0, 0, 0
+        self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
         self.line_step, self.line_seconds = self.step, self.seconds
 
     def note_validation(self, valid_loss: float) -> bool:
@@ -83,6 +91,11 @@ class Progress:
         if self.loss_count:
             return self.loss_sum / self.loss_count
         return math.nan if self.train_loss is None else self.train_loss
+
+    @property
+    def mean_auxiliary(self) -> float | None:
+        """What of `mean_loss` layers added; None: nothing."""
+        return None if self.auxiliary_sum is None else self.auxiliary_sum / max(1, self.loss_count)
 
     @property
     def mean_documents(self) -> float | None:

@@ -67,9 +67,16 @@ def _memory(device: torch.device) -> int:
 
 
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Hidden states of a segment before and after every layer, which its gradients need."""
+    """Hidden states of a segment before and after every layer, which its gradients need; and what layers remember."""
     layers: int = getattr(model, "layers", 1)
-    return NUMBER * config.segment_length * model.width * (layers + 1)
+    return NUMBER * config.segment_length * model.width * (layers + 1) + _remembered_bytes(config, model)
+
+
+def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """What a stream carries of a model whose layers remember more than cached positions."""
+    if model.long_length is None:
+        return 0
+    return sum(array.nbytes for array in model.state_spec(config.segment_length))
 
 
 def _parameters(model: BackboneConfig) -> int:

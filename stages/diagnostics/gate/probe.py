@@ -12,6 +12,7 @@ from stages.diagnostics.gate.watch import GateWatch
 from stages.diagnostics.passage import tokens_of
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Probe, Records
+from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 
 
@@ -32,7 +33,7 @@ class GateProbe(Probe):
             return None
         return cls(options["gate_k"], tokens_of(options["passage"]), read["tokens"], split)
 
-    def watch(self, reader: HiddenReader | None, start: int, counted: Tensor | None) -> GateWatch:
+    def watch(self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None) -> GateWatch:
         assert isinstance(reader, GateReader), "a model with a gate reads through it"
         return GateWatch(reader, start, counted, self.numbers, self.passage)
 

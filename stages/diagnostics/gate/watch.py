@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from stages.diagnostics.gate.report import BINS, GROUPS
+from stages.diagnostics.watching import counted_rows
 from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe, ScoredBlock
 from stages.memory.hyperparameter import doubling_cutoffs
@@ -49,7 +50,7 @@ class GateWatch(RangeProbe):
     def observe(self, block: ScoredBlock) -> None:
         started = now(block.log_p.device)
         gate = self._gate()
-        rows = self._rows(block)
+        rows = counted_rows(self._counted, self._start, block)
         neighbors, targets = self._reader.neighbors(block.encoded), block.encoded.targets
         self._stored = neighbors.shape[1]
         self._seen.means.append(gate.mean(1, dtype=torch.float32)[rows])
@@ -76,12 +77,6 @@ class GateWatch(RangeProbe):
     def _gate(self) -> Tensor:
         assert self._reader.gated is not None, "a block is read before it is looked at"
         return self._reader.gated.gate
-
-    def _rows(self, block: ScoredBlock) -> Tensor | slice:
-        """Which of a block's tokens count."""
-        if self._counted is None:
-            return slice(None)
-        return self._counted[block.encoded.start - self._start : block.encoded.stop - self._start]
 
     def _log_p(self, block: ScoredBlock, neighbors: Tensor) -> Tensor:
         """log p of the targets with each number of neighbours, [n, C]; the first is as they were scored."""

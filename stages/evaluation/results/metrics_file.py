@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.diagnostics import PROBES
 from stages.evaluation.results import report
 from stages.lineage.evaluation import reads_neighbors
 from stages.metrics import Counts
@@ -63,7 +62,7 @@ def metrics_of(
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
         "curves": [*report.curves(tuning.curves(), totals), *varied],
-        **{name: shown.get(name) for name in PROBES.names()},
+        **{"gate": None, **shown},
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }

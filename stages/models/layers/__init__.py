@@ -8,9 +8,24 @@ WINDOW_ATTENTION = Registry(
 )
 STREAM_ATTENTION = Registry(
     "attention of streams",
-    {"relative": Part.within("stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention")},
+    {
+        "relative": Part.within(
+            "stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"
+        ),
+        "memorizing": Part.within(
+            "stages.models.layers.memorizing", "settings:MemorizingSettings", "layer:MemorizingAttention"
+        ),
+        "compressive": Part.within(
+            "stages.models.layers.compressive", "settings:CompressiveSettings", "layer:CompressiveAttention"
+        ),
+    },
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",
-    {"dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense")},
+    {
+        "dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense"),
+        "product-keys": Part.within(
+            "stages.models.layers.product_keys", "settings:ProductKeysSettings", "layer:ProductKeys"
+        ),
+    },
 )

@@ -53,6 +53,11 @@ class AttentionConfig(BackboneConfig):
         chosen = cast(SublayerSettings, getattr(self, place))
         return chosen if chosen.layers is None or block in chosen.layers else self._usual(place)
 
+    def blocks_with(self, place: Place) -> tuple[int, ...]:
+        """The blocks, counted from 1, that have what was chosen for a place."""
+        chosen = cast(SublayerSettings, getattr(self, place))
+        return chosen.layers or tuple(range(1, self.layers + 1))
+
     @classmethod
     def _usual(cls, place: Place) -> SublayerSettings:
         return cast(SublayerSettings, cls.model_fields[place].default)

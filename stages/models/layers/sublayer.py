@@ -17,6 +17,22 @@ class Sublayer(nn.Module, ABC):
         """Let the weights begin, in a stack of so many blocks."""
 
 
+class Apart(NamedTuple):
+    """Parameters that learn beside the others: their gradient is clipped by itself."""
+
+    parameters: list[nn.Parameter]
+    lr: float | None = None
+    """Learning rate of their own, the same at every step, without weight decay; None: they learn as the others do."""
+
+
+class LearnsApart(ABC):
+    """A part of a network some of whose parameters learn apart."""
+
+    @abstractmethod
+    def apart(self) -> Apart:
+        """These parameters."""
+
+
 class FeedForward(Sublayer):
     """Works on each position by itself."""
 
@@ -54,6 +70,19 @@ class Passage(NamedTuple):
     """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D at least the positions that a span sees."""
     ends_segment: bool
     """Whether a segment ends with the last position."""
+    back: Tensor | None = None
+    """How many positions of its own document stand before each of the n, int64 [B, n]; None: all before it are."""
+
+
+class StreamInputs(NamedTuple):
+    """Inputs of a block at m + n positions, of which the first m are cached and constant; [B, m + n, d] each."""
+
+    raw: Tensor
+    """The residual stream."""
+    normalized: Tensor
+    """norm(raw): what attention reads."""
+    norm: nn.LayerNorm
+    """The block's; raw inputs that a layer keeps go through it when they are read."""
 
 
 class Attended(NamedTuple):
@@ -72,8 +101,8 @@ class StreamAttention(Sublayer):
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """What is remembered when a stream begins; inputs [B, n, d] tell its rows, type and device."""
+        """What is remembered when a stream begins; inputs [B, n, d] give its rows, type and device."""
 
     @abstractmethod
-    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
-        """Read a passage, of which memory holds nothing yet: normalized inputs [B, m + n, d]."""
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+        """Read a passage, of which memory holds nothing yet."""

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from stages.diagnostics import PROBES
 from stages.diagnostics.settings import ProbeSettings
-from stages.encoding.encode import EncodedBlock
+from stages.encoding.encode import encode_range
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, ScoredBlock
 from stages.errors import UsageError
@@ -18,19 +19,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.models.language_model import LanguageModel
 
 TOKENS = 24
-
-
-@dataclass
-class Block:
-    """As much of an encoded block as probes look at."""
-
-    start: int
-    hidden: torch.Tensor
-    targets: torch.Tensor
-
-    @property
-    def stop(self) -> int:
-        return self.start + len(self.targets)
+CONTEXT = 8
 
 
 class ProbeContract:
@@ -58,19 +47,18 @@ class ProbeContract:
         self, probe: Probe, model: LanguageModel, edges: Sequence[int], cuts: Sequence[int] = (), every: int = 1
     ) -> list[Observation]:
         """Tokens 0 to TOKENS in ranges that end at `edges`, in blocks that end there and at `cuts`."""
-        random, width = torch.Generator().manual_seed(1), model.vocabulary.embed(torch.zeros(1, 1).long()).shape[-1]
-        hidden = torch.randn(TOKENS, width, generator=random)
-        targets = torch.randint(0, model.config.vocab_size, (TOKENS,), generator=random)
-        found = []
+        ids = np.random.default_rng(1).integers(0, model.config.vocab_size, TOKENS)
+        how = {"context": CONTEXT, "stride": CONTEXT, "device": "cpu", "precision": "fp32"}
+        found, state = [], None
         for start, stop in zip((0, *edges[:-1]), edges, strict=True):
             reader = self.reader(start, stop)
             counted = None if every == 1 else torch.arange(start, stop) % every == 0
-            watch = probe.watch(reader, start, counted)
-            ends = [*(cut for cut in cuts if start < cut < stop), stop]
-            for a, b in zip((start, *ends[:-1]), ends, strict=True):
-                block: EncodedBlock = Block(a, hidden[a:b], targets[a:b])  # type: ignore[assignment]
-                read = block.hidden if reader is None else reader.apply(model, block)
-                watch.observe(ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0]))
+            watch = probe.watch(model, reader, start, counted)
+            for a, b in pairwise([start, *(cut for cut in cuts if start < cut < stop), stop]):
+                for block in encode_range(model, ids, 0, a, b, state=state, **how):
+                    read = block.hidden if reader is None else reader.apply(model, block)
+                    watch.observe(ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0]))
+                    state = block.state
             found.append(watch.observation())
         return found
 
@@ -97,8 +85,9 @@ class ProbeContract:
         assert "\n" not in self.settings.summary(metrics)
         assert all({"row", "over", "points"} <= set(curve) and curve["row"] == "plain" for curve in curves)
         report = {"split": "test", "tokens": TOKENS, "rows": [{"row": "plain", "perplexity": 3.0}]}
+        own = self.registered_as.replace("_", "-")
         names = [c.name for c in self.settings.charts(report | {self.registered_as: metrics}, files)]
-        assert len(names) == len(set(names)) and all(name.startswith(f"{self.registered_as}-") for name in names)
+        assert len(names) == len(set(names)) and all(name.startswith(f"{own}-") for name in names)
         assert self.settings.charts(report, {}) == []
 
     def test_its_options_are_settings_of_an_evaluation_and_refused_where_there_is_nothing_to_show(self):

@@ -8,6 +8,7 @@ from stages.encoding.encode import encode_range
 from stages.encoding.windows import windows
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
+from stages.models.layers.memorizing.settings import MemorizingSettings
 from tests.stages.encoding.fake_model import FakeModel
 
 EOS = 9
@@ -132,3 +133,20 @@ def test_segments_are_counted_from_the_start_of_a_document():
         with torch.no_grad():
             alone = model.encode(torch.from_numpy(ids[None, start - 1 : stop - 1])).hidden[0]
         torch.testing.assert_close(hidden[start:stop], alone)
+
+
+def test_a_model_that_reads_documents_finds_nothing_of_another():
+    """In blocks, from the middle of a split on: as one pass that is given how far back each document reaches."""
+    torch.manual_seed(0)
+    attention = MemorizingSettings(memory_size=12, neighbors=2)
+    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "segment_length": 4, "memory_length": 4, "attention": attention}
+    model = LanguageModel(TransformerXLConfig(**sizes)).eval()
+    ids, origins = np.random.default_rng(0).integers(0, 9, 30), np.array([0, 5, 19, 30])
+    first = encode(ids, 0, 13, model, origins=origins)
+    rest = encode(ids, 13, 30, model, origins=origins, state=first[-1].state)
+    with torch.no_grad():
+        inputs = torch.tensor([[EOS, *ids[:-1]]])
+        back = torch.tensor([[*range(5), *range(14), *range(11)]])
+        whole, across = model.encode(inputs, None, back), model.encode(inputs)
+    torch.testing.assert_close(torch.cat([block.hidden for block in first + rest]), whole.hidden[0])
+    assert not torch.allclose(whole.hidden, across.hidden)

@@ -1,5 +1,7 @@
 """Truncated backpropagation through time: batches go on from each other, and a resumed run notices nothing."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -8,15 +10,30 @@ from stages.methods import METHODS
 from stages.methods.method import BatchLayout
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
+from stages.training.journal import LINES
+from stages.training.progress import Splits
 from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
 XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, memory_length=12)
+KEYS = XL.model_copy(
+    update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
+)
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
+SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
+ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(memory_size=30, neighbors=3)})
+ALL = pytest.mark.parametrize(
+    "model",
+    [LSTM, XL, KEYS, SLOTS, ENTRIES],
+    ids=["lstm", "transformer-xl", "product-keys", "compressive", "memorizing"],
+)
 
 
 def seen_states(run, monkeypatch):
@@ -66,7 +83,7 @@ def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tm
 
 @pytest.mark.parametrize("step", [3, 10, 12, 19])
 @pytest.mark.parametrize("accumulate", [1, 2])
-@BACKBONES
+@ALL
 def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, tmp_path):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
@@ -117,3 +134,33 @@ def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeyp
         [0, *splits().train[:7]],
         *(splits().train[i - 1 : i + 7].tolist() for i in (72, 144, 216)),
     ]
+
+
+def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeypatch):
+    """Every encoding is given how far back the own document of each position reaches."""
+    whole = splits()
+    data = Splits(whole.train, whole.valid, 0, np.array([0, 11, 150, 300]), np.array([0, 20, 37]))
+    run, given = trainer(tmp_path, data=data, model=ENTRIES, steps=2, valid_every=0), []
+    encode = run.model.backbone.forward
+
+    def spy(embedded, state=None, back=None):
+        given.append(back)
+        return encode(embedded, state, back)
+
+    monkeypatch.setattr(run.model.backbone, "forward", spy)
+    run.run()
+    for number, back in enumerate(given[:2]):
+        places = (np.arange(4) * 9 + number)[:, None] * 8 + np.arange(8)
+        begins = np.array([max(b for b in (0, 11, 150) if b <= place) for place in places.flat]).reshape(4, 8)
+        assert back.tolist() == (places - begins).tolist()
+    assert torch.cat(given[2:], 1).tolist() == [[*range(20), *range(17)]]
+
+
+def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):
+    lines = {}
+    for name, model in (("plain", XL), ("slots", SLOTS)):
+        (tmp_path / name).mkdir()
+        trainer(tmp_path / name, model=model, steps=8, log_every=2).run()
+        lines[name] = [json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()]
+    assert not any("auxiliary_loss" in line for line in lines["plain"])
+    assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"])

@@ -51,3 +51,12 @@ def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
         require_room(wanted, model(), 10**9, CPU)
     (fitting,) = re.findall(r"--batch-tokens (\d+) fits", str(refused.value))
     require_room(wanted.model_copy(update={"batch_tokens": int(fitting)}), model(), 10**9, CPU)
+
+
+def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
+    attention = {"name": "memorizing", "layers": [1], "memory_size": 1 << 20}
+    sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1, "attention": attention}
+    config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64})
+    monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
+    with pytest.raises(ResourceError, match=r"A batch of 64 segments .*--batch-tokens 112 fits"):
+        require_room(config, config.model.sized(50, 16), 1000, CPU)

@@ -26,6 +26,14 @@ class LSTMConfig(BackboneConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """h and c of each layer."""
         of_each_layer = StateArray((self.layers, 1, self.width))

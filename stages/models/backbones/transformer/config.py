@@ -40,6 +40,14 @@ class TransformerConfig(AttentionConfig):
     def carried_positions(self) -> None:
         return None
 
+    @property
+    def long_length(self) -> None:
+        return None
+
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         return ()
 

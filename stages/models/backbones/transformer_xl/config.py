@@ -48,6 +48,14 @@ class TransformerXLConfig(AttentionConfig):
     def carried_positions(self) -> int | None:
         return self.memory_length
 
+    @property
+    def long_length(self) -> int | None:
+        return self.attention.long_length
+
+    @property
+    def reads_documents(self) -> bool:
+        return self.attention.reads_documents
+
     def state_spec(self, context: int) -> tuple[StateArray, ...]:
         """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
 
@@ -60,20 +68,30 @@ class TransformerXLConfig(AttentionConfig):
         return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64"), *stacked
 
     def memory_spec(self, block: int, context: int) -> tuple[StateArray, ...]:
-        """What the attention layer of a block, counted from 1, remembers beside cached inputs."""
+        """What the attention layer of a block, counted from 1, remembers beside cached inputs.
+
+        Raises: UsageError if it cannot read such segments.
+        """
         attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
         return attention.memory_spec(self, context)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model has segments of another length."""
+        """Raises: UsageError if the model has segments of another length, or layers that cannot read such ones."""
         if self.segment_length not in (None, segment_length):
             raise UsageError(
                 f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
                 "tokens; leave it out."
             )
         memory = segment_length if self.memory_length is None else self.memory_length
-        return {"segment_length": segment_length, "memory_length": memory}
+        lengths = {"segment_length": segment_length, "memory_length": memory}
+        self.model_copy(update=lengths).state_spec(segment_length)
+        return lengths
 
     def reading(self, windows: WindowSettings) -> Self:
         memory = self.memory_length if windows.mem_length is None else windows.mem_length
-        return self.model_copy(update={"segment_length": windows.context, "memory_length": memory})
+        lengths: dict[str, Any] = {"segment_length": windows.context, "memory_length": memory}
+        if windows.long_length is not None:
+            lengths["attention"] = self.attention.lengthened(windows.long_length)
+        read = self.model_copy(update=lengths)
+        read.state_spec(windows.context)
+        return read

@@ -11,7 +11,15 @@ from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, Span, StreamAttention
+from stages.models.layers.sublayer import (
+    Attended,
+    FeedForward,
+    Memory,
+    Passage,
+    Span,
+    StreamAttention,
+    StreamInputs,
+)
 
 
 class Block(nn.Module):
@@ -33,7 +41,9 @@ class Block(nn.Module):
 
     def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Memory) -> tuple[Tensor, Tensor, Attended]:
         """Cached [B, m, d] and present [B, n, d] -> the next residual stream, the feed-forward input, attention's."""
-        attended: Attended = self.attention(self.attention_norm(torch.cat((past, x), 1)), passage, memory)
+        raw = torch.cat((past, x), 1)
+        inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
+        attended: Attended = self.attention(inputs, passage, memory)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, attended
@@ -73,18 +83,21 @@ class TransformerXL(Backbone):
         self.remembering = [n for n in range(config.layers) if config.memory_spec(n + 1, self.length)]
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def forward(self, embedded: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
 
         Args:
             state: inputs of each layer at the latest m positions [layers, B, m, d], how many
                 positions of the segment under way they end with, int64 [1], and what layers remember,
                 each [layers that do, B, …]; None: a stream begins.
+            back: how many positions of its own document stand before each, int64 [B, n]; None: all that is before.
         """
         carried = self._begin(embedded) if state is None else self._opened(state)
         hidden, ffn_input, losses = [], [], list[Tensor]()
-        for piece in self._pieces(embedded, carried.place):
-            f, g, carried, auxiliary = self._read(piece, carried)
+        borders = self._borders(embedded.shape[1], carried.place)
+        backs = [None] * (len(borders) + 1) if back is None else back.tensor_split(borders, 1)
+        for piece, its_back in zip(embedded.tensor_split(borders, 1), backs, strict=True):
+            f, g, carried, auxiliary = self._read(piece, its_back, carried)
             hidden.append(f)
             ffn_input.append(g)
             losses += auxiliary
@@ -106,20 +119,21 @@ class TransformerXL(Backbone):
         remembered = zip(*(carried.memories[layer] for layer in self.remembering), strict=True)
         return carried.cached, torch.tensor([carried.place]), *map(torch.cat, remembered)
 
-    def _pieces(self, embedded: Tensor, place: int) -> tuple[Tensor, ...]:
-        """What is read at once: a segment where gradients are wanted, for those before it are to have none.
+    def _borders(self, number: int, place: int) -> list[int]:
+        """Where to cut what is read at once: at segments where gradients are wanted, for those before are to have none.
 
         Or where a layer remembers, for what it writes at the end of a segment the next one reads.
         """
         if not torch.is_grad_enabled() and not self.remembering:
-            return (embedded,)
-        borders = range(self.length - place, embedded.shape[1], self.length)
-        return embedded.tensor_split(list(borders), 1)
+            return []
+        return list(range(self.length - place, number, self.length))
 
-    def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
+    def _read(
+        self, embedded: Tensor, back: Tensor | None, carried: Carried
+    ) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
         """As `forward`, of positions read at once; and the auxiliary losses of layers."""
         x = self.dropout(embedded * self.scale)
-        passage = self._passage(x, carried)
+        passage = self._passage(x, carried)._replace(back=back)
         after = (carried.place + x.shape[1]) % self.length
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
         kept, memories, losses = [], [], []

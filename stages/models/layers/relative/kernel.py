@@ -31,14 +31,25 @@ def relative_attention(
     Returns: [heads, B, L, d_head].
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
     """
+    weights = F.dropout(relative_weights(q, k, r, content, position).flatten(0, 1), dropout, training=dropout > 0)
+    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
+
+
+def relative_weights(
+    q: Float[Tensor, "heads B L d_head"],
+    k: Float[Tensor, "heads B K d_head"],
+    r: Float[Tensor, "heads K+1 d_head"],
+    content: Float[Tensor, "heads d_head"],
+    position: Float[Tensor, "heads d_head"],
+) -> Float[Tensor, "heads B L K"]:
+    """How much each query attends to each key; see `relative_attention`."""
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
     distances.detach()[:, :, :length].add_(_unused(length, distances))
     shifted = distances.flatten(1)[:, length:].unflatten(1, (length, keys))
     scores = torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
-    weights = F.dropout(scores.softmax(-1), dropout, training=dropout > 0)
-    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
+    return scores.softmax(-1).view(*q.shape[:3], keys)
 
 
 def _unused(length: int, like: Tensor) -> Tensor:

@@ -1,14 +1,16 @@
 """Attention of the positions of a stream to those before them, by content and by distance."""
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.initialization import initialize
-from stages.models.layers.relative.kernel import relative_attention
+from stages.models.layers.relative.kernel import relative_attention, relative_weights
 from stages.models.layers.relative.settings import RelativeSettings
-from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention
+from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention, StreamInputs
 
 
 class RelativeAttention(StreamAttention):
@@ -29,20 +31,34 @@ class RelativeAttention(StreamAttention):
     def begin(self, x: Tensor) -> Memory:
         return ()
 
-    def forward(self, x: Tensor, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+        return Attended(self.attend(inputs.normalized, passage))
+
+    def attend(self, x: Tensor, passage: Passage) -> Tensor:
         """[B, m + n, d], of which the first m are cached -> [B, n, d]."""
+        dropout = self.dropout if self.training else 0.0
+        read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(x, passage)]
+        added: Tensor = self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
+        return added
+
+    def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
+        """Of each span how much its queries attend to each position that it sees, [heads, B, queries, positions]."""
+        return [relative_weights(q, k, r, *self._biases) for q, k, _, r in self._by_span(x, passage)]
+
+    @property
+    def _biases(self) -> tuple[Tensor, Tensor]:
+        return self.content_bias, self.position_bias
+
+    def _by_span(self, x: Tensor, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Queries, keys and values of each span, and its distances."""
         cached = passage.cached
         weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
         q = self._heads_first(F.linear(x[:, cached:], weight_q), 1)[0]
         k, v = self._heads_first(F.linear(x, weight_kv), 2)
         r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
-        dropout = self.dropout if self.training else 0.0
-        read = []
         for begin, first, stop in passage.spans:
             own, seen = slice(first - cached, stop - cached), slice(begin, stop)
-            parts = q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
-            read.append(relative_attention(*parts, self.content_bias, self.position_bias, dropout))
-        return Attended(self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2)))
+            yield q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
 
     def _heads_first(self, x: Tensor, number: int) -> Tensor:
         """[B, L, number · d] -> [number, heads, B, L, d_head]."""

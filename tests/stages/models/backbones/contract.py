@@ -81,5 +81,6 @@ class BackboneContract:
 
     def test_every_weight_learns(self, model):
         encoding = model.train().encode(self.tokens(L))
-        model.loss(encoding.hidden.flatten(0, 1), self.tokens(L).flatten()).backward()
+        loss = model.loss(encoding.hidden.flatten(0, 1), self.tokens(L).flatten())
+        (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

@@ -1,0 +1,26 @@
+"""What is reported of product-key memories; nothing is asked. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.charts.data import Chart
+from stages.diagnostics.product_keys.charts import usage_charts
+from stages.diagnostics.product_keys.report import summary
+from stages.diagnostics.settings import Options, ProbeSettings
+
+
+class ProductKeysProbeSettings(ProbeSettings):
+    """No options."""
+
+    def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+        return {}
+
+    def of_report(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def summary(self, metrics: Mapping[str, Any]) -> str:
+        return summary(metrics)
+
+    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+        return usage_charts(metrics)

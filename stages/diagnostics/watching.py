@@ -1,0 +1,46 @@
+"""How probes look at layers while a model reads, and which of a block's tokens count."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from stages.encoding.probe import ScoredBlock
+
+
+def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tensor | slice:
+    """Which tokens of a block count.
+
+    Args:
+        counted: bool [n], of the tokens of a range; None: all.
+        start: the first token of the range.
+    """
+    if counted is None:
+        return slice(None)
+    return counted[block.encoded.start - start : block.encoded.stop - start]
+
+
+class Calls:
+    """What is seen of some modules of a model in each call since it was asked for last."""
+
+    def __init__(self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any]) -> None:
+        """`look`: makes what is kept of a module, what it was given, and what it gave."""
+        self._look, self._held = look, list[list[Any]]()
+        self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
+
+    def _keeper(self) -> Callable[[Any, Any, Any], None]:
+        held: list[Any] = []
+        self._held.append(held)
+        return lambda module, given, output: held.append(self._look(module, given, output))
+
+    def take(self) -> list[list[Any]]:
+        """Of each module, call after call."""
+        taken = [list(held) for held in self._held]
+        for held in self._held:
+            held.clear()
+        return taken
+
+    def close(self) -> None:
+        """Look no more."""
+        for handle in self._handles:
+            handle.remove()

@@ -1,0 +1,133 @@
+"""Attention to slots that dropped positions were compressed to, to cached ones, and to those of the segment."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stages.models.layers.compressive.compression import compressor
+from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.config import AttentionConfig
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.relative.layer import RelativeAttention
+from stages.models.layers.relative.settings import RelativeSettings
+from stages.models.layers.sinusoids import sinusoids
+from stages.models.layers.sublayer import (
+    Apart,
+    Attended,
+    LearnsApart,
+    Memory,
+    Passage,
+    Span,
+    StreamAttention,
+    StreamInputs,
+)
+
+
+class CompressiveAttention(StreamAttention, LearnsApart):
+    """Relative attention with slots before the cached inputs, the distance to a slot counted in slots.
+
+    When a segment ends, cached inputs that are dropped become slots [1, B, s, d], which are not normalized yet. What
+    makes them learns to leave attention what it read (`reconstruction_loss`), and by nothing else.
+
+    Source: Rae et al. 2020 (arXiv:1911.05507), section 3.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: CompressiveSettings) -> None:
+        super().__init__()
+        self.relative = RelativeAttention(config, RelativeSettings())
+        self.compress = compressor(settings.compression, config.width, settings.rate)
+        self.most, self.cached = settings.compressed_length, config.carried_positions or 0
+        self.dropout = Dropout(config.dropout)
+        self.layers = len(config.blocks_with("attention"))
+
+    def initialize(self, blocks: int) -> None:
+        self.relative.initialize(blocks)
+        self.compress.initialize()
+
+    def apart(self) -> Apart:
+        """What compresses: a large loss of it must not shorten the other gradients."""
+        return Apart(list(self.compress.parameters()))
+
+    def begin(self, x: Tensor) -> Memory:
+        return (x.new_empty(1, len(x), 0, x.shape[2]),)
+
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+        hidden = self.relative.attend(*self.before(inputs, passage, memory))
+        if not passage.ends_segment:
+            return Attended(hidden, memory, self._unused() if self.training else None)
+        left = self.dropped(inputs)
+        new = self._compressed(left)
+        slots = torch.cat((memory[0][0], new.detach()), 1)
+        loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
+        return Attended(hidden, (slots[None, :, max(0, slots.shape[1] - self.most) :],), loss)
+
+    def before(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> tuple[Tensor, Passage]:
+        """Slots and inputs, normalized, [B, s + m + n, d], and the passage with them counted as cached."""
+        ((begin, first, stop),) = passage.spans
+        slots = memory[0][0].to(inputs.raw.dtype)
+        x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
+        more = slots.shape[1] - begin
+        distances = self._distances(stop + more, passage)
+        return x, passage._replace(
+            cached=passage.cached + more, spans=[Span(0, first + more, stop + more)], distances=distances
+        )
+
+    def looked(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> tuple[Tensor, int]:
+        """How much each position attends to slots, cached inputs and its segment; and how many slots there are.
+
+        Returns: [heads, B, n, s + m' + n], m' the cached inputs that are seen; s.
+        """
+        (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
+        return weights, memory[0].shape[2]
+
+    def _distances(self, longest: int, passage: Passage) -> Tensor:
+        """Those of the passage, or more where slots lie farther back, [D + 1, d]."""
+        if len(passage.distances) > longest:
+            return passage.distances
+        width, like = passage.distances.shape[1], passage.distances
+        return self.dropout(sinusoids(longest + 1, width, like.device).flip(0).to(like.dtype))
+
+    def dropped(self, inputs: StreamInputs) -> Tensor:
+        """Raw inputs that are not cached any more when the segment has ended, constant, [B, r, d]."""
+        return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach()
+
+    def _compressed(self, left: Tensor) -> Tensor:
+        """[B, r, d] -> [B, r / c, d], in full precision: slots are kept for long."""
+        with torch.autocast(left.device.type, enabled=False):
+            new: Tensor = self.compress(left)
+            return new
+
+    def reconstruction_loss(self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor) -> Tensor:
+        """How much less attention, by content alone, can read of the slots than of what they were made of.
+
+        The squared difference of what the segment's positions read of each, a mean over positions and dimensions. Only
+        `new` has a gradient. Where nothing was dropped it is 0.
+
+        Args:
+            left, new: what was dropped, [B, r, d], and the slots that it became, [B, r / c, d].
+        Source: Rae et al. 2020 (arXiv:1911.05507), section 3.2, "attention-reconstruction".
+        """
+        if not left.shape[1]:
+            return self._unused()
+        with torch.autocast(left.device.type, enabled=False):
+            own = inputs.normalized[:, passage.cached - passage.place :].detach().to(left.dtype)
+            with torch.no_grad():
+                wanted = self._read(own, self._normalized(left, inputs.norm))
+            return F.mse_loss(self._read(own, self._normalized(new, inputs.norm)), wanted)
+
+    def _normalized(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """As the block does, without gradient to its weights."""
+        return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
+
+    def _read(self, own: Tensor, x: Tensor) -> Tensor:
+        """What own [B, L, d] read of x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
+        q, k, v = (
+            F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
+            for part, weight in zip((own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True)
+        )
+        return F.scaled_dot_product_attention(q, k, v)
+
+    def _unused(self) -> Tensor:
+        """0, of which all weights of what compresses are a part: data-parallel wrappers want each in every step."""
+        nothing = self.relative.qkv.weight.new_zeros(())
+        return sum((0 * parameter.sum() for parameter in self.compress.parameters()), nothing)

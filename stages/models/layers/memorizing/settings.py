@@ -1,0 +1,37 @@
+"""Settings of memorizing attention; free of torch."""
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from stages.models.config import Size, StateArray
+from stages.models.layers.settings import StreamAttentionSettings
+
+if TYPE_CHECKING:
+    from stages.models.layers.config import AttentionConfig
+
+
+class MemorizingSettings(StreamAttentionSettings):
+    """Attention that also looks up keys and values of the latest positions, as they were made when these were read.
+
+    Source: Wu et al. 2022 (Memorizing Transformers, arXiv:2203.08913).
+    """
+
+    remembered: ClassVar[str | None] = "memory_size"
+
+    name: Literal["memorizing"] = "memorizing"
+    memory_size: Annotated[int, Field(ge=0, lt=2**31)] = 2048
+    """N, positions before the segment whose keys and values are kept; 0: none, attention is local."""
+    neighbors: Size = 32
+    """k, entries of them that a head reads: those with the largest scores."""
+    scope: Literal["document", "stream"] = "document"
+    """Whether a position finds entries of its own document alone, or all."""
+    buckets: Annotated[int, Field(ge=4, lt=2**31)] = 32
+    """Of distances, each with a learned bias of local attention: half of them one each, the others ever wider ones."""
+    longest_distance: Size = 128
+    """From here on all distances are alike."""
+
+    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+        """Keys and values by head."""
+        array = StateArray((1, 1, model.heads, self.memory_size, model.width // model.heads))
+        return array, array

@@ -1,0 +1,120 @@
+"""Layers with memories, from the command line: trained, evaluated, shown; and what is said of bad settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Memlm
+
+SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
+
+SLOTS = {"name": "compressive", "compressed_length": 6}
+
+ENTRIES = {"name": "memorizing", "layers": "[2]", "memory_size": 20, "neighbors": 4}
+
+
+def chosen(place: str, settings: dict[str, object]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
+
+
+@pytest.fixture
+def tokens(memlm: Memlm, text: Path) -> str:
+    return memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
+def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
+    model = memlm("train", tokens, "--backbone", backbone, *chosen("feed_forward", KEYS), *SMALL).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    report = memlm("evaluate", index, "--exclude", "self", "--save-token-scores", "--json")
+    assert report.code == 0, report.err
+    made = json.loads(report.out)
+    (figures,) = made["metrics"]["product_keys"]["blocks"]
+    assert (figures["block"], figures["slots"]) == (1, 16)
+    page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    html = (tmp_path / "page.html").read_text("utf-8")
+    assert "Product keys: how evenly slots are read" in html
+    assert "model.feed_forward.sub_keys=4" in html
+    seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
+    assert seen.code == 0, seen.err
+    assert all(0.5 <= token["slot_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+
+
+def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    own = [*chosen("attention", SLOTS), *chosen("feed_forward", KEYS), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    made = [
+        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        for more in ((), ("--long-length", 6), ("--long-length", 9, "--mem-length", 8))
+    ]
+    assert made[0]["reference"] == made[1]["reference"] != made[2]["reference"]
+    for figures in made[0]["metrics"]["compressive"]["blocks"]:
+        assert figures["slots"] + figures["cached"] + figures["segment"] == pytest.approx(1)
+    page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
+    assert "Attention to compressed slots" in (tmp_path / "page.html").read_text("utf-8")
+    assert page.code == 0, page.err
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40, "--long-length", 3)
+    assert written.code == 0, written.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--context", 15), "--context at test, is 15, no multiple of 4: 16 is"),
+        (("--mem-length", 9), "--mem-length is 9, no multiple of 4: 8 is"),
+    ],
+)
+def test_lengths_that_its_layers_cannot_read_are_refused(
+    memlm: Memlm, tokens: str, options: tuple[str, int], words: str
+) -> None:
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", SLOTS), *SMALL).reference
+    for command in ("evaluate", "build-datastore", "generate"):
+        ended = memlm(command, model, *options)
+        assert (command, ended.code) == (command, 2)
+        assert words in " ".join(ended.err.split())
+
+
+def test_a_model_without_such_layers_has_no_long_length(memlm: Memlm, tokens: str) -> None:
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
+    ended = memlm("evaluate", model, "--long-length", 9)
+    assert (ended.code, "leave --long-length out" in ended.err) == (2, True)
+
+
+def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    own = [*chosen("attention", ENTRIES), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    made = [
+        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        for more in ((), ("--long-length", 64), ("--reset", "document"))
+    ]
+    blocks = [one["metrics"]["memorizing"]["blocks"] for one in made]
+    assert [[one["block"] for one in its] for its in blocks] == [[2]] * 3
+    assert max(age for age, _ in blocks[0][0]["by_age"]) <= 32 < max(age for age, _ in blocks[1][0]["by_age"])
+    page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    assert "How far back memory is read" in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert seen.code == 0, seen.err
+    assert all(0 < token["memory_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    assert written.code == 0, written.err
+
+
+@pytest.mark.parametrize(
+    ("place", "settings", "words"),
+    [
+        ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
+        ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
+        ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
+        ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'sub_keys'?"),
+    ],
+)
+def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:
+    ended = memlm("train", "tokens/none", *chosen(place, settings))
+    assert ended.code == 2
+    assert words in " ".join(ended.err.split())

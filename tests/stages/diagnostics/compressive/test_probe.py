@@ -1,0 +1,83 @@
+"""What is reported of compressive attention: against its weights, position by position."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from stages.diagnostics.compressive.probe import CompressiveProbe
+from stages.diagnostics.compressive.report import PARTS, PLACES, attention_figures, summary
+from stages.models.config import BackboneConfig, parse_model
+from stages.models.language_model import LanguageModel
+from tests.oracles.compressive import Shape, compressive, reconstruction_loss
+from tests.stages.diagnostics.contract import CONTEXT, TOKENS, ProbeContract
+
+CHOSEN = {"name": "compressive", "compressed_length": 3, "rate": 2}
+
+
+def config(**changes) -> BackboneConfig:
+    sizes = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, "memory_length": 4}
+    return parse_model({**sizes, "activation": "relu", **changes}).sized(11, CONTEXT)
+
+
+def opened(model: BackboneConfig) -> CompressiveProbe | None:
+    artifact = SimpleNamespace(path=Path(), config={"model": model.model_dump(mode="json")})
+    return CompressiveProbe.open({"model": artifact}, {}, "test")
+
+
+class TestCompressive(ProbeContract):
+    registered_as = "compressive"
+
+    @pytest.fixture
+    def model(self) -> LanguageModel:
+        torch.manual_seed(0)
+        model = LanguageModel(config(attention=CHOSEN)).eval()
+        for parameter in model.backbone.parameters():
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        return model
+
+    @pytest.fixture
+    def probe(self, model) -> CompressiveProbe:
+        return opened(model.config)
+
+    def reader(self, start: int, stop: int) -> None:
+        return None
+
+    def test_it_reports_the_loss_of_every_segment_and_where_attention_goes(self, probe, model):
+        (seen,) = self.seen(probe, model, [TOKENS])
+        figures = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
+        ids = np.random.default_rng(1).integers(0, 11, TOKENS)
+        stream = torch.from_numpy(np.concatenate(([0], ids[:-1])))[None]
+        embedded = model.vocabulary.embed(stream)[0].detach().double().numpy()
+        blocks = [{n: p.detach().double().numpy() for n, p in b.named_parameters()} for b in model.backbone.blocks]
+        last = {n: p.detach().double().numpy() for n, p in model.backbone.norm.named_parameters()}
+        shape = Shape(2, CONTEXT, 4, 3, 2)
+        _, inputs = compressive(embedded, blocks, last, shape, "conv")
+        for one, w, x in zip(figures, blocks, inputs, strict=True):
+            losses = [reconstruction_loss(w, x, n, shape, "conv") for n in range(TOKENS // CONTEXT)]
+            assert one["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+            assert one["slots"] + one["cached"] + one["segment"] == pytest.approx(1)
+            assert one["slots"] == pytest.approx(sum(one["by_age"][place] for place in PLACES[:PARTS]))
+        # The first segment sees neither slots nor cached positions, the second no more than two slots.
+        assert seen.columns["slots_attention"][:CONTEXT].tolist() == [0] * CONTEXT
+        assert (seen.columns["slots_attention"][CONTEXT:] > 0).all()
+        assert float(seen.columns["slots_attention"].mean()) == pytest.approx(
+            np.mean([one["slots"] for one in figures])
+        )
+
+
+@pytest.mark.parametrize("changes", [{}, {"backbone": "transformer", "memory_length": None}])
+def test_other_models_have_no_probe(changes):
+    other = {name: value for name, value in changes.items() if value is not None}
+    sizes = {"width": 8, "heads": 2, "backbone": "transformer-xl"}
+    assert opened(parse_model({**sizes, **other}).sized(11, CONTEXT)) is None
+
+
+def test_where_nothing_was_compressed_there_is_no_loss():
+    record = {"tokens": 2, "attention": [[0.0] * (2 * PARTS) + [2.0]], "losses": [0.0], "borders": 0}
+    figures = attention_figures([record], [2])
+    assert figures["blocks"][0]["loss"] is None
+    assert summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"
