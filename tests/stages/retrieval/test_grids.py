@@ -58,7 +58,7 @@ def test_sums_over_the_grid_are_those_of_every_point(seed):
     got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [GRID])
     assert got.shape == GRID.shape and got.dtype == np.float64
     for place in np.ndindex(*GRID.shape):
-        point = GRID.point(*place)
+        point = GRID.point_at(*place)
         want = slow_nll([(entries, *point)], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
 
@@ -69,7 +69,7 @@ def test_two_readings_make_the_product_of_their_grids():
     got = grid_nll(p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND])
     assert got.shape == (3, 3, 3, 2, 1, 2)
     for place in np.ndindex(*got.shape):
-        points = GRID.point(*place[:3]), SECOND.point(*place[3:])
+        points = GRID.point_at(*place[:3]), SECOND.point_at(*place[3:])
         want = slow_nll([(first, *points[0]), (second, *points[1])], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
         log_p, log_p_mem = compose(p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND], points)
