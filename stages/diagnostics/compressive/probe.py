@@ -99,7 +99,7 @@ def _seen(layer: CompressiveAttention, given: Any, output: Any) -> tuple[Tensor,
         left = layer.dropped(inputs)
         if not passage.ends_segment or not left.shape[1]:
             return by_place, None
-        return by_place, float(layer.reconstruction_loss(inputs, passage, left, layer.compress(left)))
+        return by_place, float(layer.reconstruction_loss(inputs, passage, left, layer.compressed(left)))
 
 
 def _in_parts(weights: Tensor) -> Tensor:
