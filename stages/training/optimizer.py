@@ -26,7 +26,7 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Let every group of `make_optimizer` learn at its factor times the run's present rate, or times its own constant one."""
+    """Let every group of `make_optimizer` learn at its factor times the run's rate, or times its own constant one."""
     for group in optimizer.param_groups:
         constant = group["constant_lr"]
         group["lr"] = group["lr_factor"] * (lr if constant is None else constant)

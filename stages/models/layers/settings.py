@@ -39,6 +39,10 @@ class StreamAttentionSettings(SublayerSettings):
         Raises: UsageError if it cannot read such segments.
         """
 
+    def taken_numbers(self, model: "AttentionConfig") -> int:
+        """Numbers that training holds of what one position takes from the memory of one layer."""
+        return 0
+
     @property
     def long_length(self) -> int | None:
         """How much it remembers."""
