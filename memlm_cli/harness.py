@@ -36,6 +36,7 @@ class MemlmLM(TemplateLM):
         context: int | None = None,
         stride: int | None = None,
         mem_length: int | None = None,
+        long_length: int | None = None,
         store: str | None = None,
         device: str | None = None,
         precision: str = "auto",
@@ -53,10 +54,15 @@ class MemlmLM(TemplateLM):
         if str(batch_size) != "1" or max_batch_size is not None:
             raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
         settings = {"index": index, "neighbors": neighbors, "context": context, "stride": stride}
-        settings |= {"mem_length": mem_length, "precision": precision, "device": (device or "auto").partition(":")[0]}
+        settings |= {"mem_length": mem_length, "long_length": long_length, "precision": precision}
         readings = None if memory == OF_REPORT else memory or "none"
-        self._reader = open_store(store).read(ref, report=report, memory=readings, **settings)
+        self._reader = open_store(store).read(ref, report=report, memory=readings, device=_device(device), **settings)
         self._seed = seed
+        if self._reader.loaded.text.eos_is_newline:
+            raise UsageError(
+                f"{ref} reads words of lines: its <eos> is the end of a line, which no request of the harness has, so "
+                "figures would be wrong. Use a model whose tokens are of another tokenizer (tokenize --tokenizer bpe)."
+            )
 
     @property
     def eot_token_id(self) -> int:
@@ -114,7 +120,7 @@ class MemlmLM(TemplateLM):
         wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
         ends = [end for end in wanted["until"] if end]
         temperature = float(wanted.get("temperature", 0.0))
-        drawn = {"top_k": wanted.get("top_k"), "top_p": wanted.get("top_p")} if temperature else {}
+        drawn = {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")} if temperature else {}
         written = ""
         for part in self._reader.parts(
             prompt,
@@ -128,6 +134,14 @@ class MemlmLM(TemplateLM):
             if any(end in written for end in ends):
                 break
         return written[: min((place for end in ends if (place := written.find(end)) >= 0), default=len(written))]
+
+
+def _device(asked: str | None) -> str:
+    """The harness's `--device` as memlm has it. Raises: UsageError for a GPU other than the first."""
+    kind, _, index = (asked or "auto").partition(":")
+    if index not in ("", "0"):
+        raise UsageError(f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}.")
+    return kind
 
 
 def _shown(requests: Iterable[Any], what: str, hidden: bool) -> Iterable[Any]:

@@ -111,7 +111,7 @@ class Store:
             source: a model, an index or neighbors.
             report: an evaluation whose memories and windows are taken.
             memory: readings in its place, as after `--memory`; "none": the model alone. Neither: defaults.
-            settings: `context`, `stride`, `mem_length`, `device`, `precision`, as of `memlm inspect`; `index` or
+            settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`; `index` or
                 `neighbors`, memory of another encoder.
         """
         from stages.inspection.request import Request
@@ -119,7 +119,7 @@ class Store:
         if report is not None and memory is not None:
             raise UsageError("report and memory both say what is read; give one of them.")
         given = {name: _plain(value) for name, value in settings.items()}
-        names = ("context", "stride", "mem_length", "device", "precision", "index", "neighbors")
+        names = ("context", "stride", "mem_length", "long_length", "device", "precision", "index", "neighbors")
         for name in given.keys() - set(names):
             raise UsageError(f"read takes no {name!r}; {did_you_mean(name, names)}")
         references = {role: given.pop(role, None) for role in ("index", "neighbors")}
@@ -376,7 +376,7 @@ class Reader:
 class Scores(dict[str, "np.ndarray"]):
     """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
 
-    What probes tell of a token (`gate`) is a column, too.
+    What probes measure at a token (`gate`) is a column, too.
     """
 
     def __init__(self, found: "Inspected", reader: Reader, text: str) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from stages.artifacts.artifact import Artifact
-from stages.export.folder import MARK
 from stages.export.form import Form
 from stages.numbers import measured, number
 from stages.pages.artifacts import artifact_rows
@@ -11,13 +10,12 @@ from stages.pages.headline import Row, headline, shown
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 
-HEAD = f"""---
+HEAD = """---
 library_name: transformers
 pipeline_tag: text-generation
 tags:
 - memlm
 ---
-{MARK}
 """
 USE = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,42 +1,35 @@
 """The folder that an export goes to: whole or not at all, and never in the place of what somebody else wrote."""
 
-import os
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import mkdtemp
 
 from stages.artifacts.durable import delete, fsync, fsync_folders, remove_folder
 from stages.errors import UsageError
+from stages.text.files import file_digest
 
 CARD = "README.md"
-MARK = "<!-- written by memlm export -->"
-"""In the card: the folder is memlm's own, and may be written anew."""
-WRITTEN = (
-    CARD,
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
-"""Files of an export; a folder that holds others is somebody's."""
+RECORD = "memlm.json"
+"""Of an export: the BLAKE2b of every other file, by name. What was changed since, or is not there, is somebody's."""
 
 
 def check_export_folder(folder: Path) -> None:
     """Raises: UsageError if an export may not take the place of what is at a path."""
     if not folder.parent.is_dir():
         raise UsageError(f"--output {folder}: there is no folder {folder.parent}; make it, or name another.")
-    if not folder.exists():
+    if not folder.is_symlink() and not folder.exists():
         return
     if folder.is_symlink() or not folder.is_dir() or folder.samefile("."):
         raise UsageError(f"--output {folder} is no folder of its own; name one for the model alone.")
-    held = sorted(path.name for path in folder.iterdir())
-    others = [name for name in held if not any(fnmatch(name, pattern) for pattern in WRITTEN)]
-    if others or (held and not _marked(folder / CARD)):
-        what = f"holds {others[0]}, which" if others else "is there and"
-        raise UsageError(f"--output {folder} {what} was not written by memlm export; name another folder.")
+    written = _written(folder)
+    others = [path.name for path in sorted(folder.iterdir()) if not _as_written(path, written)]
+    if others:
+        raise UsageError(
+            f"--output {folder} holds {others[0]}, which was not written by memlm export, or was changed since; "
+            "name another folder."
+        )
 
 
 @contextmanager
@@ -45,26 +38,41 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
     It vanishes where writing fails. What was there before is gone for the moment between two renames.
     """
-    draft = folder.with_name(f".{folder.name}-{os.getpid()}-partial")
-    draft.mkdir()
+    outer = Path(mkdtemp(prefix=f".{folder.name}-", suffix="-partial", dir=folder.parent))
+    draft = outer / folder.name  # unlike the outer one it may be read by whoever may read what this user writes
     try:
+        draft.mkdir()
         yield draft
+        (draft / RECORD).write_text(json.dumps({"blake2b": _digests(draft)}, indent=2) + "\n", "utf-8")
         files = [path for path in draft.rglob("*") if path.is_file()]
         for path in files:
             path.chmod(draft.stat().st_mode & 0o666)  # some writers leave files that only their owner may read
             fsync(path)
         fsync_folders(draft, files)
+        check_export_folder(folder)  # writing takes minutes, in which somebody may have saved something there
         if folder.exists():
             remove_folder(folder)
         draft.rename(folder)
         fsync(folder.parent)
     finally:
-        if draft.exists():
-            delete(draft)
+        delete(outer)
 
 
-def _marked(card: Path) -> bool:
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: file_digest(str(path)) for path in sorted(folder.iterdir())}
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """What the export that made a folder says it wrote; nothing where none did."""
     try:
-        return MARK in card.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
+        written = json.loads((folder / RECORD).read_text("utf-8"))["blake2b"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return written if isinstance(written, dict) else {}
+
+
+def _as_written(path: Path, written: Mapping[str, str]) -> bool:
+    """Whether a file is one of an export, and none that somebody put in its place."""
+    if path.is_symlink() or not path.is_file():
         return False
+    return bool(written) if path.name == RECORD else written.get(path.name) == file_digest(str(path))

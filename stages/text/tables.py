@@ -76,7 +76,13 @@ def _open(path: str, column: str, others: Sequence[str], opened: ExitStack) -> t
         stream = pyarrow.ipc.open_stream(source)
         schema, batches = stream.schema, iter(stream)
     wanted = _wanted(schema, column, others)
-    return schema, (batch.select(wanted) for batch in batches)
+    return schema, (_validated(batch.select(wanted)) for batch in batches)
+
+
+def _validated(batch: "RecordBatch") -> "RecordBatch":
+    """A batch that is read where it lies in the file: a wrong offset in it would lead to memory of others."""
+    batch.validate(full=True)
+    return batch
 
 
 def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:

@@ -51,7 +51,16 @@ class DataSet:
                     f"{self.spec} is made of files like {Path(file).name}, which are not read ({_formats()} are)"
                     f"{self.as_parquet}."
                 )
+            if self.is_folder:
+                self._require_inside(file)
         return known
+
+    def _require_inside(self, file: str) -> None:
+        """Raises: DataError for a file that the card, or a link, takes from outside of the folder."""
+        folder, place = Path(self.name).resolve(), Path(file).resolve()
+        cached = [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []  # the hub's own layout
+        if not any(place.is_relative_to(root) for root in (folder, *cached)):
+            raise DataError(f"{self.spec} names a file outside of its folder ({file}): copy it there, or name it alone.")
 
     def fetched(self, file: str) -> str:
         """Where one of its files lies on this machine."""

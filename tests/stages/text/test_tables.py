@@ -1,5 +1,6 @@
 """Parquet and Arrow files: every text comes back, whatever its layout, and what is wrong is named."""
 
+import struct
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,17 @@ def test_text_that_is_no_utf8_is_bad_data(tmp_path: Path) -> None:
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")])
     with pytest.raises(DataError, match=r"row 0 .* is not UTF-8"):
         read(write(tmp_path / "a.parquet", table(broken)))
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.stream.arrow"])
+@pytest.mark.parametrize("offset", [2**30, -5, 9])
+def test_a_wrong_offset_is_told_before_it_is_followed(name: str, offset: int, tmp_path: Path) -> None:
+    path = write(tmp_path / name, table(["one", "three"], title=["a", "b"]))
+    whole, right = path.read_bytes(), struct.pack("<iii", 0, 3, 8)
+    assert whole.count(right) == 1
+    path.write_bytes(whole.replace(right, struct.pack("<iii", 0, offset, 8 if offset < 9 else offset)))
+    with pytest.raises(DataError, match=r"is no intact Arrow file"):
+        read(path)
 
 
 def test_a_file_that_becomes_another_while_it_is_read_is_noticed(tmp_path: Path) -> None:

@@ -172,3 +172,20 @@ def test_names_are_taken_apart() -> None:
     converted = parse_data_set("hf:a/b@refs/convert/parquet")
     assert (converted.name, converted.config, converted.revision) == ("a/b", None, "refs/convert/parquet")
     assert (parse_data_set("hf:old").name, parse_data_set("hf:old:x").column) == ("old", "x")
+
+
+@pytest.mark.parametrize("place", ["../secret.txt", "{}/secret.txt", "raw/link.txt"])
+def test_files_outside_of_the_folder_are_not_read(place: str, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("a key\n")
+    (folder / "raw/link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: a\n  data_files: {place.format(tmp_path)}\n---\n")
+    with pytest.raises(DataError, match=r"names a file outside of its folder \(.*(secret|link)\.txt\): copy it there"):
+        parse_data_set(f"hf:{folder}").files()
+
+
+def test_links_into_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
+    snapshot = tmp_path / "datasets--me--wiki/snapshots/0123"
+    blob = table(tmp_path / "datasets--me--wiki/blobs/abc", ["the cat\n"])
+    snapshot.mkdir(parents=True)
+    (snapshot / "train.parquet").symlink_to(blob)
+    assert parse_data_set(f"hf:{snapshot}").files() == {"train": [str(snapshot / "train.parquet")]}
