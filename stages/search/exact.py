@@ -66,7 +66,7 @@ class ExactSearcher(ScanningSearcher):
 
         def extend(part: slice) -> None:
             keys.vectors[part] = widened(block[part])
-            keys.extended[part] = extended_keys(keys.vectors[part], self.origin, self.metric)
+            keys.extended[part] = extended_keys(keys.vectors[part], self.origin)
 
         share(extend, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
         return keys
@@ -83,7 +83,7 @@ class ExactSearcher(ScanningSearcher):
         for first, block in self.keys.each():
             hidden = None if masked is None else masked - first
             rows = np.arange(first, first + len(block))
-            found.scan(everyone, extended_keys(block, self.origin, self.metric), rows, hidden)
+            found.scan(everyone, extended_keys(block, self.origin), rows, hidden)
             self.compared(first + len(block))
         return found.result()
 
@@ -98,11 +98,11 @@ class Narrowing:
     def __init__(self, queries: QueryBlock, k: int) -> None:
         self.queries, self.k = queries, k
         self.everyone = np.arange(len(queries))
-        self.bounds = np.full(len(queries), np.inf, np.float32)
+        self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
         self.found = Found(len(queries))
 
     def scan(self, keys: KeyBlock) -> None:
-        step = max(KEYS, KEPT * self.k)
+        step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
         for start in range(0, len(keys.rows), step):
             piece = KeyBlock(*(array[start : start + step] for array in keys))
             if np.isinf(self.bounds).any():
@@ -114,4 +114,4 @@ class Narrowing:
 
     def _narrow(self) -> None:
         kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
-        self.bounds = np.minimum(self.bounds, self.queries.reach(kth))
+        self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))
