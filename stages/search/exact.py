@@ -16,6 +16,12 @@ from stages.threads import Share, in_turn
 ORIGIN_ROWS = 256
 QUERIES, KEYS = 256, 4096
 """Queries that a thread compares at a time, and with how many keys."""
+FEW_SCORES = 1 << 20
+"""Up to so many, of all queries and keys, are not worth other threads."""
+FEWEST_QUERIES = 16
+"""Whose product with keys is worth a thread of its own."""
+PARTS = 16
+"""Of a few queries, for as many threads."""
 KEPT = 2
 """Times k: pairs of a query from which on all but the k best are forgotten."""
 
@@ -34,13 +40,17 @@ class ExactSearcher(ScanningSearcher):
         self.keys, self.device, self.compared = keys, device, compared
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
+    def is_small(self, queries: int) -> bool:
+        return queries * self.rows <= FEW_SCORES
+
     def reaches_all(self, effort: int) -> bool:
         return True
 
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        parts = [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)]
+        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // PARTS)))
+        parts = [slice(first, first + size) for first in range(0, len(queries), size)]
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]

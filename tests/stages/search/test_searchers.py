@@ -130,6 +130,37 @@ def test_what_all_keys_have_in_common_costs_no_digits(make: Any, metric: str) ->
     assert (ids == want).mean() > (0.99 if metric == "l2" else 0.9)
 
 
+@pytest.mark.parametrize("make", [exact, grouped])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("width", [1, 101])
+def test_several_threads_find_what_one_finds(
+    make: Any, metric: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, rows = integer_keys(300), np.arange(0, 300, 6)
+    ranges = np.stack([rows - width // 2, rows + (width + 1) // 2], axis=1)
+    for name, value in {
+        "exact.FEW_SCORES": 0,
+        "scanning.FEW_QUERIES": 0,
+        "exact.FEWEST_QUERIES": 2,
+        "exact.KEYS": 16,
+    }.items():
+        monkeypatch.setattr(f"stages.search.{name}", value)
+    monkeypatch.setattr("stages.search.grouped.QUERIES", 3)
+    monkeypatch.setattr("stages.threads._threads", lambda controller: 3)
+    ids, distances = make(keys, metric).search(keys[rows], 9, ranges)
+    want_ids, want_distances = nearest(keys[rows], keys, 9, metric, ranges)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances.astype(np.float32))
+
+
+def test_few_queries_of_many_keys_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = exact(smooth_keys(100), "l2")
+    monkeypatch.setattr("stages.search.exact.FEW_SCORES", 1000)
+    assert isinstance(searcher, ExactSearcher)
+    assert searcher.is_small(10)
+    assert not searcher.is_small(11)
+
+
 def probing_all(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8)
 
