@@ -42,7 +42,7 @@ def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows:
     out = np.empty(len(which), np.float32)
     vectors = [np.ascontiguousarray(one, np.float32) for one in (queries, keys)]
     places = [np.ascontiguousarray(one, np.int64) for one in (which, rows)]
-    given = vectors[0], places[0], vectors[1], places[1]
+    given: list[np.ndarray] = [vectors[0], places[0], vectors[1], places[1]]
     score(keys.shape[1], len(which), *map(faiss.swig_ptr, given), faiss.swig_ptr(out))
     return out if metric == "l2" else -out
 

@@ -16,6 +16,12 @@ from stages.threads import Share, in_turn
 ORIGIN_ROWS = 256
 QUERIES, KEYS = 256, 4096
 """Queries that a thread compares at a time, and with how many keys."""
+FEW_SCORES = 1 << 20
+"""Up to so many, of all queries and keys, are not worth other threads."""
+FEWEST_QUERIES = 16
+"""Whose product with keys is worth a thread of its own."""
+PARTS = 16
+"""Of a few queries, for as many threads."""
 KEPT = 2
 """Times k: pairs of a query from which on all but the k best are forgotten."""
 
@@ -34,13 +40,17 @@ class ExactSearcher(ScanningSearcher):
         self.keys, self.device, self.compared = keys, device, compared
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
+    def is_small(self, queries: int) -> bool:
+        return queries * self.rows <= FEW_SCORES
+
     def reaches_all(self, effort: int) -> bool:
         return True
 
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        parts = [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)]
+        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // PARTS)))
+        parts = [slice(first, first + size) for first in range(0, len(queries), size)]
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
@@ -66,7 +76,7 @@ class ExactSearcher(ScanningSearcher):
 
         def extend(part: slice) -> None:
             keys.vectors[part] = widened(block[part])
-            keys.extended[part] = extended_keys(keys.vectors[part], self.origin, self.metric)
+            keys.extended[part] = extended_keys(keys.vectors[part], self.origin)
 
         share(extend, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
         return keys
@@ -83,7 +93,7 @@ class ExactSearcher(ScanningSearcher):
         for first, block in self.keys.each():
             hidden = None if masked is None else masked - first
             rows = np.arange(first, first + len(block))
-            found.scan(everyone, extended_keys(block, self.origin, self.metric), rows, hidden)
+            found.scan(everyone, extended_keys(block, self.origin), rows, hidden)
             self.compared(first + len(block))
         return found.result()
 
@@ -98,11 +108,11 @@ class Narrowing:
     def __init__(self, queries: QueryBlock, k: int) -> None:
         self.queries, self.k = queries, k
         self.everyone = np.arange(len(queries))
-        self.bounds = np.full(len(queries), np.inf, np.float32)
+        self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
         self.found = Found(len(queries))
 
     def scan(self, keys: KeyBlock) -> None:
-        step = max(KEYS, KEPT * self.k)
+        step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
         for start in range(0, len(keys.rows), step):
             piece = KeyBlock(*(array[start : start + step] for array in keys))
             if np.isinf(self.bounds).any():
@@ -114,4 +124,4 @@ class Narrowing:
 
     def _narrow(self) -> None:
         kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
-        self.bounds = np.minimum(self.bounds, self.queries.reach(kth))
+        self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))

@@ -145,7 +145,7 @@ class GroupedSearcher(ScanningSearcher):
 
     def _keys(self, number: int) -> KeyBlock:
         vectors = np.ascontiguousarray(widened(self.lists.keys(number)))
-        return KeyBlock(self.lists.ids(number), vectors, extended_keys(vectors, self.origin, self.metric))
+        return KeyBlock(self.lists.ids(number), vectors, extended_keys(vectors, self.origin))
 
     def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
@@ -162,8 +162,11 @@ class GroupedSearcher(ScanningSearcher):
         ends = np.cumsum(sizes).reshape(sizes.shape)
         scores, slots = np.empty(int(sizes.sum()), np.float32), np.stack([ends - sizes, ends], axis=-1).reshape(-1, 2)
 
+        radii = [np.float32(0)]
+
         def score(visit: Visit) -> None:
             keys, first = self._keys(visit.number), 0
+            radii.append(keys.radius)
             for best in queries.smallest(visit.pairs // most, keys, depth):
                 for (start, stop), row in zip(
                     slots[visit.pairs[first : first + len(best)]].tolist(), best, strict=True
@@ -181,7 +184,7 @@ class GroupedSearcher(ScanningSearcher):
                 bounds[number] = own[depth - 1]
 
         share(rank, range(len(queries)))
-        return queries.reach(bounds)
+        return queries.reach(bounds, max(radii))
 
     def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
@@ -205,7 +208,7 @@ class GroupedSearcher(ScanningSearcher):
         for number, pairs in self._visits(self.ivf.quantizer.search(queries, probe)[1]):
             positions, which = np.arange(self.lists.starts[number], self.lists.starts[number + 1]), pairs // probe
             hidden = None if masked is None else np.searchsorted(self.lists.ids(number), masked[which])
-            keys = extended_keys(self.lists.keys(number), self.origin, self.metric)
+            keys = extended_keys(self.lists.keys(number), self.origin)
             found.scan(which, keys, positions, hidden)
         return found.result()
 

@@ -1,7 +1,7 @@
 """Scanning keys with matrix products: scores of many queries against many rows.
 
 Keys and queries are extended by one column, [y, |y|^2] and [-2x, 1], so that a single product gives |y|^2 - 2xy, the
-squared distance up to the query's own norm, with nothing left to add ([y, 0] and [-x, 0] for inner products). Both are
+squared distance up to the query's own norm, with nothing left to add ([-x, 0] for inner products). Both are
 first moved to an origin among the keys, which changes no order and spares digits. Such scores are *rough*: they decide
 which pairs are looked at again by `pair_scores`, free of cancellation, within a bound that allows for rounding.
 """
@@ -40,14 +40,12 @@ def extended_queries(
     return out
 
 
-def extended_keys(
-    keys: Float[np.ndarray, "m d"], origin: Float[np.ndarray, " d"], metric: str
-) -> Float32[np.ndarray, "m d+1"]:
+def extended_keys(keys: Float[np.ndarray, "m d"], origin: Float[np.ndarray, " d"]) -> Float32[np.ndarray, "m d+1"]:
     """[m, d] in any float dtype -> [m, d + 1] float32."""
     out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
     moved = out[:, :-1]
     np.subtract(widened(keys), origin, out=moved)
-    out[:, -1] = np.einsum("nd,nd->n", moved, moved) if metric == "l2" else 0
+    out[:, -1] = np.einsum("nd,nd->n", moved, moved)
     return out
 
 
@@ -58,6 +56,11 @@ class KeyBlock(NamedTuple):
     vectors: np.ndarray
     extended: np.ndarray
 
+    @property
+    def radius(self) -> np.float32:
+        """Distance from the origin to the farthest key."""
+        return np.float32(np.sqrt(self.extended[:, -1].max(initial=0)))
+
 
 class QueryBlock:
     """Queries [n, d] that are searched for together.
@@ -66,7 +69,6 @@ class QueryBlock:
         vectors: [n, d] float32.
         extended: [n, d + 1].
         constant: [n] what is missing from a rough score.
-        magnitude: [n] of what rough scores are computed from.
         exclude: [n, 2] ranges of rows that each may not see, or None.
     """
 
@@ -75,17 +77,30 @@ class QueryBlock:
         self.hides = widest(exclude) > NARROW
         self.extended = extended_queries(queries, origin, metric)
         if metric == "l2":
-            self.magnitude = np.einsum("nd,nd->n", self.extended[:, :-1], self.extended[:, :-1]) / 4
-            self.constant = self.magnitude
+            self.constant = np.einsum("nd,nd->n", self.extended[:, :-1], self.extended[:, :-1]) / 4
         else:
-            self.magnitude, self.constant = np.einsum("nd,nd->n", queries, queries), -(queries @ origin)
+            self.constant = -(queries @ origin)
+            self.lengths, self.far = np.linalg.norm(queries, axis=1), np.linalg.norm(origin)
 
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def reach(self, rough: Float32[np.ndarray, " n"]) -> Float32[np.ndarray, " n"]:
-        """The largest rough score of a row that is as near as one of this score, whatever rounding does."""
-        return rough + np.float32(2 * ROUNDING) * (self.magnitude + np.abs(rough))
+    def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
+        """What rough scores of keys within a distance of the origin are computed from, as far as it rounds them.
+
+        Near keys are no farther from the origin than a query and its distance to them, but an inner product that is
+        small may be made of large terms.
+        """
+        return self.constant if self.metric == "l2" else self.lengths * (radius + self.far)
+
+    def reach(self, rough: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
+        """The largest rough score of a row that is as near as one of this score, whatever rounding does.
+
+        Args:
+            radius: distance from the origin within which all keys of these scores lie; `within` adds what the
+                rounding of others takes.
+        """
+        return rough + np.float32(2 * ROUNDING) * (self.magnitude(radius) + np.abs(rough))
 
     def rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Float32[np.ndarray, "q m"]:
         """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
@@ -122,12 +137,14 @@ class QueryBlock:
             return np.full(len(self), np.inf, np.float32)
         scores = self.rough(np.arange(len(self)), keys)
         scores.partition(depth - 1, axis=1)
-        return self.reach(scores[:, depth - 1])
+        return self.reach(scores[:, depth - 1], keys.radius)
 
     def within(
         self, which: Int64[np.ndarray, " q"], keys: KeyBlock, bounds: Float32[np.ndarray, " n"]
     ) -> Iterator["Pairs"]:
         """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound."""
+        if self.metric == "ip":
+            bounds = bounds + np.float32(2 * ROUNDING) * self.magnitude(keys.radius)
         for part in _tiles(which, keys):
             near = self.extended[part] @ keys.extended.T <= bounds[part, None]
             if self.hides and self.exclude is not None:

@@ -27,9 +27,13 @@ class ScanningSearcher(Searcher):
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         if self.device != "cpu":
             return self._attempt_on_device(queries, k, exclude, effort)
-        with shared_out(small=len(queries) <= FEW_QUERIES) as share:
+        with shared_out(small=self.is_small(len(queries))) as share:
             scores, ids = self.nearest(queries, k, exclude, effort, share)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
+
+    def is_small(self, queries: int) -> bool:
+        """Whether a search of so many queries is not worth other threads."""
+        return queries <= FEW_QUERIES
 
     def block(self, queries: np.ndarray, exclude: np.ndarray | None) -> QueryBlock:
         """Queries as products take them."""

@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.models.backbones.transformer.config import TransformerConfig
@@ -114,6 +115,23 @@ def test_weights_of_another_model_are_damage(tmp_path):
     save_weights(model(width=8), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
     with pytest.raises(ArtifactError, match="weights of another model"):
+        load_model(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (lambda weight: weight.to(torch.float8_e4m3fn), "weights of another model"),
+        (lambda weight: weight.double() + 1e300, "no finite numbers"),
+    ],
+)
+def test_weights_that_no_model_computes_with_are_damage(tmp_path, weights, message):
+    net = model()
+    (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
+    tensors = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
+    name = next(name for name, tensor in tensors.items() if tensor.dim() == 2)
+    save_file(tensors | {name: weights(tensors[name])}, tmp_path / "model.safetensors")
+    with pytest.raises(ArtifactError, match=message):
         load_model(tmp_path, "cpu")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import zarr
 
-from stages.search.distances import exact_distances, exact_order, search_with_candidates
+from stages.search.distances import exact_distances, exact_order, pair_scores, search_with_candidates
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys, take_values
 from tests.oracles.search import nearest
@@ -47,6 +47,13 @@ def test_equals_float64_sums_over_the_stored_keys(tmp_path: Path, keys: np.ndarr
     want[ids < 0] = np.inf if metric == "l2" else -np.inf
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_pairs_of_queries_in_any_precision_are_scored() -> None:
+    keys, pairs = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([0, 1, 1])
+    want = pair_scores(keys[:2], pairs, keys, pairs + 1, "l2")
+    np.testing.assert_array_equal(want, [27, 27, 27])
+    np.testing.assert_array_equal(pair_scores(keys[:2].astype(np.float64), pairs, keys, pairs + 1, "l2"), want)
 
 
 def test_half_precision_keys_are_widened_before_they_are_squared(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from stages.search.scan import KeyBlock, QueryBlock, extended_keys
 
 
 def block(keys: np.ndarray, origin: np.ndarray, metric: str) -> KeyBlock:
-    return KeyBlock(np.arange(len(keys)) * 2, keys, extended_keys(keys, origin, metric))
+    return KeyBlock(np.arange(len(keys)) * 2, keys, extended_keys(keys, origin))
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray, metric: str) -> np.ndarray:

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.search.distances import pair_scores
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of
 from stages.search.plain import PlainSearcher
+from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
 from stages.search.tensors import TensorCandidates
 from tests.oracles.search import nearest
@@ -126,6 +128,55 @@ def test_what_all_keys_have_in_common_costs_no_digits(make: Any, metric: str) ->
     ids, _ = make(keys, metric).search(keys[:50], 5)
     want, _ = nearest(keys[:50], keys, 5, metric)
     assert (ids == want).mean() > (0.99 if metric == "l2" else 0.9)
+
+
+@pytest.mark.parametrize("make", [exact, grouped])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("width", [1, 101])
+def test_several_threads_find_what_one_finds(
+    make: Any, metric: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, rows = integer_keys(300), np.arange(0, 300, 6)
+    ranges = np.stack([rows - width // 2, rows + (width + 1) // 2], axis=1)
+    for name, value in {
+        "exact.FEW_SCORES": 0,
+        "scanning.FEW_QUERIES": 0,
+        "exact.FEWEST_QUERIES": 2,
+        "exact.KEYS": 16,
+    }.items():
+        monkeypatch.setattr(f"stages.search.{name}", value)
+    monkeypatch.setattr("stages.search.grouped.QUERIES", 3)
+    monkeypatch.setattr("stages.threads._threads", lambda controller: 3)
+    ids, distances = make(keys, metric).search(keys[rows], 9, ranges)
+    want_ids, want_distances = nearest(keys[rows], keys, 9, metric, ranges)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances.astype(np.float32))
+
+
+def test_few_queries_of_many_keys_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = exact(smooth_keys(100), "l2")
+    monkeypatch.setattr("stages.search.exact.FEW_SCORES", 1000)
+    assert isinstance(searcher, ExactSearcher)
+    assert searcher.is_small(10)
+    assert not searcher.is_small(11)
+
+
+def probing_all(keys: np.ndarray, metric: str) -> Searcher:
+    return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8)
+
+
+@pytest.mark.parametrize("make", [exact, probing_all])
+def test_small_inner_products_of_large_terms_are_no_less_exact(make: Any) -> None:
+    random = np.random.default_rng(0)
+    keys, queries = (random.standard_normal((n, 64)).astype(np.float32) for n in (4000, 40))
+    keys[:, :32] += random.standard_normal((4000, 1)).astype(np.float32) * 10_000
+    queries *= np.float32(0.1)
+    queries[:, :32] -= queries[:, :32].mean(axis=1, keepdims=True)
+    which, rows = np.repeat(np.arange(40), 4000), np.tile(np.arange(4000), 40)
+    scores = pair_scores(queries, which, keys, rows, "ip").reshape(40, 4000)
+    _, want = best_first(scores, np.tile(np.arange(4000), (40, 1)), 64)
+    ids, _ = make(keys, "ip").search(queries, 64)
+    np.testing.assert_array_equal(ids, want)
 
 
 def test_a_query_that_comes_up_short_reads_more_lists() -> None:
