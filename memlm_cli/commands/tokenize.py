@@ -78,7 +78,7 @@ def tokenize(
         typer.Option(
             "--files",
             metavar="A-B",
-            help="Of train's files, or of FILES (with --valid or --test alone: of theirs), only these, counted from 0: 0-9.",
+            help="Of FILES, or of the first split there is (train), only these files, counted from 0: 0-9.",
         ),
     ] = None,
     max_record_bytes: Annotated[
