@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipelines.costs import Estimate, Room, Task
 
 UNKNOWN = "?"
-COLUMNS = ("stage", "command", "state", "work", "time", "disk", "beside it", "memory")
+COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
 
 
 def show_costs(tasks: "Sequence[Task]", common: Common) -> None:

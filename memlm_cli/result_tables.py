@@ -66,17 +66,25 @@ def _show_made_report(artifact: "Artifact") -> None:
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
     show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
-    memories = (f"memory: {reading_line(memory)}" for memory in report["memories"])
-    for line in (*on_change(report), *memories, *on_text(report)):
+    for line in (*on_change(report), *_memory_lines(report), *on_text(report)):
         say(line)
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
-            show_table(f"By {symbol_in_words(over)}", columns, cells)
+            show_table(f"By {symbol_in_words(over)}, {report['split']}", columns, cells)
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
         show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
+
+
+def _memory_lines(report: Figures) -> Iterator[str]:
+    """What memory was read with: of each row, where there are several, since each is tuned by itself."""
+    rows = [row for row in report["rows"] if row.get("memories")]
+    if len(rows) < 2:
+        yield from (f"memory: {reading_line(memory)}" for memory in report["memories"])
+    for row in rows if len(rows) > 1 else ():
+        yield f"{row['row']}: {'; then '.join(map(reading_line, row['memories']))}"
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:

@@ -75,8 +75,8 @@ def _described(trial: Trial) -> Iterator[str]:
     share = percent(budget.share)
     if budget.bytes < trial.total:
         yield (
-            f"the first {size(budget.bytes)} of {size(trial.total)} of text: more cannot be learnt in "
-            f"{number(trial.machine.minutes)} minutes (--minutes takes more)"
+            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what {number(trial.machine.minutes)} "
+            "minutes can train on (--minutes takes more)"
         )
     yield f"documents are {what} ({documents.count:,}); the last {share} are test, {share} before them valid"
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"

@@ -34,7 +34,7 @@ def shared_out(small: bool = False) -> Iterator[Share[Any]]:
     with _one_pool:
         controller = ThreadpoolController()
         count = _threads(controller)
-        with controller.limit(limits=1), _torch_alone():
+        with _torch_alone(), controller.limit(limits=1):  # torch answers 1 once OpenMP is limited
             yield in_turn if small or count == 1 else _sharing(count, controller)
 
 
@@ -61,11 +61,15 @@ def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
                     item = waiting.popleft()
                 except IndexError:
                     return
-                work(item)
+                try:
+                    work(item)
+                except BaseException:
+                    waiting.clear()
+                    raise
 
         with ThreadPoolExecutor(count) as pool:
-            calls = [pool.submit(work_off) for _ in range(count)]
             try:
+                calls = [pool.submit(work_off) for _ in range(count)]
                 for call in calls:
                     call.result()
             finally:

@@ -185,9 +185,10 @@ def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) 
 
 def _warn(job: Job[TrainConfig]) -> None:
     """What is worth knowing before the first step."""
-    from stages.training.warnings import cost_of_vocabulary, random_segments
+    from stages.training.warnings import cost_of_vocabulary, random_segments, untrained_memory
 
-    for warning in (random_segments(job.config, job.inputs), cost_of_vocabulary(job.config.model)):
+    config = job.config
+    for warning in (random_segments(config, job.inputs), untrained_memory(config), cost_of_vocabulary(config.model)):
         if warning is not None:
             job.reporter.warning(warning)
 

@@ -45,13 +45,14 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     settings = [(_spelled(s), _value(s["value"]), s["from"]) for s in found["settings"]]
     variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
     yield "Settings", ("", "value", "from"), [*settings, *variables]
-    yield "Problems", ("",), [((problem, "red"),) for problem in found["problems"]]
+    verdict = [((problem, "red"),) for problem in found["problems"]] or [("none: memlm has what it needs",)]
+    yield "Problems", ("",), verdict
 
 
 def _state(extra: Found) -> str:
     if not extra["missing"]:
         return "installed"
-    return f"lacks {', '.join(extra['missing'])}" if extra["installed"] else "not installed"
+    return f"lacks {', '.join(extra['missing'])}" if extra["installed"] else "not installed (optional)"
 
 
 def _machine(devices: Found, memory: Found) -> Iterator[Row]:

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from stages.encoding.clock import now
 from stages.encoding.probe import ScoredBlock
 
 
@@ -23,15 +25,28 @@ def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tens
 class Calls:
     """What is seen of some modules of a model in each call since it was asked for last."""
 
-    def __init__(self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any]) -> None:
-        """`look`: makes what is kept of a module, what it was given, and what it gave."""
-        self._look, self._held = look, list[list[Any]]()
+    def __init__(
+        self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any], device: torch.device
+    ) -> None:
+        """Args:
+        look: makes what is kept of a module, what it was given, and what it gave.
+        device: where the modules work.
+        """
+        self.seconds = 0.0
+        """What looking took: the model's calls last so much longer."""
+        self._look, self._held, self._device = look, list[list[Any]](), device
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
     def _keeper(self) -> Callable[[Any, Any, Any], None]:
         held: list[Any] = []
         self._held.append(held)
-        return lambda module, given, output: held.append(self._look(module, given, output))
+
+        def keep(module: nn.Module, given: Any, output: Any) -> None:
+            started = now(self._device)
+            held.append(self._look(module, given, output))
+            self.seconds += now(self._device) - started
+
+        return keep
 
     def take(self) -> list[list[Any]]:
         """Of each module, call after call."""

@@ -155,10 +155,14 @@ class _Unfilled(TorchFunctionMode):
         return func(*args, **given)
 
 
+PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+"""Of weights in files; models compute in float32."""
+
+
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number.
 
-    Weights may be of another precision than the model, as those of imported models are.
+    Weights may be of another precision than the model, as those of imported models are: PRECISIONS.
     """
     wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
@@ -169,12 +173,12 @@ def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     if order is not None and not order.sort().values.equal(torch.arange(len(order), device=order.device)):
         raise ValueError("vocabulary.rank is no order of the token types")
     for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+        if not tensor.float().isfinite().all():
             raise ValueError(f"{name} has weights that are no finite numbers")
 
 
 def _type(tensor: Tensor) -> torch.dtype | str:
-    return "floating point" if tensor.is_floating_point() else tensor.dtype
+    return "floating point" if tensor.dtype in PRECISIONS else tensor.dtype
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

@@ -40,7 +40,9 @@ def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows:
     """The same for keys in float32."""
     score = getattr(faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product")
     out = np.empty(len(which), np.float32)
-    given = [np.ascontiguousarray(one) for one in (queries, which.astype(np.int64), keys, rows.astype(np.int64))]
+    vectors = [np.ascontiguousarray(one, np.float32) for one in (queries, keys)]
+    places = [np.ascontiguousarray(one, np.int64) for one in (which, rows)]
+    given = vectors[0], places[0], vectors[1], places[1]
     score(keys.shape[1], len(which), *map(faiss.swig_ptr, given), faiss.swig_ptr(out))
     return out if metric == "l2" else -out
 

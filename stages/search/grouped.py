@@ -150,31 +150,48 @@ class GroupedSearcher(ScanningSearcher):
     def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
 
-        As many rows of its nearest lists are as near; of the lists those are looked at that hold some times k.
+        As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
+        times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
         """
         depth = queries.depth(k)
-        sizes = self.lists.sizes[nearest]
-        looked_at = np.cumsum(sizes, axis=1) - sizes < BOUND_KEYS * depth
-        most = int(looked_at.sum(axis=1).max(initial=0))
-        sizes = np.where(looked_at, sizes, 0)[:, :most]
+        seen = self._rows_to_see(queries, nearest)
+        looked_at = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * depth
+        most = int(looked_at.sum(axis=1).max(initial=1))
+        looked_at &= seen > 0
+        sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most]
         ends = np.cumsum(sizes).reshape(sizes.shape)
-        starts, scores = (ends - sizes).ravel(), np.empty(int(sizes.sum()), np.float32)
+        scores, slots = np.empty(int(sizes.sum()), np.float32), np.stack([ends - sizes, ends], axis=-1).reshape(-1, 2)
 
         def score(visit: Visit) -> None:
-            rough = queries.rough(visit.pairs // most, self._keys(visit.number))
-            scores[starts[visit.pairs, None] + np.arange(rough.shape[1])] = rough
+            keys, first = self._keys(visit.number), 0
+            for best in queries.smallest(visit.pairs // most, keys, depth):
+                for (start, stop), row in zip(
+                    slots[visit.pairs[first : first + len(best)]].tolist(), best, strict=True
+                ):
+                    scores[start:stop] = row[: stop - start]
+                first += len(best)
 
         share(score, self._visits(np.where(looked_at, nearest, -1)[:, :most]))
         bounds = np.full(len(queries), np.inf, np.float32)
 
         def rank(number: int) -> None:
-            own = scores[starts[number * most] : ends[number, -1]]
+            own = scores[slots[number * most, 0] : ends[number, -1]]
             if len(own) >= depth:
                 own.partition(depth - 1)
                 bounds[number] = own[depth - 1]
 
         share(rank, range(len(queries)))
         return queries.reach(bounds)
+
+    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray) -> np.ndarray:
+        """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
+        seen = np.where(nearest < 0, 0, self.lists.sizes[nearest])
+        if queries.hides and queries.exclude is not None:
+            flat = seen.reshape(-1)
+            for number, pairs in self._visits(nearest):
+                hidden = np.searchsorted(self.lists.ids(number), queries.exclude[pairs // nearest.shape[1]])
+                flat[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+        return seen
 
     # On another device
 

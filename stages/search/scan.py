@@ -91,8 +91,25 @@ class QueryBlock:
         """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
         scores = self.extended[which] @ keys.extended.T
         if self.hides and self.exclude is not None:
-            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])))
+            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])), np.inf)
         return scores
+
+    def smallest(
+        self, which: Int64[np.ndarray, " q"], keys: KeyBlock, depth: int
+    ) -> Iterator[Float32[np.ndarray, "t w"]]:
+        """The smallest rough scores of each of these queries, as many as `depth`, some queries at a time.
+
+        Where long ranges are not to be seen they rise, so that those to be seen come first.
+        """
+        width = min(len(keys.rows), depth)
+        for part in _tiles(which, keys):
+            scores = self.rough(part, keys)
+            if width < len(keys.rows):
+                scores.partition(width - 1, axis=1)
+            scores = scores[:, :width]
+            if self.hides:
+                scores.sort(axis=1)
+            yield scores
 
     def depth(self, k: int) -> int:
         """Among so many rows of the smallest rough scores k may be seen."""
@@ -111,11 +128,11 @@ class QueryBlock:
         self, which: Int64[np.ndarray, " q"], keys: KeyBlock, bounds: Float32[np.ndarray, " n"]
     ) -> Iterator["Pairs"]:
         """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound."""
-        step = max(1, TILE_SCORES // len(keys.rows))
-        for first in range(0, len(which), step):
-            part = which[first : first + step]
-            scores = self.extended[part] @ keys.extended.T
-            yield self._pairs(part, keys, scores <= bounds[part, None])
+        for part in _tiles(which, keys):
+            near = self.extended[part] @ keys.extended.T <= bounds[part, None]
+            if self.hides and self.exclude is not None:
+                _hide(near, np.asarray(np.searchsorted(keys.rows, self.exclude[part])), False)
+            yield self._pairs(part, keys, near)
 
     def _pairs(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, near: Bool[np.ndarray, "q m"]) -> "Pairs":
         found, columns = np.flatnonzero(near), near.shape[1]
@@ -137,11 +154,18 @@ class Pairs(NamedTuple):
     packed: np.ndarray
 
 
-def _hide(scores: Float32[np.ndarray, "q m"], columns: Int64[np.ndarray, "q 2"]) -> None:
-    """Put out of reach the columns start … stop - 1 of each row."""
-    columns = columns.clip(0, scores.shape[1])
+def _tiles(which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Iterator[Int64[np.ndarray, " t"]]:
+    """Some queries at a time, whose scores with these keys are TILE_SCORES or those of a single query."""
+    step = max(1, TILE_SCORES // len(keys.rows))
+    for first in range(0, len(which), step):
+        yield which[first : first + step]
+
+
+def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
+    """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
+    columns = columns.clip(0, table.shape[1])
     for row in np.flatnonzero(columns[:, 1] > columns[:, 0]):
-        scores[row, columns[row, 0] : columns[row, 1]] = np.inf
+        table[row, columns[row, 0] : columns[row, 1]] = value
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:

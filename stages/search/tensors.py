@@ -9,7 +9,7 @@ SCORES = 1 << 26
 
 
 class TensorCandidates:
-    """Candidates of each query in one row of a tensor; see `stages.search.scan.Candidates`.
+    """Candidates of each query in one row of a tensor: those of the smallest rough scores.
 
     Keys travel to the device list by list; products, selection and results so far stay there.
     """

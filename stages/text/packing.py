@@ -1,8 +1,9 @@
 """Order segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -38,6 +39,11 @@ class DocumentsApart:
         self._near = np.zeros(spans.max() + 1, np.int64)
         self._last: deque[int] = deque()
 
+    @property
+    def groups(self) -> np.ndarray:
+        """Segments of the same documents have the same number, int64 [S]; they may follow at the same times."""
+        return np.unique(self._spans, axis=0, return_inverse=True)[1].reshape(-1)
+
     def allows(self, segment: int) -> bool:
         """Whether the segment may follow."""
         first, last = self._spans[segment]
@@ -67,7 +73,7 @@ def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | 
     free = np.ones(len(matches) + 1, bool)
     free[-1] = False  # where a match of -1 points
     order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
-    random = _RandomFree(permutation, free)
+    random = _RandomFree(permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups)
     order[0] = permutation[0]
     for step in range(len(rank)):
         free[order[step]] = False
@@ -81,17 +87,45 @@ def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | 
 
 
 class _RandomFree:
-    """The free segments of a permutation, in its order."""
+    """The free segments of a permutation, in its order.
 
-    def __init__(self, permutation: np.ndarray, free: np.ndarray) -> None:
-        self._permutation, self._free, self._first = permutation, free, 0
+    Of a group that may follow at the same times only the first is looked at. Few groups may not follow at a time, those
+    near the last segments in the text, so a document of many segments is passed over at once.
+    """
+
+    def __init__(self, permutation: np.ndarray, free: np.ndarray, groups: np.ndarray) -> None:
+        """`groups`: of each segment, int64 [S]."""
+        self._permutation, self._free = permutation.tolist(), free
+        self._places = _places_by_group(groups[permutation])
+        self._first = [(next(places), group) for group, places in enumerate(self._places)]
+        heapify(self._first)
 
     def next(self, allows: Callable[[int], bool]) -> int:
         """The first that may follow, or the first where none may."""
-        while not self._free[self._permutation[self._first]]:
-            self._first += 1
-        left = (segment for segment in self._permutation[self._first :] if self._free[segment])
-        return int(next(filter(allows, left), self._permutation[self._first]))
+        passed = list[tuple[int, int]]()
+        while self._skip_taken() and not allows(self._permutation[self._first[0][0]]):
+            passed.append(heappop(self._first))
+        place, _ = self._first[0] if self._first else passed[0]
+        for one in passed:
+            heappush(self._first, one)
+        return self._permutation[place]
+
+    def _skip_taken(self) -> bool:
+        """Let the first place be that of a free segment; whether there is one."""
+        while self._first and not self._free[self._permutation[self._first[0][0]]]:
+            _, group = self._first[0]
+            place = next(self._places[group], None)
+            if place is None:
+                heappop(self._first)
+            else:
+                heapreplace(self._first, (place, group))
+        return bool(self._first)
+
+
+def _places_by_group(groups: np.ndarray) -> list[Iterator[int]]:
+    """The places of each group, in order. The groups have numbers from 0 on, and none is empty."""
+    borders = np.cumsum(np.bincount(groups))[:-1]
+    return [iter(places.tolist()) for places in np.split(groups.argsort(kind="stable"), borders)]
 
 
 def overlap(counts: csr_array, order: np.ndarray) -> float:

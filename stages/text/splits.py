@@ -22,7 +22,8 @@ def cut_by_shares(spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[f
     if documents < len(shares):
         raise DataError(
             f"The text has {documents} document{'s'[: documents != 1]}, too few for {len(shares)} splits: give more "
-            "files, cut them with --documents, or name the files with --train, --valid and --test."
+            "files, let paragraphs or lines be documents (--documents blank-line, --documents line), or name the files "
+            "with --train, --valid and --test."
         )
     characters = sum(shard.characters for shard in shards)
     cuts, first = [0], 0

@@ -26,10 +26,10 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Let every group of `make_optimizer` learn at the run's present rate, a multiple of it, or its own."""
+    """Let every group of `make_optimizer` learn at its factor times the run's rate, or times its own constant one."""
     for group in optimizer.param_groups:
         constant = group["constant_lr"]
-        group["lr"] = lr * group["lr_factor"] if constant is None else constant
+        group["lr"] = group["lr_factor"] * (lr if constant is None else constant)
 
 
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:

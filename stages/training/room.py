@@ -8,6 +8,8 @@ from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
 from stages.models.language_model import parameter_count
+from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import StreamAttentionSettings
 from stages.numbers import size
 from stages.training.config import TrainConfig
 
@@ -67,9 +69,19 @@ def _memory(device: torch.device) -> int:
 
 
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Hidden states of a segment before and after every layer, which its gradients need; and what layers remember."""
+    """Of a segment: hidden states before and after every layer and what layers take from memory, which gradients need;
+    and what layers remember."""
     layers: int = getattr(model, "layers", 1)
-    return NUMBER * config.segment_length * model.width * (layers + 1) + _remembered_bytes(config, model)
+    numbers = model.width * (layers + 1) + _taken_numbers(model)
+    return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
+
+
+def _taken_numbers(model: BackboneConfig) -> int:
+    """What all layers take from memory for one position."""
+    if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
+        return 0
+    blocks = len(model.attention.layers or range(model.layers))  # no list of them: there may be very many
+    return blocks * model.attention.taken_numbers(model)
 
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:

@@ -24,8 +24,10 @@ def test_a_working_installation_is_told_in_tables(memlm: Memlm) -> None:
         "Machine",
         "Store",
         "Settings",
+        "Problems",
     ]
     assert "torch" in ended.out and "$MEMLM_STORE" in ended.out
+    assert ended.out.endswith("none: memlm has what it needs\n")
 
 
 def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_report_says_what_was_tuned_and_where(capsys: pytest.CaptureFixture[
     assert "report/0123456789ab, test, 4,321 tokens" in lines
     assert "memory: external, interpolate, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid)" in lines
     assert "20.0% of the tokens stand in paragraphs that are also in train" in lines
-    assert "By neighbours read" in lines and "By cache size" not in lines
+    assert "By neighbours read, test" in lines and "By cache size, test" not in lines
 
 
 @pytest.mark.parametrize(("counted_in", "split"), [("train", "train"), ("split", "test")])
@@ -175,7 +175,21 @@ def test_a_cache_and_a_joint_reading_are_told_by_their_own_settings(capsys: pyte
     tuned = "(tuned on valid)"
     assert f"memory: long, interpolate, size 2,000 {tuned}, theta 0.3 {tuned}, lambda 0.1 {tuned}" in lines
     assert f"memory: local, joint, theta 1.5, alpha -2 {tuned}" in lines
-    assert "By cache size" in lines and "By neighbours read" not in lines
+    assert "By cache size, test" in lines and "By neighbours read, test" not in lines
+
+
+def test_of_several_rows_each_says_what_it_was_read_with(capsys: pytest.CaptureFixture[str]) -> None:
+    """A reading on top of another is tuned by itself: its weight is not that of the reading alone."""
+    datastore, cache = REPORT["memories"][0], {"sources": ["long"], "reader": "interpolate", "size": 50, "lambda": 0.1}
+    memories = {"both": [datastore, {**cache, "lambda": 0.02}], "cache": [cache]}
+    rows = [row("plain", 80.0), *({**row(name, 70.0), "memories": of} for name, of in memories.items())]
+    lines = shown({**REPORT, "rows": rows, "memories": memories["both"]}, capsys)
+    assert (
+        "both: external, interpolate, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid); "
+        "then long, interpolate, size 50, lambda 0.02"
+    ) in lines
+    assert "cache: long, interpolate, size 50, lambda 0.1" in lines
+    assert not any(line.startswith("memory: ") for line in lines)
 
 
 def test_last_words_are_counted_in_passages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +215,7 @@ def test_a_gate_is_told_in_a_line_and_by_its_neighbours(capsys: pytest.CaptureFi
     lines = shown(GATED, capsys)
     told = "gate: 4 neighbours, mean 0.7125; the best is right for 31.2% of the tokens, one of 4 for 45.0%"
     assert told in lines
-    assert "By neighbours let in" in lines and "By neighbours read" not in lines
+    assert "By neighbours let in, test" in lines and "By neighbours read, test" not in lines
     assert curves_table(GATED, "neighbors") == (["neighbors", "perplexity plain"], [["0", "90"], ["4", "80"]])
     lone = {**GATED["gate"], "neighbors": 1, "neighbors_right": {"1": 0.312}}
     assert told.split(",")[0].replace("4", "1") in "\n".join(shown({**GATED, "gate": lone}, capsys))

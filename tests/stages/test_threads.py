@@ -1,4 +1,5 @@
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -38,31 +39,43 @@ def test_every_item_is_worked_on_once_by_several_threads() -> None:
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("small", [False, True])
 def test_libraries_compute_alone_inside_and_as_before_outside(small: bool) -> None:
+    at_first = torch.get_num_threads()
+    torch.set_num_threads(2)
     before, inside = pools(), set[int]()
 
     def work(item: int) -> None:
+        torch.ones(8, 8) @ torch.ones(8, 8)
         np.ones((8, 8)) @ np.ones((8, 8))
         inside.update(pools())
 
     with shared_out(small) as share:
         share(work, range(6))
         inside.update(pools())
+    after = pools()
+    torch.set_num_threads(at_first)
     assert inside == {1}
-    assert pools() == before
+    assert after == before
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_what_goes_wrong_is_raised_and_ends_the_work() -> None:
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_what_goes_wrong_in_any_thread_is_raised_and_ends_the_work(failing: int) -> None:
     before, done = pools(), []
+    meeting, failed = threading.Barrier(3, timeout=30), threading.Event()
 
     def work(item: int) -> None:
-        if item == 5:
-            raise ValueError("five")
+        if item < 3:
+            meeting.wait()
+        if item == failing:
+            failed.set()
+            raise ValueError("one of three")
+        assert failed.wait(30)
+        time.sleep(0.01)
         done.append(item)
 
-    with pytest.raises(ValueError, match="five"), shared_out() as share:
-        share(work, range(100_000))
-    assert len(done) < 100_000
+    with pytest.raises(ValueError, match="one of three"), shared_out() as share:
+        share(work, range(1000))
+    assert len(done) < 100
     assert pools() == before
 
 

@@ -57,7 +57,7 @@ class AttentionWatch(RangeProbe):
     def __init__(self, layers: Sequence[CompressiveAttention], start: int, counted: Tensor | None) -> None:
         """`start`, `counted`: as in `counted_rows`."""
         self._layers, self._start, self._counted = layers, start, counted
-        self._calls = Calls(layers, _seen)
+        self._calls = Calls(layers, _seen, next(layers[0].parameters()).device)
         self._attention = torch.zeros(len(layers), 2 * PARTS + 1, dtype=torch.float64)
         self._losses, self._borders, self._tokens = torch.zeros(len(layers), dtype=torch.float64), 0, 0
         self._shares: list[Tensor] = []
@@ -85,7 +85,7 @@ class AttentionWatch(RangeProbe):
             "losses": self._losses.tolist(),
             "borders": self._borders,
         }
-        return Observation({"slots_attention": torch.cat(self._shares)}, record, self._seconds)
+        return Observation({"slots_attention": torch.cat(self._shares)}, record, self._seconds + self._calls.seconds)
 
 
 def _seen(layer: CompressiveAttention, given: Any, output: Any) -> tuple[Tensor, float | None]:
@@ -99,7 +99,7 @@ def _seen(layer: CompressiveAttention, given: Any, output: Any) -> tuple[Tensor,
         left = layer.dropped(inputs)
         if not passage.ends_segment or not left.shape[1]:
             return by_place, None
-        return by_place, float(layer.reconstruction_loss(inputs, passage, left, layer.compress(left)))
+        return by_place, float(layer.reconstruction_loss(inputs, passage, left, layer.compressed(left)))
 
 
 def _in_parts(weights: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class SearchWatch(RangeProbe):
         """`start`, `counted`: as in `counted_rows`."""
         self._start, self._counted = start, counted
         self._gates = [layer.gates().detach().double().cpu() for layer in layers]
-        self._calls = Calls([layer.search for layer in layers], _by_position)
+        self._calls = Calls([layer.search for layer in layers], _by_position, layers[0].gate.device)
         self._ages = torch.zeros(len(layers), AGES, dtype=torch.float64)
         self._scores, self._found = (torch.zeros(len(layers), dtype=torch.float64) for _ in range(2))
         self._weight, self._age, self._tokens = list[Tensor](), list[Tensor](), 0
@@ -96,7 +96,7 @@ class SearchWatch(RangeProbe):
             "found": self._found.tolist(),
         }
         columns = {"memory_weight": torch.cat(self._weight), "memory_age": torch.cat(self._age)}
-        return Observation(columns, record, self._seconds)
+        return Observation(columns, record, self._seconds + self._calls.seconds)
 
 
 def _by_position(search: Search, given: Any, found: Retrieved) -> Tensor:

@@ -56,7 +56,7 @@ class SlotsWatch(RangeProbe):
 
     def __init__(self, lookups: Sequence[Lookup], slots: int, start: int, counted: Tensor | None) -> None:
         """`start`, `counted`: as in `counted_rows`."""
-        self._calls = Calls(lookups, lambda lookup, given, found: found)
+        self._calls = Calls(lookups, lambda lookup, given, found: found, lookups[0].keys.device)
         self._start, self._counted = start, counted
         self._weights, self._best = (torch.zeros(len(lookups), slots, dtype=torch.float64) for _ in range(2))
         self._largest: list[Tensor] = []
@@ -80,7 +80,7 @@ class SlotsWatch(RangeProbe):
             "weights": [packed(one.numpy()) for one in self._weights],
             "best": [packed(one.numpy()) for one in self._best],
         }
-        return Observation({"slot_weight": torch.cat(self._largest)}, record, self._seconds)
+        return Observation({"slot_weight": torch.cat(self._largest)}, record, self._seconds + self._calls.seconds)
 
 
 def _added_up(slots: Tensor, weights: Tensor, number: int) -> Tensor:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from stages.config import Settings
 from stages.models.config import Size, StateArray
@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
 
 
+def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
+    """In order, however they were named: the same layers are the same model."""
+    return tuple(sorted(set(blocks)))
+
+
 class SublayerSettings(Settings):
     """Of one registered layer; the field `name` tells which."""
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
-    layers: Annotated[tuple[Size, ...], Field(min_length=1)] | None = None
+    layers: Annotated[tuple[Size, ...], Field(min_length=1), AfterValidator(_each_once)] | None = None
     """Blocks that have it, counted from 1; others have what is usual in that place. None: all."""
 
 
@@ -33,6 +38,10 @@ class StreamAttentionSettings(SublayerSettings):
 
         Raises: UsageError if it cannot read such segments.
         """
+
+    def taken_numbers(self, model: "AttentionConfig") -> int:
+        """Numbers that training holds of what one position takes from the memory of one layer."""
+        return 0
 
     @property
     def long_length(self) -> int | None:

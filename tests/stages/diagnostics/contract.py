@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics import PROBES
+from stages.diagnostics import PROBES, watching
 from stages.diagnostics.settings import ProbeSettings
 from stages.encoding.encode import encode_range
 from stages.encoding.hidden_memory import HiddenReader
@@ -26,6 +26,8 @@ class ProbeContract:
     """Subclasses name the probe and give it opened, its model, and what reads the model's memory of a range."""
 
     registered_as: str
+    looks_at_layers = True
+    """Whether it watches modules while the model works, and not the scored blocks alone."""
 
     @pytest.fixture
     def probe(self) -> Probe:
@@ -44,11 +46,17 @@ class ProbeContract:
         return settings
 
     def seen(
-        self, probe: Probe, model: LanguageModel, edges: Sequence[int], cuts: Sequence[int] = (), every: int = 1
+        self,
+        probe: Probe,
+        model: LanguageModel,
+        edges: Sequence[int],
+        cuts: Sequence[int] = (),
+        every: int = 1,
+        precision: str = "fp32",
     ) -> list[Observation]:
         """Tokens 0 to TOKENS in ranges that end at `edges`, in blocks that end there and at `cuts`."""
         ids = np.random.default_rng(1).integers(0, model.config.vocab_size, TOKENS)
-        how = {"context": CONTEXT, "stride": CONTEXT, "device": "cpu", "precision": "fp32"}
+        how = {"context": CONTEXT, "stride": CONTEXT, "device": "cpu", "precision": precision}
         found, state = [], None
         for start, stop in zip((0, *edges[:-1]), edges, strict=True):
             reader = self.reader(start, stop)
@@ -77,6 +85,17 @@ class ProbeContract:
             torch.testing.assert_close(torch.cat([part.columns[name] for part in parts]), whole[0].columns[name])
         metrics = [probe.metrics([json.loads(json.dumps(one.record)) for one in seen]) for seen in (whole, parts)]
         assert _numbers(metrics[1]) == pytest.approx(_numbers(metrics[0]), rel=1e-5, abs=2 / TOKENS)
+
+    def test_it_watches_a_model_that_reads_in_low_precision(self, probe, model):
+        (seen,) = self.seen(probe, model, [TOKENS], precision="bf16")
+        assert all(column.isfinite().all() for column in seen.columns.values())
+        assert all(np.isfinite(_numbers(probe.metrics([json.loads(json.dumps(seen.record))]))))
+
+    def test_looking_at_layers_is_no_time_of_the_model(self, probe, model, monkeypatch):
+        times = count(0, 1000)
+        monkeypatch.setattr(watching, "now", lambda device: next(times))
+        (seen,) = self.seen(probe, model, [TOKENS])
+        assert (seen.seconds >= 1000) == self.looks_at_layers
 
     def test_what_it_leaves_is_json_a_line_and_charts(self, probe, model):
         records = [one.record for one in self.seen(probe, model, [9, TOKENS])]

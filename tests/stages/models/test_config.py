@@ -33,6 +33,17 @@ def test_the_backbone_says_which_configuration_a_table_is(table, config):
     assert Holder(model=config).model == config
 
 
+@pytest.mark.parametrize("place", ["attention", "feed_forward"])
+def test_blocks_of_a_layer_are_in_order_and_once_however_they_are_named(place):
+    def layers(*blocks):
+        chosen = {"name": "memorizing" if place == "attention" else "product-keys", "layers": blocks}
+        return parse_model({"backbone": "transformer-xl", "layers": 3, place: chosen})
+
+    assert layers(3, 1).model_dump(mode="json") == layers(1, 3, 3).model_dump(mode="json")
+    assert layers(3, 1).blocks_with(place) == (1, 3)
+    assert getattr(layers(1, 3), place).model_dump(mode="json")["layers"] == [1, 3]
+
+
 @pytest.mark.parametrize("name", ["lsmt", 3, ["lstm"]])
 def test_an_unknown_backbone_is_named(name):
     with pytest.raises(UsageError, match="There is no backbone"):

@@ -48,6 +48,27 @@ def test_segments_of_a_document_are_kept_apart_as_far_as_there_are_others(
     assert (chained.rank >= 0).tolist() == linked
 
 
+def test_a_document_that_dominates_is_passed_over_at_once() -> None:
+    """The work is in proportion to the segments, where it was to their square: what is asked of them is counted."""
+
+    class Asked(DocumentsApart):
+        times = 0
+
+        def allows(self, segment: int) -> bool:
+            self.times += 1
+            return super().allows(segment)
+
+    segments, others = 20_000, 1_000
+    random = np.random.default_rng(0)
+    document = np.concatenate((np.zeros(segments - others, np.int64), 1 + np.arange(others)))
+    apart = Asked(np.stack((document, document), 1), 3)
+    chained = chain(np.full((segments, 2), -1), random.permutation(segments), apart)
+    assert sorted(chained.order.tolist()) == list(range(segments))
+    assert apart.times < 6 * segments
+    near = np.flatnonzero(document[chained.order] == 0)[: others // 4]
+    assert np.diff(near).min() == 4  # as far apart as asked while there are others
+
+
 def test_without_matches_the_order_is_the_permutation() -> None:
     permutation = np.array([2, 0, 3, 1])
     chained = chain(np.full((4, 2), -1), permutation)

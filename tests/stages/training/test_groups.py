@@ -71,6 +71,22 @@ def test_a_rate_of_their_own_does_not_change_and_goes_without_decay(own, rate, d
     assert optimizer.param_groups[0]["lr"] == 0.02
 
 
+def test_a_factor_of_their_group_multiplies_their_own_rate():
+    net = model(0.5)
+    groups = set_apart([ParameterGroup(list(net.parameters()), 0.1)], net)
+    optimizer = make_optimizer(OptimizerConfig(lr=0.1), groups)
+    set_learning_rates(optimizer, 0.02)
+    found = {name: group["lr"] for group in optimizer.param_groups for name in names(net, group["params"])}
+    assert (found["first.weight"], found["table.rows"]) == (pytest.approx(0.002), pytest.approx(0.05))
+
+
+def test_each_layer_that_learns_apart_is_clipped_by_itself():
+    net = nn.ModuleDict({"one": Table(0.5), "other": Table(None), "last": nn.Linear(2, 2)})
+    groups = set_apart([ParameterGroup(list(net.parameters()))], net)
+    together = [names(net, parameters) for parameters in clipped_together(net, groups)]
+    assert together == [["one.scale", "other.scale", "last.weight", "last.bias"], ["one.rows"], ["other.rows"]]
+
+
 def test_a_large_gradient_of_theirs_does_not_shorten_the_others(tmp_path):
     keys = ProductKeysSettings(heads=2, sub_keys=4, neighbors=2)
     run = trainer(

@@ -60,3 +60,17 @@ def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
     with pytest.raises(ResourceError, match=r"A batch of 64 segments .*--batch-tokens 112 fits"):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
+
+
+def test_what_positions_take_from_memory_counts_for_each_block_that_does():
+    def needed(layers, neighbors):
+        attention = {"name": "memorizing", "layers": layers, "memory_size": 64, "neighbors": neighbors}
+        sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 3, "attention": attention}
+        config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 32})
+        return room.training_bytes(config, config.model.sized(50, 16), 10)
+
+    rows, heads, length, d_head = 2, 2, 16, 4
+    one = rows * heads * length * d_head * 2 * 4  # keys and values in float32
+    assert needed([1], 30) - needed([1], 10) == 20 * one
+    assert needed([1, 3], 30) - needed([1, 3], 10) == 2 * 20 * one
+    assert needed([1], 64) == needed([1], 100)

@@ -6,7 +6,7 @@ from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
-from stages.training.warnings import cost_of_vocabulary, random_segments
+from stages.training.warnings import cost_of_vocabulary, random_segments, untrained_memory
 from tests.stages.small_store import small_tokens
 
 
@@ -23,6 +23,24 @@ def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
     assert "the segments of a batch are drawn at random" in warning
     assert f"memlm pack-batches {tokens.reference} --segment-length 64" in warning
     assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
+
+
+@pytest.mark.parametrize("attention", ["memorizing", "compressive"])
+@pytest.mark.parametrize("method", ["lm", "trime-long", "spalm", "trime", "trime-ext"])
+def test_a_memory_that_training_never_fills_is_named(method, attention):
+    def warning(**settings):
+        model = {"backbone": "transformer-xl", "attention": {"name": attention, **settings}}
+        return untrained_memory(TrainConfig(method=method, model=parse_model(model)))
+
+    if method not in ("trime", "trime-ext"):
+        assert warning() is None
+        return
+    assert f"method {method!r} reads every segment by itself, so attention {attention!r}" in warning()
+    assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
+
+
+def test_a_model_without_such_layers_trains_silently():
+    assert untrained_memory(TrainConfig(method="trime", model=parse_model({"backbone": "transformer-xl"}))) is None
 
 
 def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):

@@ -56,7 +56,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         if not passage.ends_segment:
             return Attended(hidden, memory, self._unused() if self.training else None)
         left = self.dropped(inputs)
-        new = self._compressed(left)
+        new = self.compressed(left)
         slots = torch.cat((memory[0][0], new.detach()), 1)
         loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
         return Attended(hidden, (slots[None, :, max(0, slots.shape[1] - self.most) :],), loss)
@@ -91,7 +91,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         """Raw inputs that are not cached any more when the segment has ended, constant, [B, r, d]."""
         return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach()
 
-    def _compressed(self, left: Tensor) -> Tensor:
+    def compressed(self, left: Tensor) -> Tensor:
         """[B, r, d] -> [B, r / c, d], in full precision: slots are kept for long."""
         with torch.autocast(left.device.type, enabled=False):
             new: Tensor = self.compress(left)

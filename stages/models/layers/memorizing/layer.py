@@ -54,12 +54,20 @@ class MemorizingAttention(StreamAttention):
         """How much of a head's attention goes to memory, [heads]."""
         return self.gate.sigmoid()
 
+    def scales(self) -> Tensor:
+        """What queries of each head are multiplied with, at most LARGEST_SCALE, [heads].
+
+        The gradient passes the bound as if it were not there: a head beyond it can come back.
+        """
+        bounded = self.log_scale.clamp(max=log(LARGEST_SCALE))
+        return (self.log_scale + (bounded - self.log_scale).detach()).exp()
+
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
         with torch.autocast(projected.device.type, enabled=False):
             q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            scale = self.log_scale.exp().clamp(max=LARGEST_SCALE)[:, None, None]
+            scale = self.scales()[:, None, None]
             q, k = F.normalize(q[:, :, first - begin :], dim=-1) * scale, F.normalize(k, dim=-1)
             read = self._with_memory(q, self._local(q, k, v), passage, memory)
         hidden = self.out(read.transpose(1, 2).flatten(2))

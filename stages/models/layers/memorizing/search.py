@@ -40,13 +40,13 @@ class Search(nn.Module):
         back: int64 [B, n], how far back a query may see; None: to the oldest.
         """
         chosen = self._best(q.detach(), keys, place, back)
-        scores = (q[..., None, :] * _taken(keys, chosen)).sum(-1)
+        scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
         ages = self._ages(chosen, keys.shape[2], place)
         if back is not None:
             scores = scores.masked_fill(ages > back[:, None, :, None], -torch.inf)
         sees = scores.isfinite().any(-1, keepdim=True)
         weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
-        read = (weights[..., None] * _taken(values, chosen)).sum(-2)
+        read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
         return Retrieved(read, ages, scores, weights)
 
     @torch.no_grad()

@@ -35,3 +35,7 @@ class MemorizingSettings(StreamAttentionSettings):
         """Keys and values by head."""
         array = StateArray((1, 1, model.heads, self.memory_size, model.width // model.heads))
         return array, array
+
+    def taken_numbers(self, model: "AttentionConfig") -> int:
+        """Keys and values of the k best entries of each head."""
+        return 2 * min(self.neighbors, self.memory_size) * model.width

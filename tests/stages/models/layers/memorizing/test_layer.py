@@ -1,6 +1,7 @@
 """Memorizing attention: its equations, what it remembers however a stream is cut, and what has a gradient."""
 
 from itertools import pairwise
+from math import log
 
 import numpy as np
 import pytest
@@ -138,6 +139,18 @@ def test_it_begins_with_half_open_gates_and_a_scale_that_lets_one_of_many_stand_
     layer = LanguageModel(parse_model(sizes).sized(V, 64)).backbone.blocks[0].attention
     assert layer.gates().tolist() == [0.5, 0.5]
     assert layer.log_scale.exp().tolist() == pytest.approx([11.98] * 2, abs=0.01)
+
+
+def test_a_scale_is_bounded_and_a_head_beyond_the_bound_can_come_back():
+    net = model(SHAPES[0])
+    scales = net.backbone.blocks[0].attention.log_scale
+    scales.data = torch.tensor([log(30), 200], dtype=torch.float64)
+    hidden = net.backbone(embedded()[:1]).hidden
+    wanted = memorizing(embedded()[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST)
+    np.testing.assert_allclose(hidden[0].detach(), wanted, rtol=1e-6, atol=1e-8)
+    hidden.square().sum().backward()
+    assert scales.grad.isfinite().all()
+    assert (scales.grad != 0).all()
 
 
 def test_buckets_are_those_of_t5():
