@@ -5,6 +5,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ Found = dict[str, Any]
 
 
 def examine(context: typer.Context, store: Path) -> Found:
-    """Everything that is to be told, as JSON values; `problems` are what keeps memlm from working."""
+    """Everything that is said, as JSON values; `problems` are what keeps memlm from working."""
     defaults: Defaults = context.obj.defaults
     broken = dict(_not_importable())
     packages = wanted_packages()
@@ -92,8 +93,6 @@ def _devices(broken: Found) -> Found:
 
 
 def _usable(module: str, broken: Found) -> bool:
-    from importlib.util import find_spec
-
     return module not in broken and find_spec(module) is not None
 
 
@@ -165,7 +164,7 @@ def _problems(found: Found, packages: list[Wanted], broken: Found, defaults: Def
         if package.extra is None and package.problem:
             yield f"{package.package}: {package.problem}: {install_command([package])}"
     either = [extra for extra in found["extras"] if extra["extra"] in EITHER]
-    if either and all(extra["missing"] for extra in either):
+    if either and all(extra["missing"] for extra in either) and find_spec("faiss") is None:
         yield f"faiss is missing, with which indexes are built and searched: {either[0]['command']}"
     for module, reason in broken.items():
         yield f"{module} is installed and cannot be imported: {reason}"

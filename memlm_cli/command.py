@@ -1,7 +1,6 @@
 """What all commands have in common: a log, defaults from `memlm.toml`, and of stages the options under "Everywhere"."""
 
 import inspect
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -19,7 +18,7 @@ from stages.reporting import first_process
 
 ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
 """Options that say the same thing; where one is typed, a default of the other is none."""
-HOW = ("store", "workers", "log_file", "json_")
+HOW = ("store", "workers", "log_file", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
 
 LogOption = Annotated[
@@ -69,6 +68,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         with _named_in_errors(context, defaults):
             if shared:
                 common = {p.name: values.pop(p.name) for p in shared}
+                if "set" in defaults:
+                    common["default_set"] = tuple(defaults["set"].value)
+                    common["set"] = common["set"] if _source(context, "set") == "COMMANDLINE" else None
                 values["common"] = Common(**common, by_default=frozenset(defaults))
                 _remind(context, defaults)
             function(**values)
@@ -99,9 +101,9 @@ def words_of(context: typer.Context) -> tuple[str, ...]:
 
 
 def _in_force(context: typer.Context) -> dict[str, Default]:
-    """The defaults of this command that nothing else decided, by parameter."""
+    """The defaults of this command that nothing else decided, by parameter; `--set` adds to them."""
     entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
-    return {entry.parameter: entry for entry in entries if _source(context, entry.parameter) == "DEFAULT_MAP"}
+    return {e.parameter: e for e in entries if e.parameter == "set" or _source(context, e.parameter) == "DEFAULT_MAP"}
 
 
 def _replaced(context: typer.Context, defaults: Mapping[str, Default]) -> list[str]:
@@ -122,14 +124,14 @@ def _named_in_errors(context: typer.Context, defaults: Mapping[str, Default]) ->
     try:
         yield
     except UsageError as error:
-        told = [f"{shlex.join(d.typed)} (line {d.line})" for d in defaults.values() if d.parameter not in HOW]
-        if told and type(error) is UsageError:
-            raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(told)}.") from error
+        named = [f"{d.shown} (line {d.line})" for d in defaults.values() if d.parameter not in HOW]
+        if named and type(error) is UsageError:
+            raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}.") from error
         raise
 
 
 def _remind(context: typer.Context, defaults: Mapping[str, Default]) -> None:
     """Say what a result depends on and was not typed."""
-    words = [word for d in defaults.values() if d.parameter not in HOW for word in d.typed]
-    if words and first_process():
-        say(f"{context.info_name}: from {FILE}: {shlex.join(words)}")
+    shown = [d.shown for d in defaults.values() if d.parameter not in HOW]
+    if shown and first_process():
+        say(f"{context.info_name}: from {FILE}: {' '.join(shown)}")

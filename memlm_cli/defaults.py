@@ -13,9 +13,10 @@
 A value stands for what would be typed behind the option; options and the environment win over it.
 """
 
+import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,13 @@ class Default:
     """Whether it is for all commands."""
 
     @property
-    def typed(self) -> list[str]:
-        """The words that say the same on the command line."""
-        if isinstance(self.value, bool):
-            return [f"--{self.option}"] if self.value else [f"--no-{self.option}"]
-        return [w for one in _listed(self.value) for w in (f"--{self.option}", one)]
+    def shown(self) -> str:
+        """What says the same on the command line; of a switch that is off, which few options can say, the line."""
+        if self.value is False:
+            return f"{self.option} = false"
+        if self.value is True:
+            return f"--{self.option}"
+        return shlex.join(w for one in _listed(self.value) for w in (f"--{self.option}", one))
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class Defaults:
                 table = table.setdefault(word, {})
             table[entry.parameter] = entry.value
         return tables
+
+    def without(self, parameters: Collection[str]) -> "Defaults":
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.parameter not in parameters))
 
     def of(self, command: tuple[str, ...]) -> list[Default]:
         return [entry for entry in self.entries if entry.command == command]
@@ -182,8 +188,9 @@ def _below(commands: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator
 
 
 def _options(command: Any) -> dict[str, Any]:
-    """The options of a command by their names without dashes."""
-    return {opt[2:]: parameter for parameter in command.params for opt in parameter.opts if opt.startswith("--")}
+    """The options of a command by their names without dashes; those that `--help` hides are for memlm itself."""
+    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    return {opt[2:]: parameter for parameter in shown for opt in parameter.opts if opt.startswith("--")}
 
 
 def _known(key: str, commands: Mapping[str, Any]) -> str:

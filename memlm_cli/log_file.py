@@ -57,7 +57,10 @@ _show_warning = warnings.showwarning
 def open_log(path: Path, arguments: Sequence[str]) -> None:
     """Keep a log of the command with these arguments from now on. Raises: UsageError if the file cannot be written."""
     global _open
-    _open = LogFile(path)
+    opened = LogFile(path)
+    if _open is not None:
+        _open.close()
+    _open = opened
     log_to(_open.write)
     warnings.showwarning = _warned
     _open.write(f"$ {shlex.join(['memlm', *arguments])}")

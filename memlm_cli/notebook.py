@@ -4,7 +4,6 @@ What is public is what `docs/notebook.md` lists, and the errors of the exit code
 by its command, and texts are read by what `inspect` and `generate` use.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
@@ -49,10 +48,10 @@ Columns = dict[str, "np.ndarray"]
 
 
 def open(path: str | Path | None = None) -> "Store":
-    """A store; None: `$MEMLM_STORE`, else `memlm-store` in this folder. It need not exist yet."""
-    from memlm_cli.options import DEFAULT_STORE
+    """A store; None: as for commands `$MEMLM_STORE`, `store` of memlm.toml, `memlm-store`; it may be missing."""
+    from memlm_cli.run_command import default_store
 
-    return Store(path or os.environ.get("MEMLM_STORE") or DEFAULT_STORE)
+    return Store(path or default_store())
 
 
 def run(command: str, *sources: "str | Path | Artifact", store: "Store | None" = None, **settings: Any) -> "Artifact":
@@ -111,8 +110,8 @@ class Store:
             source: a model, an index or neighbors.
             report: an evaluation whose memories and windows are taken.
             memory: readings in its place, as after `--memory`; "none": the model alone. Neither: defaults.
-            settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`; `index` or
-                `neighbors`, memory of another encoder.
+            settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`;
+                `index` or `neighbors`, memory of another encoder.
         """
         from stages.inspection.request import Request
 

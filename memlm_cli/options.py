@@ -120,6 +120,8 @@ class Common:
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
+    default_set: tuple[str, ...] = ()
+    """What `memlm.toml` says as `set`; it holds beside what is typed after `--set`, which wins."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
@@ -128,7 +130,7 @@ class Common:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
 
 
-NOT_OPTIONS = ("by_default",)
+NOT_OPTIONS = ("by_default", "default_set")
 
 
 def common_parameters() -> list[inspect.Parameter]:

@@ -31,10 +31,10 @@ def show_costs(tasks: "Sequence[Task]", common: Common) -> None:
     store = Store(common.store, verify_inputs=common.verify_inputs)
     found = list(estimates(tasks, store, execution(common, Silent())))
     place = next(path for path in (common.store.absolute(), *common.store.absolute().parents) if path.exists())
-    told = room(found, shutil.disk_usage(place).free, {"cpu": memory_bytes(), **_gpus(found)})
-    answer(json.dumps(_object(found, told)) if common.json else _text(found, told, place), styled=True)
-    if told.problems:
-        raise ResourceError(f"This does not fit: {'; '.join(told.problems)}.")
+    fit = room(found, shutil.disk_usage(place).free, {"cpu": memory_bytes(), **_gpus(found)})
+    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, place), styled=True)
+    if fit.problems:
+        raise ResourceError(f"This does not fit: {'; '.join(fit.problems)}.")
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
@@ -46,7 +46,7 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
     return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
 
 
-def _text(found: "Sequence[Estimate]", told: "Room", place: Path) -> str:
+def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
     terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
@@ -56,8 +56,8 @@ def _text(found: "Sequence[Estimate]", told: "Room", place: Path) -> str:
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
         lines.append("time: not known, nothing like it was made in this store")
-    more = _and_more(not told.complete)
-    lines.append(f"disk: {size(told.stays)} that stay, {size(told.at_once)} at once{more}; {size(told.free)} are free")
+    more = _and_more(not fit.complete)
+    lines.append(f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free")
     return "\n".join(lines)
 
 
@@ -90,12 +90,12 @@ def _span(seconds: tuple[float, float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _object(found: "Sequence[Estimate]", told: "Room") -> dict[str, Any]:
+def _object(found: "Sequence[Estimate]", fit: "Room") -> dict[str, Any]:
     return {
         "stages": [_entry(estimate) for estimate in found],
-        "disk": {"stays": told.stays, "at_once": told.at_once, "complete": told.complete, "free": told.free},
-        "memory": dict(told.memory),
-        "problems": list(told.problems),
+        "disk": {"stays": fit.stays, "at_once": fit.at_once, "complete": fit.complete, "free": fit.free},
+        "memory": dict(fit.memory),
+        "problems": list(fit.problems),
     }
 
 

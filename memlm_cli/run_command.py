@@ -2,14 +2,19 @@
 
 import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from memlm_cli.app import app, invoke
-from memlm_cli.exit_codes import CommandLineError, usage_message
+from memlm_cli.defaults import read_defaults
+from memlm_cli.exit_codes import BUG, CommandLineError, usage_message
+from memlm_cli.log_file import close_log
+from memlm_cli.options import DEFAULT_STORE
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError, did_you_mean
 
@@ -30,12 +35,36 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(COMMANDS[command].source)}: name one.")
     words = [command, *(word for name, value in settings.items() for word in _words(command, name, value))]
     printed = io.StringIO()
-    try:
-        with redirect_stdout(printed):
-            invoke([*words, "--", *sources])
-    except CommandLineError as error:
-        raise UsageError(usage_message(error)) from None
+    with redirect_stdout(printed), _logged():
+        try:
+            invoke([*words, "--", *sources], without_defaults_of=["json"])
+        except CommandLineError as error:
+            raise UsageError(usage_message(error)) from None
     return printed.getvalue().split()[-1]
+
+
+def default_store() -> Path:
+    """Where artifacts are unless somebody says so: `$MEMLM_STORE`, else as `memlm.toml` says, else `memlm-store`.
+
+    Raises: UsageError for a `memlm.toml` that makes no sense.
+    """
+    if named := os.environ.get("MEMLM_STORE"):
+        return Path(named)
+    defaults = read_defaults(typer.main.get_command(app))
+    if defaults.error is not None:
+        raise defaults.error
+    return next((Path(e.value) for e in defaults.entries if e.shared and e.parameter == "store"), DEFAULT_STORE)
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """A log that a command keeps ends with it."""
+    try:
+        yield
+    except BaseException as error:
+        close_log(getattr(error, "exit_code", BUG))
+        raise
+    close_log(0)
 
 
 def _words(command: str, name: str, value: Any) -> Iterator[str]:

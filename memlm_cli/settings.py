@@ -6,7 +6,10 @@ from typing import Any
 from memlm_cli.options import Common
 from pipelines.settings import Settings, assignment, merged, nested
 from stages.config import read_toml
+from stages.errors import UsageError
 
+LENGTHS = (("steps", "epochs"),)
+"""Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
 PARAMETERS = {
     "model.backbone": "backbone",
     "model.memory_length": "mem_length",
@@ -25,16 +28,43 @@ def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
         common: has --config, --set and --precision.
         options: the command's own options by the (dotted) name of the setting; None: not given.
     """
-    return merged(*_layers(common, options, by_default=True), *_layers(common, options, by_default=False))
+    result: Settings = {}
+    for layer in (*_layers(common, options, by_default=True), *_layers(common, options, by_default=False)):
+        result = merged(_giving_way(result, layer), layer)
+    return result
 
 
 def _layers(common: Common, options: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
-    """What memlm.toml gives, or all else."""
+    """What memlm.toml gives, or all else: the file of --config, and what is said by --set and options."""
 
     def chosen(parameter: str) -> bool:
         return (parameter in common.by_default) == by_default
 
     file = read_toml(common.config) if common.config and chosen("config") else {}
-    assigned = [assignment(text) for text in common.set or ()] if chosen("set") else []
+    assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
     own = {name: value for name, value in options.items() if chosen(PARAMETERS.get(name, name))}
-    return [file, *assigned, nested(own)]
+    said = merged(*assigned, nested(own))
+    _require_one(said)
+    return [file, said]
+
+
+def _giving_way(settings: Settings, later: Settings) -> Settings:
+    """Settings without those in whose place a later layer says the same thing by another name, in groups too."""
+    replaced = {name for one, other in LENGTHS for name, said in ((one, other), (other, one)) if said in later}
+    return {
+        name: _giving_way(value, later[name])
+        if isinstance(value, dict) and isinstance(later.get(name), dict)
+        else value
+        for name, value in settings.items()
+        if name not in replaced
+    }
+
+
+def _require_one(said: Settings) -> None:
+    """Raises: UsageError where two settings say the same thing."""
+    for one, other in LENGTHS:
+        if one in said and other in said:
+            raise UsageError(f"--{one} and --{other} both say how long to train; give one of them.")
+    for below in said.values():
+        if isinstance(below, dict):
+            _require_one(below)

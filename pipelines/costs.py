@@ -12,6 +12,7 @@ from pipelines.plan import bound
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.cost import Effort
+from stages.artifacts.garbage import folder_bytes
 from stages.artifacts.make import plan
 from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
@@ -57,6 +58,13 @@ class Estimate:
     """What the memory is of."""
     approximate: bool = False
     remedy: str = ""
+    written: int = 0
+    """Bytes that work which continues has on the disk already."""
+
+    @property
+    def missing(self) -> int:
+        """Bytes that it still adds to the disk, for good and while it works."""
+        return max(0, (self.disk or 0) + (self.scratch or 0) - self.written)
 
 
 def tasks_of(recipe: Recipe) -> list[Task]:
@@ -121,6 +129,7 @@ def _estimate(
         device=device,
         approximate=approximate,
         remedy=cost.remedy,
+        written=folder_bytes(store.draft_folder(work.kind, work.id)),
     )
     if not cost.metrics:
         return estimate, None
@@ -190,10 +199,10 @@ def room(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Roo
     problems: list[str] = []
     new = [estimate for estimate in found if estimate.state != DONE]
     for estimate in new:
-        at_once = max(at_once, stays + (estimate.disk or 0) + (estimate.scratch or 0))
-        stays += estimate.disk or 0
+        at_once = max(at_once, stays + estimate.missing)
+        stays += max(0, (estimate.disk or 0) - estimate.written)
     if at_once > usable(free):
-        largest = max(new, key=lambda estimate: (estimate.disk or 0) + (estimate.scratch or 0))
+        largest = max(new, key=lambda estimate: estimate.missing)
         problems.append(
             f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
             f"{largest.name}{_hint(largest)}"

@@ -60,7 +60,7 @@ class ExpectedStore(Store):
 
 
 def _entry(file: str, size: int, work: ResolvedWork, inputs: Inputs, cost: Cost) -> FileEntry:
-    """The digest of a file that is copied is that of the other; of others it is only told apart from all others."""
+    """The digest of a file that is copied is that of the other; of others it is only unlike all others."""
     role = cost.copies.get(file)
-    told: Any = f"{work.reference}/{file}" if role is None else inputs[role].manifest.files[file]["blake2b"]
-    return {"bytes": size, "blake2b": told}
+    digest: Any = f"{work.reference}/{file}" if role is None else inputs[role].manifest.files[file]["blake2b"]
+    return {"bytes": size, "blake2b": digest}

@@ -1,6 +1,7 @@
 """`memlm export`."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -46,4 +47,4 @@ def export(
         answer(json.dumps(fields))
     else:
         answer(str(output))
-    say(f"export: {found.form.architecture}; to the hub: hf upload NAME {output}")
+    say(f"export: {found.form.architecture}; to the hub: {shlex.join(['hf', 'upload', 'NAME', str(output)])}")

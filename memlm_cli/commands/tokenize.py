@@ -75,7 +75,11 @@ def tokenize(
     ] = None,
     files_read: Annotated[
         str | None,
-        typer.Option("--files", metavar="A-B", help="Of train's files, or of FILES, only these, counted from 0: 0-9."),
+        typer.Option(
+            "--files",
+            metavar="A-B",
+            help="Of FILES, or of the first split there is (train), only these files, counted from 0: 0-9.",
+        ),
     ] = None,
     max_record_bytes: Annotated[
         int | None, typer.Option(help="Longest record of .jsonl, or row, that is read (default: 256,000,000).")

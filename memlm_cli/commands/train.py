@@ -81,8 +81,6 @@ def train(
 
     if method is not None:
         METHODS.settings(method)  # an unknown one is said before anything is read
-    if steps is not None and epochs is not None:
-        raise UsageError("--steps and --epochs both say how long to train; give one of them.")
     options = {
         "method": method,
         "model.backbone": backbone,

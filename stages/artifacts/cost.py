@@ -1,6 +1,6 @@
-"""What a piece of work costs, told before it starts: bytes by arithmetic, and work that time is proportional to.
+"""What a piece of work costs, estimated before it starts: bytes by arithmetic, and work that time is proportional to.
 
-What cannot be told is None, never a guess.
+What cannot be estimated is None, never a guess.
 """
 
 from collections.abc import Mapping

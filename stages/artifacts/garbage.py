@@ -40,7 +40,7 @@ class Unfinished:
 
     @property
     def bytes(self) -> int:
-        return _size(self.path)
+        return folder_bytes(self.path)
 
     @property
     def state(self) -> str:
@@ -111,7 +111,7 @@ def _remove_leftover(store: Store, path: Path) -> None:
 def _removals(store: Store) -> Iterator[Garbage]:
     for kind in KINDS:
         for path in sorted(store.root.glob(f"{kind}/.*-removed")):
-            yield Garbage(path, "left over from an interrupted removal", _size(path))
+            yield Garbage(path, "left over from an interrupted removal", folder_bytes(path))
 
 
 def _folders(store: Store) -> set[str]:
@@ -139,5 +139,6 @@ def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
     return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
-def _size(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder; of one that is not there, 0."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -60,7 +60,9 @@ class DataSet:
         folder, place = Path(self.name).resolve(), Path(file).resolve()
         cached = [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []  # the hub's own layout
         if not any(place.is_relative_to(root) for root in (folder, *cached)):
-            raise DataError(f"{self.spec} names a file outside of its folder ({file}): copy it there, or name it alone.")
+            raise DataError(
+                f"{self.spec} names a file outside of its folder ({file}): copy it there, or name it alone."
+            )
 
     def fetched(self, file: str) -> str:
         """Where one of its files lies on this machine."""

@@ -125,3 +125,41 @@ def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(memlm: Mem
     ended = memlm("train", tokens)
     assert ended.code == 2
     assert ended.err.endswith("From memlm.toml: --steps many (line 2).\n")
+
+
+@pytest.mark.parametrize("file", ["epochs = 0.2", 'set = ["epochs=0.2"]'])
+@pytest.mark.parametrize("typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]])
+def test_steps_that_are_typed_win_over_epochs_of_the_file(
+    memlm: Memlm, tokens: str, file: str, typed: list[str]
+) -> None:
+    wanted = memlm("train", tokens, *TRAIN, "--steps", "3").reference
+    Path("own.toml").write_text("steps = 3\n")
+    says(f"[train]\n{file}\n")
+    assert memlm("train", tokens, *TRAIN, *typed).reference == wanted
+
+
+def test_two_lengths_that_are_typed_are_refused(memlm: Memlm, tokens: str) -> None:
+    for typed in (["--steps", "300", "--set", "epochs=2"], ["--steps", "300", "--epochs", "2"]):
+        ended = memlm("train", tokens, *typed)
+        assert (ended.code, ended.err) == (
+            2,
+            "memlm train: --steps and --epochs both say how long to train; give one of them.\n",
+        )
+    ended = memlm("run", "quickstart", "--set", "model.steps=3", "--set", "model.epochs=2", "--dry-run")
+    assert ended.code == 2 and "give one of them" in ended.err
+
+
+def test_a_typed_set_adds_to_that_of_the_file(memlm: Memlm, tokens: str) -> None:
+    wanted = memlm("train", tokens, *TRAIN, "--steps", "2", "--set", "seed=5", "--set", "model.dropout=0.2").reference
+    says('[train]\nset = ["seed=5", "model.dropout=0.1"]\n')
+    ended = memlm("train", tokens, *TRAIN, "--steps", "2", "--set", "model.dropout=0.2")
+    assert ended.reference == wanted
+    assert "train: from memlm.toml: --set seed=5 --set model.dropout=0.1" in ended.err
+
+
+def test_only_what_can_be_typed_or_written_is_reminded_of(memlm: Memlm, tokens: str) -> None:
+    says("no-wait = false\n[train]\njson = true\n")
+    ended = memlm("train", tokens, *TRAIN, "--steps", "2")
+    assert "train: from memlm.toml: no-wait = false\n" in ended.err
+    says("[train]\nplan = true\n")
+    assert "train has no option 'plan'" in memlm("train", tokens).err

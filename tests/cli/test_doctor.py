@@ -7,7 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from memlm_cli.packages import install_command, wanted_packages
+from memlm_cli import checkup
+from memlm_cli.defaults import Defaults
+from memlm_cli.packages import Wanted, install_command, wanted_packages
 from stages.machine import free_memory_bytes, memory_bytes
 from tests.cli.conftest import Memlm
 
@@ -111,3 +113,12 @@ def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.
 
     monkeypatch.setattr(devices, "faiss", ModuleType("faiss"))
     assert devices.searching_gpus() == 0
+
+
+def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = [Wanted(name, name, extra, None, False) for name, extra in (("faiss-cpu", "cpu"), ("faiss-gpu", "gpu"))]
+    found = {"extras": checkup._extras(lacking), "store": {"problem": None}}
+    assert not any("faiss" in problem for problem in checkup._problems(found, lacking, {}, Defaults()))
+    monkeypatch.setattr("memlm_cli.checkup.find_spec", lambda module: None)
+    (problem,) = [p for p in checkup._problems(found, lacking, {}, Defaults()) if "faiss" in p]
+    assert problem.startswith("faiss is missing")

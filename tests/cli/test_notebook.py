@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from memlm_cli import notebook as memlm
+from memlm_cli.log_file import log_path
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
@@ -178,3 +179,27 @@ def test_the_notebook_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.M
     kept = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     kinds = [[sorted(o.get("data", {"text": 0})) for o in cell["outputs"]] for cell in code]
     assert kinds == [[sorted(o.get("data", {"text": 0})) for o in cell["outputs"]] for cell in kept]
+
+
+def test_memlm_toml_gives_the_store_and_breaks_no_answer(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MEMLM_STORE", raising=False)
+    assert memlm.open().path == Path("memlm-store")
+    toml = tmp_path / "memlm.toml"
+    toml.write_text('store = "elsewhere"\nlog-file = "work.log"\n[tokenize]\njson = true\n')
+    made = memlm.run("tokenize", train=[str(text)], tokenizer="byte")
+    assert made.store.path == Path("elsewhere") and made.reference.startswith("tokens/")
+    assert log_path() is None
+    assert "exit code 0" in (tmp_path / "work.log").read_text().splitlines()[-1]
+    with pytest.raises(memlm.DataError):
+        memlm.run("tokenize", train=["nothing.txt"])
+    assert log_path() is None
+    assert "exit code 3" in (tmp_path / "work.log").read_text().splitlines()[-1]
+    monkeypatch.setenv("MEMLM_STORE", "of-environment")
+    assert memlm.open().path == Path("of-environment")
+    monkeypatch.delenv("MEMLM_STORE")
+    toml.write_text("nonsense\n")
+    with pytest.raises(memlm.UsageError, match=r"memlm\.toml is no TOML"):
+        memlm.open()
