@@ -45,7 +45,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     settings = [(_spelled(s), _value(s["value"]), s["from"]) for s in found["settings"]]
     variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
     yield "Settings", ("", "value", "from"), [*settings, *variables]
-    verdict = [((problem, "red"),) for problem in found["problems"]] or [("none: memlm has what it needs",)]
+    verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]] or [("none: memlm has what it needs",)]
     yield "Problems", ("",), verdict
 
 
