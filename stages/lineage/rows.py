@@ -159,12 +159,17 @@ class DatastoreRows:
         return _cut(np.asarray(self.text.doc_offsets[:-1]), self.rows)
 
     def paragraphs(self, start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), which may cut them short."""
+        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), which may cut them short.
+
+        Raises: ArtifactError if there are not as many of both.
+        """
         stop = self.rows if stop is None else stop
-        ends = np.asarray(self.text.paragraph_ends[:])
+        ends, hashes = np.asarray(self.text.paragraph_ends[:]), np.asarray(self.text.paragraph_hashes[:])
+        if len(ends) != len(hashes):
+            raise self.datastore.damaged(f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes")
         begins = np.concatenate([[0], ends[:-1]])
         inside = (begins < stop) & (ends > start)
-        return np.minimum(ends[inside], stop), np.asarray(self.text.paragraph_hashes[:])[inside]
+        return np.minimum(ends[inside], stop), hashes[inside]
 
     def paragraph_hashes(self, source: int) -> np.ndarray:
         """Of the paragraphs of a source, uint64 [P]; of a split that build-datastore stored in part, of all of it."""

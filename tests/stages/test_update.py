@@ -1,6 +1,7 @@
 """Datastores that grow and forget, against those that are built at once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
+from stages.lineage.rows import DatastoreRows
 from stages.update import UpdateConfig, UpdateDatastore
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import array, small_model, small_tokens
@@ -176,6 +178,14 @@ def interrupted(*_):
 def test_what_makes_no_sense_is_refused(store, model, settings, words):
     with pytest.raises(UsageError, match=words):
         update(store, build(store, model), **settings)
+
+
+def test_paragraphs_without_as_many_hashes_are_damage(store, model):
+    rows = DatastoreRows(update(store, build(store, model), forget=("1",)))
+    text = rows.text
+    vars(rows)["text"] = replace(text, paragraph_hashes=text.paragraph_hashes[:1])
+    with pytest.raises(ArtifactError, match=r"datastore/.* is damaged: of [\d,]+ paragraphs it has 1 hashes\. Make it"):
+        rows.paragraphs()
 
 
 def test_the_same_split_is_not_added_twice(store, model):
