@@ -50,7 +50,7 @@ def leave():
     print("done", flush=True)
     time.sleep(1)
 
-app._invoke = lambda arguments: None
+app.invoke = lambda arguments: None
 atexit.register(leave)
 sys.exit(app.main())
 """
