@@ -306,7 +306,7 @@ def _left_over(raw: Settings, config: Settings) -> bool:
         if isinstance(value, Mapping) and isinstance(held, Mapping):
             if _left_over(value, held):
                 return True
-        elif held is None and name in config:
+        elif held is None and (name in config or isinstance(value, Mapping)):
             return True
     return False
 
