@@ -34,6 +34,7 @@ def test_log_probabilities_are_those_of_memlm(store, tmp_path, tied, positions, 
     assert exported.files == [
         "README.md",
         "config.json",
+        "memlm.json",
         "model.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
