@@ -22,6 +22,29 @@ ReadArgument = Annotated[
         help="A model, index or neighbors; - or none: from stdin.",
     ),
 ]
+IndexOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
+    ),
+]
+SettledReportOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REPORT",
+        autocompletion=completion.artifacts("report"),
+        help="Take the readings and windows that this evaluation settled on.",
+    ),
+]
+MemLengthOption = Annotated[
+    int | None, typer.Option(min=0, help="Positions that the backbone carries (default: the model's).")
+]
+LongLengthOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."
+    ),
+]
 SettledMemoryOption = Annotated[
     list[str] | None,
     typer.Option(

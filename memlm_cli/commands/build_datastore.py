@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from memlm_cli import completion
-from memlm_cli.options import Common
+from memlm_cli.options import Common, LongLengthOption, MemLengthOption
 from memlm_cli.run_stage import make_artifact
 
 
@@ -38,14 +38,8 @@ def build_datastore(
         typer.Option(help="Tokens a window reads (default: the model's segment length)."),
     ] = None,
     stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
-    mem_length: Annotated[
-        int | None,
-        typer.Option(help="Positions that the backbone carries (default: the model's)."),
-    ] = None,
-    long_length: Annotated[
-        int | None,
-        typer.Option(help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."),
-    ] = None,
+    mem_length: MemLengthOption = None,
+    long_length: LongLengthOption = None,
     reset: Annotated[
         Literal["none", "document"] | None,
         typer.Option(help="Read each document by itself, so that it can be forgotten whole (default: none)."),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from memlm_cli import completion
-from memlm_cli.options import Common, ReadArgument
+from memlm_cli.options import Common, IndexOption, LongLengthOption, MemLengthOption, ReadArgument
 from memlm_cli.run_stage import make_artifact
 
 
@@ -20,12 +20,7 @@ def evaluate(
             help="Score another corpus than the model's.",
         ),
     ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
-        ),
-    ] = None,
+    index: IndexOption = None,
     neighbors: Annotated[
         str | None,
         typer.Option(
@@ -58,14 +53,8 @@ def evaluate(
         typer.Option(help="Tokens a window or segment reads (default: the model's segment length)."),
     ] = None,
     stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
-    mem_length: Annotated[
-        int | None,
-        typer.Option(help="Positions that a transformer-xl carries (default: the model's)."),
-    ] = None,
-    long_length: Annotated[
-        int | None,
-        typer.Option(help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."),
-    ] = None,
+    mem_length: MemLengthOption = None,
+    long_length: LongLengthOption = None,
     gate_k: Annotated[
         str | None,
         typer.Option(

@@ -12,9 +12,13 @@ from memlm_cli.console import answer, answer_part, say
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import (
     DEFAULT_STORE,
+    IndexOption,
     JsonOption,
+    LongLengthOption,
+    MemLengthOption,
     ReadArgument,
     SettledMemoryOption,
+    SettledReportOption,
     StoreOption,
     VerifyInputsOption,
 )
@@ -40,18 +44,8 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same text.")] = 0,
     stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
     memory: SettledMemoryOption = None,
-    report: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REPORT",
-            autocompletion=completion.artifacts("report"),
-            help="Take the readings that this evaluation settled on.",
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder."),
-    ] = None,
+    report: SettledReportOption = None,
+    index: IndexOption = None,
     neighbors: Annotated[
         str | None,
         typer.Option(
@@ -66,10 +60,8 @@ def generate(
     stride: Annotated[
         int | None, typer.Option(min=1, help="Tokens between windows (default: 1, all of a window is always read).")
     ] = None,
-    mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
-    long_length: Annotated[
-        int | None, typer.Option(min=0, help="Slots or entries that its layers remember beyond these, if they do.")
-    ] = None,
+    mem_length: MemLengthOption = None,
+    long_length: LongLengthOption = None,
     attribute: Annotated[
         bool, typer.Option("--attribute", help="Afterwards list the training passages that carried each token.")
     ] = False,

@@ -13,9 +13,13 @@ from memlm_cli.browser import tell_page
 from memlm_cli.console import answer, say
 from memlm_cli.options import (
     DEFAULT_STORE,
+    IndexOption,
     JsonOption,
+    LongLengthOption,
+    MemLengthOption,
     ReadArgument,
     SettledMemoryOption,
+    SettledReportOption,
     StoreOption,
     VerifyInputsOption,
 )
@@ -47,20 +51,8 @@ def inspect(
     ] = None,
     contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts shown for each token.")] = 4,
     memory: SettledMemoryOption = None,
-    report: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REPORT",
-            autocompletion=completion.artifacts("report"),
-            help="Take the readings and windows that this evaluation settled on.",
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
-        ),
-    ] = None,
+    report: SettledReportOption = None,
+    index: IndexOption = None,
     neighbors: Annotated[
         str | None,
         typer.Option(
@@ -81,10 +73,8 @@ def inspect(
         int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
     ] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows (default: --context).")] = None,
-    mem_length: Annotated[int | None, typer.Option(min=0, help="Positions that the backbone carries.")] = None,
-    long_length: Annotated[
-        int | None, typer.Option(min=0, help="Slots or entries that its layers remember beyond these, if they do.")
-    ] = None,
+    mem_length: MemLengthOption = None,
+    long_length: LongLengthOption = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
@@ -37,3 +37,15 @@ class ProbeSettings(ABC):
             metrics: the content of `metrics.json`.
             files: of other JSON files of the report, by their names.
         """
+
+
+class PlainProbeSettings(ProbeSettings):
+    """Of a probe that is asked nothing."""
+
+    @final
+    def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+        return {}
+
+    @final
+    def of_report(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {}

@@ -3,21 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.diagnostics.compressive.charts import attention_charts
 from stages.diagnostics.compressive.report import summary
-from stages.diagnostics.settings import Options, ProbeSettings
+from stages.diagnostics.settings import PlainProbeSettings
 
 
-class CompressiveProbeSettings(ProbeSettings):
-    """No options."""
-
-    def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
-        return {}
-
-    def of_report(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
+class CompressiveProbeSettings(PlainProbeSettings):
+    """Its summary and its chart: where attention falls."""
 
     def summary(self, metrics: Mapping[str, Any]) -> str:
         return summary(metrics)
