@@ -21,7 +21,7 @@ CONTENTS = {
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
     "Methods": [
         *(f"methods/{name}" for name in ("lm", "transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        "methods/product-keys",
+        *(f"methods/{name}" for name in ("infinity-former", "product-keys")),
         *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
     ],
     "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],

@@ -69,7 +69,7 @@ def places_of(looks: list[Function], shape: Shape) -> list[float]:
     """Where the old signal is sampled, after a segment of these normal densities: mean, standard deviation."""
     if not shape.sticky:
         return [(m + 1) / shape.samples for m in range(shape.samples)]
-    edges = [-np.inf, *(n / shape.bins for n in range(1, shape.bins)), np.inf]
+    edges = [n / shape.bins for n in range(shape.bins + 1)]
     mass = []
     for low, high in pairwise(edges):
         mass.append(sum(erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2))) for m, s in looks))

@@ -15,13 +15,11 @@ def masses(
 ) -> Float[Tensor, "B {bins}"]:
     """How much of normal densities lies in each of D equal parts of [0, 1], summed over heads and positions.
 
-    What lies outside counts for the outermost parts.
+    What lies outside counts for none: wide attention would else be attention to both ends.
     """
-    edges = torch.arange(1, bins, device=mean.device, dtype=mean.dtype) / bins
-    below = ((edges - mean[..., None]) / (2 * variance[..., None]).sqrt()).erf().sum((1, 2))
-    pairs = mean.shape[1] * mean.shape[2]
-    ends = below.new_full((len(below), 1), pairs)
-    return torch.cat((-ends, below, ends), 1).diff().clamp(min=0) / 2
+    edges = torch.arange(bins + 1, device=mean.device, dtype=mean.dtype) / bins
+    below = ((edges - mean[..., None]) / (2 * variance[..., None]).sqrt()).erf()
+    return below.sum((1, 2)).diff().clamp(min=0) / 2
 
 
 def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tensor, "B {samples}"]:

@@ -88,9 +88,9 @@ def test_a_stream_is_read_as_the_equations_say(shape, documents):
     for row in range(2):
         own = starts(row) if documents else [0] * T
         wanted, reads = infinity(embedded()[row].numpy(), *weights(net.backbone), shape, own)
-        np.testing.assert_allclose(hidden[row], wanted, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(hidden[row], wanted, rtol=1e-4, atol=1e-5)  # distances are made in float32
         for layer, one in enumerate(reads):
-            np.testing.assert_allclose(state[2][layer, row], one.signals[-1], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(state[2][layer, row], one.signals[-1], rtol=1e-4, atol=1e-5)
             assert np.ptp([mean for look in one.looks for mean, _ in look]) > 0.1  # they look at several places
             assert one.divergence
 
@@ -144,7 +144,7 @@ def test_the_loss_holds_the_width_of_attention_where_there_is_a_signal(cuts, doc
         own = starts(row) if documents else [0] * T
         _, reads = infinity(embedded()[row].numpy(), *weights(net.backbone), shape, own)
         wanted += sum(sum(one.divergence) for one in reads) * 0.01 / (2 * LAYERS * HEADS * shape.length)
-    assert float(got) == pytest.approx(wanted, rel=1e-6)
+    assert float(got) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_the_loss_is_0_where_attention_is_as_wide_as_it_should_be_and_grows_to_both_sides():
@@ -193,7 +193,7 @@ def test_a_longer_cache_and_other_segments_at_test():
     wanted, _ = infinity(
         embedded()[0].numpy(), *weights(net.backbone), SHAPES[0]._replace(length=3, memory=6), starts(0)
     )
-    np.testing.assert_allclose(read(other.backbone, embedded(), [], BACK)[0][0], wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(read(other.backbone, embedded(), [], BACK)[0][0], wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("context", "memory", "near"), [(4, 6, 8), (4, 1, 0), (5, 13, 15)])

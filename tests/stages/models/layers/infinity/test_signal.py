@@ -76,19 +76,24 @@ def test_fits_are_made_once():
 
 
 @pytest.mark.parametrize("bins", [1, 2, 128])
-def test_masses_are_those_of_normal_densities_with_open_ends(bins):
+def test_masses_are_those_of_normal_densities_within_the_signal(bins):
     random = np.random.default_rng(0)
     mean, deviation = random.random((2, 3, 5)), np.exp(random.uniform(-7, 1, (2, 3, 5)))
     mean[0, 0, 0], mean[0, 0, 1] = 0, 1
     got = masses(torch.tensor(mean), torch.tensor(deviation**2), bins)
-    edges = [-np.inf, *(n / bins for n in range(1, bins)), np.inf]
+    edges = [n / bins for n in range(bins + 1)]
     for row in range(2):
         looks = list(zip(mean[row].flat, deviation[row].flat, strict=True))
         for part in range(bins):
             low, high = edges[part : part + 2]
             wanted = sum((erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2)))) / 2 for m, s in looks)
             assert float(got[row, part]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
-    torch.testing.assert_close(got.sum(1), torch.full((2,), 15.0, dtype=torch.float64))
+
+
+def test_wide_attention_is_spread_evenly():
+    """Not at both ends, where most of it lies outside."""
+    got = masses(torch.full((1, 1, 1), 0.5), torch.full((1, 1, 1), 100.0), 4)
+    torch.testing.assert_close(got / got.sum(), torch.full((1, 4), 0.25), rtol=0.01, atol=0)
 
 
 @settings(max_examples=60, deadline=None)
