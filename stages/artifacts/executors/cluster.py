@@ -5,6 +5,7 @@ records, never data. A worker that is lost, with its machine or alone, costs the
 computes it again.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -232,7 +233,7 @@ def joined() -> Iterator[None]:
         return
     with _handlers_kept():
         try:
-            ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level="error")
+            ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise ResourceError(
                 "There is no Ray cluster: start one (ray start --head), or say where it is (RAY_ADDRESS). "
