@@ -79,7 +79,10 @@ def _work(
     store: Store,
     execution: Execution,
 ) -> ResolvedWork:
-    work, _, _ = plan(stage_of(command), config, references, store, execution)
+    stage = stage_of(command)
+    work, resolved, inputs = plan(stage, config, references, store, execution)
+    if not store.has(work.kind, work.id):
+        stage.require(resolved, inputs, execution)
     return work
 
 
@@ -89,8 +92,8 @@ def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
         return True, "done"
     if store.draft_folder(work.kind, work.id).is_dir():
         return False, "interrupted: continues"
-    alike = [a for a in store.artifacts() if a.kind == work.kind]
-    return False, next(filter(None, (_difference(a, work) for a in reversed(alike))), "not made yet")
+    alike = reversed(store.artifacts(work.kind))
+    return False, next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 
 
 def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:

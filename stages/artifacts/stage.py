@@ -121,6 +121,12 @@ class Stage(ABC, Generic[C]):
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
 
+    def require(self, config: C, inputs: Inputs, execution: Execution) -> None:
+        """Refuse by arithmetic, with resolved settings, what this machine cannot do; not where it is done already.
+
+        Raises: ResourceError, saying what would fit.
+        """
+
     def device(self, execution: Execution) -> str:
         """What `run` computes on, for the manifest; by default the CPU."""
         return "cpu"
