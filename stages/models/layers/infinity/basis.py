@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-FITS = 32
-"""Maps that are kept: one for each number of positions and kind of numbers."""
+CONSTANTS = 32
+"""That are kept of a kind: one for each basis, number of positions and kind of numbers."""
 
 
 class Basis(NamedTuple):
@@ -18,19 +18,9 @@ class Basis(NamedTuple):
     number: int
     widths: tuple[float, ...]
 
-    def centres(self, like: Tensor) -> Float[Tensor, " N"]:
-        """Of each function, of the type and on the device of a tensor."""
-        places = torch.linspace(0, 1, self.number // len(self.widths), dtype=torch.float64, device="cpu")
-        return places.repeat_interleave(len(self.widths)).to(like)
-
-    def variances(self, like: Tensor) -> Float[Tensor, " N"]:
-        """Of each function, of the type and on the device of a tensor."""
-        squares = torch.tensor(self.widths, dtype=torch.float64, device="cpu").square()
-        return squares.repeat(self.number // len(self.widths)).to(like)
-
     def at(self, places: Tensor) -> Tensor:
         """ψ of places [...], [..., N]."""
-        return density(places[..., None], self.centres(places), self.variances(places))
+        return self.expected(places, torch.zeros_like(places))
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """E[ψ(t)] of t that is normally distributed, mean and variance [...], [..., N].
@@ -38,12 +28,19 @@ class Basis(NamedTuple):
         The product of two normal densities integrates to a normal density of the distance of their means, the variance
         of which is the sum of theirs.
         """
-        return density(mean[..., None], self.centres(mean), variance[..., None] + self.variances(mean))
+        centres, squares = _centres_and_squares(self, mean.dtype, mean.device)
+        spread = variance[..., None, None] + squares
+        distance = (mean[..., None] - centres).square()[..., None]
+        height = (2 * pi * spread).log() / -2
+        return torch.addcmul(height, distance, -0.5 / spread).exp().flatten(-2)
 
 
-def density(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Of the normal distribution."""
-    return ((x - mean).square() / variance + (2 * pi * variance).log()).mul(-0.5).exp()
+@lru_cache(CONSTANTS)
+def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where functions stand, [N / widths], and their squared widths."""
+    centres = torch.linspace(0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu")
+    squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
+    return centres.to(device, dtype), squares.to(device, dtype)
 
 
 class Fit(NamedTuple):
@@ -69,7 +66,7 @@ class Fit(NamedTuple):
         return _matrix(self, like.dtype, like.device)
 
 
-@lru_cache(FITS)
+@lru_cache(CONSTANTS)
 def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
     """As many positions again, outside of [0, 1], have vectors of 0: the signal ends there.
 
