@@ -45,7 +45,7 @@ def _cells(token: "TokenView") -> list[Cell]:
 def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
     """What a token was read from, the heaviest first."""
     words = found.memory_words
-    if token.contexts or token.entered:
+    if token.contexts or token.entered or token.looked_up:
         yield f"\n{token.position} {shown(token.label)}"
     for context in token.contexts:
         mark = "=" if context.right else " "
@@ -53,3 +53,6 @@ def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
     for near in token.entered:
         place = f"{found.hidden_memory}: {place_of(near.source)}"
         yield f"  {'=' if near.right else ' '} {place}: {text_around(near.source)}"
+    for one in token.looked_up:
+        place = f"{one.weight:.4f} of attention, {one.back} back"
+        yield f"  {'=' if one.right else ' '} {place}: {text_around(one.source)}"

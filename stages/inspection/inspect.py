@@ -1,7 +1,7 @@
 """A passage, token by token: who predicted it, and from which contexts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +11,7 @@ from stages.errors import UsageError
 from stages.evaluation.results.range_scores import RangeScores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.entered import EnteredContext, EnteredContexts, named
+from stages.inspection.looked_up import LookedUpContext, LookUps
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
@@ -34,7 +35,8 @@ class TokenView:
 
     `model`: probability by the model alone, with what enters its hidden states; `final`: with all memories; `gain`:
     log(final / model), in nats; `columns`: what probes tell of it, by name; `contexts`: what carried most of the final
-    distribution, the heaviest first; `entered`: what entered its hidden state, the nearest first.
+    distribution, the heaviest first; `entered`: what entered its hidden state, the nearest first; `looked_up`: earlier
+    positions that memorizing attention looked up, the heaviest first.
     """
 
     position: int
@@ -48,13 +50,14 @@ class TokenView:
     columns: dict[str, float]
     contexts: list[Context]
     entered: list[EnteredContext]
+    looked_up: list[LookedUpContext] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Inspected:
     """A passage of a split, or a given text, as a model with its memories reads it.
 
-    `hidden_memory`: name of what enters the hidden states, if anything does.
+    `hidden_memory`: name of what enters the hidden states, if anything does; `looks_up`: whether attention looks up.
     """
 
     model: str
@@ -63,6 +66,7 @@ class Inspected:
     memories: list[dict[str, Any]]
     tokens: list[TokenView]
     hidden_memory: str | None = None
+    looks_up: bool = False
 
     @property
     def memory_words(self) -> list[str]:
@@ -70,9 +74,14 @@ class Inspected:
         return memory_words(memory["sources"] for memory in self.memories)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`)."""
-        found = {name: value for name, value in asdict(self).items() if name != "hidden_memory"}
+        """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`).
+
+        `looked_up` is left out of a model that looks up nothing.
+        """
+        found = {name: value for name, value in asdict(self).items() if name not in ("hidden_memory", "looks_up")}
         found["tokens"] = [named(token | token.pop("columns"), self.hidden_memory) for token in found["tokens"]]
+        for token in [] if self.looks_up else found["tokens"]:
+            del token["looked_up"]
         return found
 
 
@@ -127,11 +136,15 @@ def inspect_passages(
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
     """What stands in tokens [start, stop) of a split whose arrays are `own`."""
-    result = reader.evaluator.read_range(split, start, stop, reader.carried(split, start), probed=True)
+    carried = reader.carried(split, start)
+    with LookUps(reader.evaluator.model) as look_ups:
+        result = reader.evaluator.read_range(split, start, stop, carried, probed=True)
     scores = reader.evaluator.score(result, [] if reader.settings is None else [reader.settings])
     ids = scores.targets.tolist()
-    read = _read_memory(reader, result.scored_range, SplitText.of(own, split, reader.text), most)
+    here = SplitText.of(own, split, reader.text)
+    read = _read_memory(reader, result.scored_range, here, most)
     near = EnteredContexts(reader).read(split, start, ids)
+    looked_up = look_ups.read(start, own[f"{split}/ids"], len(ids), here, most)
     views = [
         TokenView(
             position=start + row,
@@ -140,13 +153,14 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
             text=text,
             contexts=contexts,
             entered=near[row][:most],
+            looked_up=looked_up[row],
             **_figures(scores, row, shares),
         )
         for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True))
     ]
     memory = reader.evaluator.hidden_memory
     entering = None if memory is None else memory.name
-    return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering)
+    return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any)
 
 
 def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, Any]:

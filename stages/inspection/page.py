@@ -26,6 +26,7 @@ def page(found: Inspected) -> str:
         title=title(found),
         found=found,
         columns=list(found.tokens[0].columns),
+        coloured=coloured,
         strength=strength,
         probability=probability,
         setting=setting,
@@ -59,6 +60,7 @@ def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
         passages=passages,
         report=report,
         columns=list(first.tokens[0].columns),
+        coloured=coloured,
         strength=strength,
         probability=probability,
         setting=setting,
@@ -71,6 +73,12 @@ def title(found: Inspected) -> str:
     *others, latest = ["model", *found.memory_words]
     asked = f"{', '.join(others)} or {latest}" if others else latest
     return f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}"
+
+
+def coloured(found: Inspected) -> list[str]:
+    """What probes tell of tokens that is a number from 0 to 1, as a colouring shows it; not distances, say."""
+    names = found.tokens[0].columns
+    return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
 
 
 def strength(token: TokenView) -> int:

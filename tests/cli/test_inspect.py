@@ -14,6 +14,7 @@ from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
 from stages.inspection.entered import EnteredContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
+from stages.inspection.looked_up import LookedUpContext
 from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
@@ -109,11 +110,13 @@ def test_what_would_move_the_cursor_is_spelled_out():
         **{"position": 0, "id": 7, "label": "\x1b[2J", "text": "\x1b[2J", "model": 0.1, "final": 0.9, "gain": 2.2},
         **{"memories": [MemoryView(0.5, 0.4)], "columns": {}, "contexts": [Context(0, 0.5, 0.1, True, None, source)]},
         entered=[EnteredContext(True, source)],
+        looked_up=[LookedUpContext(0.25, 9, True, source)],
     )
     memory = {"sources": ["external"], "reader": "interpolate", "numbers": "given"}
     shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [memory], [token]), terminal=False)
     assert shown.replace("\n", "").isprintable()
-    assert shown.count("the \\x1b[2J[\\x07] cat") == 2
+    assert shown.count("the \\x1b[2J[\\x07] cat") == 3
+    assert "= 0.2500 of attention, 9 back: the" in shown
 
 
 @pytest.mark.parametrize("command", ["inspect", "generate"])

@@ -13,6 +13,7 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
 from stages.inspection.request import Request
 from stages.methods.defaults import trained_temperature
+from stages.models.language_model import load_model
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import LSTM, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens
@@ -220,6 +221,52 @@ def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, g
     for one, other in zip(found.tokens, test.tokens, strict=True):
         assert (one.model, one.columns["gate"]) == pytest.approx((other.model, other.columns["gate"]), rel=1e-4)
         assert [near.source.row for near in one.entered] == [near.source.row for near in other.entered]
+
+
+def looking_up(store: Store, tokens: Artifact) -> Artifact:
+    """Both blocks look up 3 entries of 24, of all documents."""
+    chosen = {"name": "memorizing", "memory_size": 24, "neighbors": 3, "scope": "stream"}
+    return text_model(store, tokens, TRANSFORMER_XL | {"attention": chosen})
+
+
+def test_what_attention_looked_up_stands_where_it_was_found(store, tokens):
+    model = looking_up(store, tokens)
+    found = inspect_split(request(model), store, "test", 19, 9, 5)
+    ids = array(tokens, "tokens.zarr", "test/ids").astype(np.int64)
+    network, segments = load_model(model.path, "cpu"), []
+    layers = [block.attention for block in network.backbone.blocks]
+    for layer in layers:
+        layer.search.register_forward_hook(lambda search, given, got: segments.append(got))
+    stream = torch.from_numpy(np.concatenate(([tokens.metrics["eos_id"]], ids[:-1])))[None]
+    with torch.no_grad():
+        network.encode(stream)
+    for token in found.tokens:
+        weights, row = np.zeros(len(ids)), token.position % 8
+        for number, layer in enumerate(layers):
+            got = segments[2 * (token.position // 8) + number]
+            shares = layer.gates()[:, None].detach() * got.weights[0, :, row] / 4
+            np.add.at(weights, token.position - got.ages[0, :, row].numpy(), shares.numpy())
+        rows = [one.source.row for one in token.looked_up]
+        assert len(set(rows)) == 5
+        np.testing.assert_allclose([one.weight for one in token.looked_up], weights[rows], rtol=1e-4)
+        np.testing.assert_allclose(weights[rows], np.sort(weights)[:-6:-1], rtol=1e-4)
+        for one in token.looked_up:
+            assert (one.source.split, one.back) == ("test", token.position - one.source.row)
+            assert one.right == (ids[one.source.row] == token.id)
+    names = {"weight", "back", "right", "source"}
+    assert [set(token["looked_up"][0]) for token in found.to_json()["tokens"]] == [names] * 9
+
+
+def test_a_text_looks_up_what_a_split_does_and_other_models_nothing(store, tokens, indexes):
+    model = looking_up(store, tokens)
+    test = inspect_split(request(model), store, "test", 0, 30, 2)
+    text = inspect_text(request(model), store, "".join(token.text for token in test.tokens), 2)
+    for one, other in zip(text.tokens, test.tokens, strict=True):
+        assert [near.back for near in one.looked_up] == [near.back for near in other.looked_up]
+    assert test.tokens[0].looked_up == []
+    assert test.to_json()["tokens"][0]["looked_up"] == []
+    plain = inspect_split(request(indexes["transformer"]), store, "test", 0, 2, 2)
+    assert not any("looked_up" in token for token in plain.to_json()["tokens"])
 
 
 def test_what_cannot_be_inspected_is_refused_before_a_model_is_loaded(store, indexes, monkeypatch):

@@ -1,6 +1,7 @@
 """The page of a passage: complete in itself, and safe whatever the corpus holds."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from stages.inspection.contexts import Context
 from stages.inspection.entered import EnteredContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
+from stages.inspection.looked_up import LookedUpContext
 from stages.inspection.page import page, probability, strength
 from stages.text.excerpt import Excerpt
 
@@ -18,10 +20,12 @@ def token(label: str, model: float, final: float, gain: float, gate: float | Non
     source = Excerpt("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
     contexts = [Context(0, 0.75, 0.3, True, None, source), Context(0, 0.25, 0.1, False, 4, source)]
     entered = [] if gate is None else [EnteredContext(True, source)]
+    looked_up = [] if gate is None else [LookedUpContext(0.125, 3000, True, source)]
     columns = {} if gate is None else {"gate": gate}
     return TokenView(
         **{"position": 5, "id": 1, "label": label, "text": f" {label}", "model": model, "final": final, "gain": gain},
         **{"memories": [MemoryView(0.5, 0.4)], "columns": columns, "contexts": contexts, "entered": entered},
+        looked_up=looked_up,
     )
 
 
@@ -60,6 +64,17 @@ def test_it_is_complete_and_nothing_of_the_corpus_is_markup(gate):
     assert "prefers-color-scheme: dark" in made
     assert made.count("&lt;script&gt;") > 5
     assert ("The gate" in made) is (gate is not None)
+
+
+def test_numbers_of_probes_are_a_colouring_where_they_are_from_0_to_1():
+    one = replace(token("fox", 0.2, 0.4, 0.69, 0.25), columns={"memory_weight": 0.25, "memory_age": 3000.0})
+    made = page(inspected(one))
+    assert "The memory_weight" in made
+    assert "from 0 (orange) to 1 (blue)" in made
+    assert "The memory_age" not in made
+    assert "3000.000" in made
+    assert "0.1250 of attention" in made
+    assert "3000 back" in made
 
 
 def test_it_tells_who_won_and_where_contexts_stand():

@@ -26,8 +26,9 @@ def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tenso
     """The (m - 1/2) / S quantiles, m from 1 to S, of a density that is constant in each of D equal parts of [0, 1].
 
     The samples of the paper are drawn; these have the same density, and are the same however often they are asked for.
+    Where all weights are 0, all places are alike.
     """
-    ends = weights.cumsum(1)
+    ends = (weights + torch.finfo(weights.dtype).tiny).cumsum(1)
     ends = ends / ends[:, -1:]
     wanted = (torch.arange(samples, device=ends.device, dtype=ends.dtype) + 0.5) / samples
     part = torch.searchsorted(ends, wanted.expand(len(ends), -1).contiguous())

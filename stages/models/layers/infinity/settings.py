@@ -11,7 +11,7 @@ from stages.models.layers.settings import StreamAttentionSettings
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
 
-Positive = Annotated[float, Field(gt=0)]
+Width = Annotated[float, Field(ge=1e-3, le=10)]
 BINS = 128
 """D, equal parts of the signal whose attention says where it is sampled."""
 
@@ -25,17 +25,17 @@ class InfinitySettings(StreamAttentionSettings):
     name: Literal["infinity"] = "infinity"
     basis: Annotated[int, Field(gt=0, le=4096)] = 128
     """N, Gaussian functions that the signal is made of: equally spaced on [0, 1], one of each width at each place."""
-    widths: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.01, 0.05)
+    widths: Annotated[tuple[Width, ...], Field(min_length=1)] = (0.01, 0.05)
     """Their standard deviations."""
     samples: Annotated[int, Field(gt=0, le=8192)] = 128
     """S, values of the old signal that the new one is fitted to, beside what leaves the cache."""
     contraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """τ, the part of the signal that the old one is contracted to when a segment is added."""
-    ridge: Positive = 1.0
+    ridge: Annotated[float, Field(ge=1e-4)] = 1.0
     """λ, how much the fit holds coefficients down."""
     sticky: bool = True
     """Whether the old signal is sampled where attention fell, so that this takes more room; else evenly."""
-    deviation: Positive = 0.1
+    deviation: Width = 0.1
     """σ_0, the standard deviation of attention that training pulls towards."""
     kl: Annotated[float, Field(ge=0)] = 1e-5
     """w, how strongly."""
