@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,6 +46,66 @@ def beginnings(rows: int, types: int, length: int, segment: int, seed: int) -> T
     asked = torch.zeros(rows, length, dtype=torch.bool)
     asked[:, -1] = True
     return Task(tokens, asked)
+
+
+QUESTIONS = 2
+"""At the end of each segment of `commoner`, of four tokens each."""
+
+
+def commoner(rows: int, types: int, length: int, segment: int, seed: int) -> Task:
+    """Streams of tokens whose frequencies shift, and `? a b c` now and then: c is the one of a and b that was commoner.
+
+    Tokens are drawn from (1 - t) p_0 + t p_1, t from 0 to 1 along the stream; the types' weights in p_0 and p_1 are a
+    row's own, of a Dirichlet distribution (0.5). Each segment ends with questions, asked is c; counted are the tokens
+    that are no part of questions, from the beginning of the stream. Chance: 1/2.
+
+    Source: a small form of the sorting task of Martins et al. 2022 (∞-former, arXiv:2109.00301), section 4.1.
+    """
+    random = np.random.default_rng(seed)
+    tokens, asked = np.empty((rows, length), np.int64), np.zeros((rows, length), bool)
+    own = segment - 4 * QUESTIONS
+    for row in range(rows):
+        first, last = random.dirichlet(np.full(types, 0.5), 2)
+        counts = np.zeros(types, np.int64)
+        for start in range(0, length, segment):
+            t = (start + np.arange(own)[:, None]) / length
+            ends = ((1 - t) * first + t * last).cumsum(1)
+            drawn = (random.random((own, 1)) * ends[:, -1:] > ends).sum(1)
+            counts += np.bincount(drawn, minlength=types)
+            tokens[row, start : start + own] = drawn
+            for place in range(start + own, start + segment, 4):
+                a, b = _of_other_counts(counts, random)
+                tokens[row, place : place + 4] = types, a, b, a if counts[a] > counts[b] else b
+                asked[row, place + 3] = True
+    return Task(torch.from_numpy(tokens), torch.from_numpy(asked))
+
+
+def _of_other_counts(counts: np.ndarray, random: np.random.Generator) -> tuple[int, int]:
+    """Two types, one of them commoner than the other."""
+    while True:
+        a, b = random.choice(len(counts), 2, replace=False).tolist()
+        if counts[a] != counts[b]:
+            return a, b
+
+
+def counting(task: Task, types: int, last: int) -> Tensor:
+    """How often the answer of `commoner` is right that counts the last so many tokens: of each that is asked for.
+
+    Where they are equally common it is right for one half.
+    """
+    right = []
+    for row, asked in zip(task.tokens, task.asked, strict=True):
+        of_question = torch.zeros_like(asked)
+        for place in asked.nonzero()[:, 0].tolist():
+            of_question[place - 3 : place + 1] = True
+        for place in asked.nonzero()[:, 0].tolist():
+            seen = slice(max(0, place - last), place)
+            counts = torch.bincount(row[seen][~of_question[seen]], minlength=types)
+            a, b = row[place - 2 : place].tolist()
+            other = b if int(row[place]) == a else a
+            difference = int(counts[row[place]] - counts[other])
+            right.append(0.5 if difference == 0 else float(difference > 0))
+    return torch.tensor(right)
 
 
 def batches_of(task: Task, size: int, seed: int) -> Iterator[Task]:

@@ -214,9 +214,10 @@ def test_a_cache_of_no_whole_segments_is_refused_with_one_that_is(context, memor
         ({"basis": 10, "widths": (0.1, 0.2, 0.3)}, "3: 9 is"),
         ({"basis": 5000}, "less than or equal to 4096"),
         ({"contraction": 1.0}, "less than 1"),
-        ({"ridge": 0}, "greater than 0"),
+        ({"ridge": 0}, "greater than or equal to 0.0001"),
         ({"widths": ()}, "at least 1"),
-        ({"widths": (0.1, 0.0)}, "greater than 0"),
+        ({"widths": (0.1, 0.0)}, "greater than or equal to 0.001"),
+        ({"deviation": 0.0}, "greater than or equal to 0.001"),
     ],
 )
 def test_settings_that_make_no_signal_are_refused(changes, words):

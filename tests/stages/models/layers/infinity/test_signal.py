@@ -117,6 +117,7 @@ def test_equal_weights_are_sampled_evenly_and_one_bin_alone_takes_all_samples():
     alone = torch.zeros(1, 4)
     alone[0, 2] = 7
     torch.testing.assert_close(sticky_places(alone, 4), torch.tensor([[0.53125, 0.59375, 0.65625, 0.71875]]))
+    torch.testing.assert_close(sticky_places(torch.zeros(1, 4), 2), torch.tensor([[0.25, 0.75]]))
     ends = torch.zeros(2, 4)
     ends[0, 0] = ends[1, 3] = 1
     places = sticky_places(ends, 3)

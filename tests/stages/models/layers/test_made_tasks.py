@@ -1,0 +1,35 @@
+"""Made tasks are what they say: whoever can look at all of a stream answers rightly, and others as often as is said."""
+
+import pytest
+import torch
+
+from tests.stages.models.layers.made_tasks import QUESTIONS, beginnings, commoner, counting
+
+
+def test_the_answer_is_what_was_commoner_from_the_beginning_on():
+    task = commoner(20, 6, 256, 64, 0)
+    assert task.asked.sum() == 20 * 4 * QUESTIONS
+    assert (counting(task, 6, 256) == 1).all()
+    assert task.tokens.max() == 6
+    assert (task.tokens == 6).sum() == 20 * 4 * QUESTIONS
+
+
+def test_who_counts_the_last_tokens_alone_errs_the_more_often_the_fewer_they_are():
+    task = commoner(60, 12, 1024, 64, 1)
+    late = counting(task, 12, 1024).view(60, -1).shape[1] * 3 // 4
+    shares = [float(counting(task, 12, last).view(60, -1)[:, late:].mean()) for last in (16, 128, 512, 1024)]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.75 < shares[2] < 0.99 < shares[3]
+
+
+def test_answers_are_first_or_second_equally_often():
+    task = commoner(100, 6, 128, 64, 2)
+    first = torch.roll(task.tokens, 2, 1)[task.asked] == task.tokens[task.asked]
+    assert float(first.float().mean()) == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_beginning_is_asked_for_at_the_end():
+    task = beginnings(50, 8, 49, 8, 0)
+    assert task.asked.sum(1).tolist() == [1] * 50
+    for row in task.tokens:
+        assert {int(token) for token in row[:8] if token < 8} <= {int(row[-1])}
