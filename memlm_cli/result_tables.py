@@ -94,11 +94,12 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     own = "accuracy" if _last_word(report) else "bits/char"
     columns = ["", "perplexity", "change", own, "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
+    everywhere, on_new_text = _intervals(report, "interval"), _intervals(report, "on_new_text")
     cells = [
         [
             row["row"] if baseline is None or number else f"{row['row']} ({baseline['model']})",
             _value(row["perplexity"]),
-            _change(row, row["perplexity"], first),
+            _change(row, row["perplexity"], first, None if number == 0 else everywhere.get(row["row"])),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
             _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
@@ -110,8 +111,9 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
         new = values[0]
-        for row, value, line in zip(rows, values, cells, strict=True):
-            line += [_value(value), _change(row, value, new)]
+        for number, (row, value, line) in enumerate(zip(rows, values, cells, strict=True)):
+            interval = None if number == 0 else on_new_text.get(row["row"])
+            line += [_value(value), _change(row, value, new, interval)]
     return columns, cells
 
 
@@ -178,13 +180,19 @@ def _by_row(outside: Figures | None) -> dict[str, float | None]:
     return {row["row"]: row["perplexity"] for row in outside["rows"]} if outside else {}
 
 
-def _change(row: Figures, value: float | None, first: float | None) -> str:
-    """How a perplexity of a row compares with the first row's: `-12.3%`."""
+def _intervals(report: Figures, of: str) -> dict[str, Sequence[float] | None]:
+    """The intervals of changes by row, as shares; reports of before have none."""
+    return {row["row"]: row[of] for row in (report.get("change_intervals") or {"rows": ()})["rows"]}
+
+
+def _change(row: Figures, value: float | None, first: float | None, interval: Sequence[float] | None) -> str:
+    """How a perplexity of a row compares with the first row's: `-12.3% [-14.0, -10.1]`."""
     if row.get("diverged"):
         return DIVERGES
     if not value or not first or value == first:
         return ""
-    return f"{value / first - 1:+.1%}"
+    around = "" if interval is None else f" [{', '.join(f'{100 * edge:+.1f}' for edge in interval)}]"
+    return f"{value / first - 1:+.1%}{around}"
 
 
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:

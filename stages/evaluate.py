@@ -182,6 +182,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         passage = work.evaluator.score(result, [selected.settings for selected in work.tuning.selected])
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
+        if work.plan.unit_files is not None:
+            work.plan.unit_files.write(output, scoring_pass.number(shard), passage, shard.start, shard.stop)
         output.record |= shard_record(passage, shard.start, shard.stop, work.plan.breakdown)
         if output.record["nll"][0] is None:
             raise ArtifactError(

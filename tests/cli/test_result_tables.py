@@ -71,6 +71,13 @@ CACHE = {
 }
 
 
+def test_an_interval_stands_beside_every_change_that_has_one() -> None:
+    drawn = {"row": "knn-lm", "interval": [-0.12, -0.081], "on_new_text": [-0.07, 0.002]}
+    _, cells = report_table({**REPORT, "change_intervals": {"rows": [drawn]}})
+    assert [line[2] for line in cells] == ["", "-10.0% [-12.0, -8.1]"]
+    assert [line[-1] for line in cells] == ["", "-5.0% [-7.0, +0.2]"]
+
+
 def test_every_row_is_compared_with_the_first() -> None:
     columns, cells = report_table(REPORT)
     assert columns[:3] == ["", "perplexity", "change"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.results import report
+from stages.evaluation.results.changes import change_intervals
 from stages.lineage.evaluation import reads_neighbors
 from stages.metrics import Counts
 
@@ -58,6 +59,7 @@ def metrics_of(
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "rows": rows,
         "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
+        "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
@@ -66,6 +68,18 @@ def metrics_of(
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
+
+
+def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
+    """Of each row's change against the first, or the baseline's where that kept its scores."""
+    files, shards = plan.unit_files, plan.scoring_pass
+    sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
+    if files is None or sums is None:
+        return None
+    if "baseline" not in job.inputs:
+        return change_intervals(names, sums, files.units)
+    baseline = files.of_baseline(job.inputs["baseline"])
+    return None if baseline is None else change_intervals(names, sums, files.units, baseline)
 
 
 def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:

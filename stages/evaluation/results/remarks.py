@@ -10,6 +10,8 @@ from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
+FEW_UNITS = 10
+"""Documents, or blocks, of which an interval is rough."""
 UNKNOWN_TOLD = 0.01
 """Share of unknown tokens above which a perplexity means another thing than it seems to."""
 
@@ -22,6 +24,8 @@ def remarks(report: Figures) -> list[str]:
 def on_change(report: Figures) -> Iterator[str]:
     """What every change of the table is against, and what makes it larger than it should be."""
     yield from against_lines(report)
+    if report.get("change_intervals"):
+        yield _intervals_line(report["change_intervals"])
     yield from undertrained_lines(report)
 
 
@@ -55,6 +59,28 @@ def against_lines(report: Figures) -> Iterator[str]:
             "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
             "ordinary model above"
         )
+
+
+def _intervals_line(intervals: Figures) -> str:
+    """What the intervals beside the changes are of, and what they say nothing of."""
+    line = resampled_line(intervals)
+    if intervals["units"] < 2:
+        return line
+    return f"{line}, paired by row: how far other text of this kind may move the change; other trainings: --seeds"
+
+
+def resampled_line(bootstrap: Figures) -> str:
+    """How the intervals in brackets were made."""
+    units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
+    if bootstrap.get("block_tokens"):
+        units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
+    if bootstrap["units"] < 2:
+        return f"no interval: {units} cannot be resampled"
+    rough = " (few: the intervals are rough)" if bootstrap["units"] < FEW_UNITS else ""
+    return (
+        f"in brackets: {100 * bootstrap['confidence']:.4g}% intervals from {bootstrap['samples']:,} resamples of "
+        f"{units}{rough}"
+    )
 
 
 def undertrained_lines(report: Figures) -> Iterator[str]:
