@@ -7,8 +7,9 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -72,12 +73,14 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        error.add_note("the same command goes on from there")
+        error.add_note("what is done is kept, and the same command goes on from there")
         raise
 
 
 def _stopped(how: str, error: BaseException) -> str:
-    return "; ".join((how, *getattr(error, "__notes__", ()))) + "."
+    """What is kept, and how to go on: of work on artifacts as its note says; what only answers begins anew."""
+    notes = getattr(error, "__notes__", ("what was made before is as it was, and the same command begins anew",))
+    return "; ".join((how, *notes)) + "."
 
 
 def _reader_has_gone(error: BaseException) -> bool:
@@ -90,10 +93,27 @@ def _reader_has_gone(error: BaseException) -> bool:
 
 def usage_message(error: BaseException) -> str:
     """What was typed wrong, and where help is."""
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
+        message = f"No such option: {error.option_name}{_nearest(error.option_name, context)}"
     hint = f" (see {context.command_path} --help)" if context and message else ""
     return message.replace("Value error, ", "") + hint
+
+
+def _nearest(option: str, context: Any) -> str:
+    """What may have been meant by an option that is not there: one that help shows, or a number of a memory."""
+    options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
+    spelled = [name for p in options for name in (*p.opts, *p.secondary_opts) if name.startswith("--")]
+    near = get_close_matches(option, spelled, n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    if "--memory" in spelled:
+        from stages.retrieval.hyperparameters import settable
+
+        numbers = get_close_matches(option.lstrip("-"), settable(), n=1)
+        return f"; {numbers[0]} is given with its memory: --memory SOURCES:{numbers[0]}=X" if numbers else ""
+    return ""
 
 
 def _shortage(error: BaseException) -> Failure | None:

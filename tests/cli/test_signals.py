@@ -111,7 +111,8 @@ def test_several_workers_end_with_an_interrupted_command_and_the_next_goes_on(
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "memlm tokenize: interrupted; the same command goes on from there."
+    stopped = "memlm tokenize: interrupted; what is done is kept, and the same command goes on from there."
+    assert err.splitlines()[-1] == stopped
     deadline = time.monotonic() + 30
     while _session(process.pid):
         assert time.monotonic() < deadline
