@@ -31,6 +31,13 @@ def test_it_is_said_of_what_intervals_are() -> None:
     assert "no interval: 1 document cannot be resampled" in alone
 
 
+@pytest.mark.parametrize(("valid", "said"), [(30.0, True), (65.0, False), (79.0, False), (99.0, False), (110.0, True)])
+def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> None:
+    lines = remarks({**REPORT, "split": "test", "valid_perplexity": valid})
+    start = f"plain has perplexity {valid:g} on valid and 80 on test: they are not the same kind of text"
+    assert any(line.startswith(start) for line in lines) == said
+
+
 @pytest.mark.parametrize(
     ("passes", "falling", "told"),
     [
