@@ -104,16 +104,13 @@ def usage_message(error: BaseException) -> str:
 def _nearest(option: str, context: Any) -> str:
     """What may have been meant by an option that is not there: one that help shows, or a number of a memory."""
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
-    spelled = [name for p in options for name in (*p.opts, *p.secondary_opts) if name.startswith("--")]
-    near = get_close_matches(option, spelled, n=1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    if "--memory" in spelled:
+    spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
+    if "memory" in spelled:
         from stages.retrieval.hyperparameters import settable
 
-        numbers = get_close_matches(option.lstrip("-"), settable(), n=1)
-        return f"; {numbers[0]} is given with its memory: --memory SOURCES:{numbers[0]}=X" if numbers else ""
-    return ""
+        spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
+    near = get_close_matches(option.lstrip("-"), spelled, n=1)
+    return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
 def _shortage(error: BaseException) -> Failure | None:

@@ -9,7 +9,7 @@ from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
-from stages.metrics import shown_word_perplexity
+from stages.metrics import FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, number
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
@@ -29,6 +29,7 @@ SPLIT_COLUMNS = {
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
+NOT_MEASURED = "-"
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -71,11 +72,14 @@ def show_report(title: str, report: Figures) -> None:
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
-            show_table(f"By {symbol_in_words(over)}, {report['split']}", columns, cells)
+            note = f" ({NOT_MEASURED}: not measured)" if any(NOT_MEASURED in line for line in cells) else ""
+            show_table(f"By {symbol_in_words(over)}, {report['split']}{note}", columns, cells)
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
-        show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
+        few = any(bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"])
+        note = f" (in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck)" if few else ""
+        show_table(f"Perplexity by how often a token stands in {counted_in}{note}", *buckets_table(buckets))
 
 
 def _memory_lines(report: Figures) -> Iterator[str]:
@@ -106,7 +110,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         ]
         for number, row in enumerate(rows)
     ]
-    if any(value is not None for value in outside.values()):
+    if _any_repeated(report) and any(value is not None for value in outside.values()):
         columns += ["perplexity on new text", "change"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
@@ -114,7 +118,19 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         for number, (row, value, line) in enumerate(zip(rows, values, cells, strict=True)):
             interval = None if number == 0 else on_new_text.get(row["row"])
             line += [_value(value), _change(row, value, new, interval)]
-    return columns, cells
+    return _filled(columns, cells)
+
+
+def _any_repeated(report: Figures) -> bool:
+    """Whether new text is not simply all of it."""
+    outside = report.get("outside_repeated_paragraphs") or {}
+    return bool(outside.get("repeated_share"))
+
+
+def _filled(columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """The same without the columns that hold nothing; the first names the rows."""
+    held = [place for place in range(len(columns)) if not place or any(line[place] for line in cells)]
+    return [columns[place] for place in held], [[line[place] for place in held] for line in cells]
 
 
 def _outside_baseline(report: Figures) -> float | None:
@@ -134,7 +150,10 @@ def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
     columns = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
     cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
-    cells += [[row["row"], *map(_value, row["perplexity"])] for row in buckets["rows"]]
+    few = [bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"]]
+    for row in buckets["rows"]:
+        values = zip(map(_value, row["perplexity"]), few, strict=True)
+        cells.append([row["row"], *(f"({value})" if unsure and value else value for value, unsure in values)])
     return ["", *columns], cells
 
 
@@ -151,7 +170,7 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
         shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
         columns.append(("retrieval accuracy@k", shares))
     amounts = sorted({amount for _, values in columns for amount in values})
-    cells = [[_value(amount), *(values.get(amount, "") for _, values in columns)] for amount in amounts]
+    cells = [[_value(amount), *(values.get(amount, NOT_MEASURED) for _, values in columns)] for amount in amounts]
     return [over, *(header for header, _ in columns)], cells
 
 

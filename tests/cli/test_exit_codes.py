@@ -104,8 +104,3 @@ def test_success_is_silent_and_exit_keeps_its_code(capsys: pytest.CaptureFixture
     assert guarded(lambda: None, "memlm") == 0
     assert guarded(leave, "memlm") == 7
     assert capsys.readouterr() == ("", "")
-
-
-def test_what_answers_and_makes_nothing_is_only_interrupted() -> None:
-    assert failure_of(KeyboardInterrupt()).message == "interrupted."
-    assert failure_of(Terminated()).message == "terminated."
