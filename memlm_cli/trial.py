@@ -86,5 +86,6 @@ def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, par
         part = parts / part_name([text.path for text in texts], budget.bytes, total)
         write_atomically(part, "".join(first_bytes(texts, budget.bytes)))
         texts = [TextFile(str(part), "txt", file_digest(str(part)))]
+        measured = token_bytes(texts)
     trial = plan_trial(survey(texts), total, budget, measured, machine, training)
     write_atomically(recipe, recipe_text(trial))

@@ -100,8 +100,9 @@ def _perplexity(row: Row) -> float:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has; the loss in nats is in the CSV alone."""
-    return [name for name in MEASURES if name != "nll" and any(shown(row, name) is not None for row in rows)]
+    """The measures that any row has; the loss in nats is in the CSV alone, and new text may be simply all of it."""
+    hidden = {"nll"} if any(_repeats(row.source.metrics) for row in rows) else {"nll", NEW_TEXT}
+    return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
 
 
 def shown(row: Row, measure: str) -> float | None:
@@ -178,6 +179,11 @@ def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Perplexities outside of paragraphs that were read before, by row."""
     outside = metrics.get("outside_repeated_paragraphs") or {"rows": ()}
     return {row["row"]: row["perplexity"] for row in outside["rows"]}
+
+
+def _repeats(metrics: Mapping[str, Any]) -> bool:
+    """Whether some of the scored text was read before."""
+    return bool((metrics.get("outside_repeated_paragraphs") or {}).get("repeated_share"))
 
 
 def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:

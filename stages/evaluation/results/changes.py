@@ -34,6 +34,16 @@ class UnitSums:
     tokens: np.ndarray
     """How many there are, float64 [GROUPS, U]."""
 
+    @classmethod
+    def nothing(cls, rows: int, units: int) -> "UnitSums":
+        return cls(np.zeros((GROUPS, rows, units)), np.zeros((GROUPS, units)))
+
+    def add(self, first: int, some: "UnitSums") -> None:
+        """Take in the sums of unit `first` and those after it."""
+        units = slice(first, first + some.tokens.shape[-1])
+        self.nll[..., units] += some.nll
+        self.tokens[..., units] += some.tokens
+
 
 @dataclass(frozen=True)
 class UnitFiles:
@@ -62,32 +72,25 @@ class UnitFiles:
         paths = [folder / _file(number) for number in numbers]
         if not all(path.is_file() for path in paths):
             return None
-        total = self._nothing(self.rows)
+        total = UnitSums.nothing(self.rows, self.units.count)
         for path in paths:
             with path.open("rb") as file:
-                first, nll, tokens = int(np.load(file)), np.load(file), np.load(file)
-            total.nll[..., first : first + nll.shape[-1]] += nll
-            total.tokens[..., first : first + nll.shape[-1]] += tokens
+                total.add(int(np.load(file)), UnitSums(np.load(file), np.load(file)))
         return total
 
     def of_baseline(self, report: Artifact) -> UnitSums | None:
         """The sums of another report's first row, of the same tokens; None where it kept no scores of them."""
         if not has_scores(report):
             return None
-        scores, total = open_scores(report, "model"), self._nothing(1)
+        scores, total = open_scores(report, "model"), UnitSums.nothing(1, self.units.count)
         for start, stop in self.units.places.blocks():
-            first, found = self._sums(self.units.places.read(start, stop), scores.nll(start, stop)[None])
-            total.nll[..., first : first + found.nll.shape[-1]] += found.nll
-            total.tokens[..., first : first + found.nll.shape[-1]] += found.tokens
+            total.add(*self._sums(self.units.places.read(start, stop), scores.nll(start, stop)[None]))
         return total
-
-    def _nothing(self, rows: int) -> UnitSums:
-        return UnitSums(np.zeros((GROUPS, rows, self.units.count)), np.zeros((GROUPS, self.units.count)))
 
     def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
         """The first unit of some tokens, and the sums of it and those after it; nll float64 [R, n]."""
         if not len(places):
-            return 0, UnitSums(np.zeros((GROUPS, len(nll), 0)), np.zeros((GROUPS, 0)))
+            return 0, UnitSums.nothing(len(nll), 0)
         units = self.units.of(places)
         first, count = int(units[0]), int(units[-1] - units[0]) + 1
         groups = np.ones(len(places)), np.zeros(len(places)) if self.outside is None else self.outside[places]
