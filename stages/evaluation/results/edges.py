@@ -52,7 +52,6 @@ def spelled(memory: Figures, frozen: bool = False) -> str:
     """
     said = {name: memory.get(name) for name in ("similarity", "key", "scope")}
     said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
-    said |= {"exact": "true"} if memory.get("exact_distances") else {}
     for name in settable():
         tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()
         value = memory.get(name)
@@ -72,11 +71,12 @@ def _around(name: str, value: float, most: int | None) -> list[float]:
     """Values on both sides of one: which edge it lies at is not known."""
     if name in amounts():
         return sorted({min(n, most or n) for n in (int(value), 2 * int(value), 4 * int(value))})
-    if name == "lambda":
-        return [value / 4, value / 2, value, 1 - (1 - value) / 2, 1 - (1 - value) / 4]
     if name == "alpha":
         return [value + step for step in (-4, -2, 0, 2, 4)]
-    return [value * factor for factor in (0.25, 0.5, 1, 2, 4)]
+    factors = (0.25, 0.5, 1, 2, 4)
+    if name == "lambda":  # a share, so its odds are multiplied
+        return [factor * value / (1 - value + factor * value) for factor in factors]
+    return [factor * value for factor in factors]
 
 
 def _digits(value: float) -> str:

@@ -28,7 +28,7 @@ def test_tuned_numbers_at_the_edge_come_with_the_command_that_looks_beyond_but_f
     said, _, command = line.partition("a wider one: ")
     assert said == "The best lambda, 0.25, lies at the edge of its grid; "
     first, second = command.removeprefix(f"{COMMAND} --memory ").split(" --memory ")
-    assert first.endswith("k=1024,temperature=tune,lambda=0.0625/0.125/0.25/0.625/0.8125")
+    assert first.endswith("k=1024,temperature=tune,lambda=0.07692/0.1429/0.25/0.4/0.5714")
     assert second == "long:size=100,theta=0.3,lambda=0.1"
     assert not warnings([], [{**CACHE, "interior": {"size": False}}], size=100)
     assert "size=100/200/300" in warnings([], [{**CACHE, "interior": {"size": False}}], size=300)[0]
