@@ -83,7 +83,10 @@ def _work(
     store: Store,
     execution: Execution,
 ) -> ResolvedWork:
-    work, _, _ = plan(stage_of(command), config, references, store, execution)
+    stage = stage_of(command)
+    work, resolved, inputs = plan(stage, config, references, store, execution)
+    if not store.has(work.kind, work.id):
+        stage.require(resolved, inputs, execution)
     return work
 
 
@@ -93,7 +96,7 @@ def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
         return True, "done"
     if store.draft_folder(work.kind, work.id).is_dir():
         return False, "interrupted: continues"
-    alike = [a for a in reversed(store.artifacts()) if a.kind == work.kind]
+    alike = list(reversed(store.artifacts(work.kind)))
     alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
     return False, next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 

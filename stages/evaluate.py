@@ -73,7 +73,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Inputs(read)
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         readings = _readings(config, inputs, execution)
         by_window = any(reading.reads_windows for reading in readings)
@@ -92,7 +92,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
                 "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores),
-                "precision": resolve_precision(config.precision, resolve_device(execution.device)),
+                "precision": resolve_precision(config.precision, device_type(execution.device)),
             }
         )
 

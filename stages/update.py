@@ -136,7 +136,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return Inputs(read | {ADDED: added})
 
     def resolve(self, config: UpdateConfig, inputs: Inputs, execution: Execution) -> UpdateConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         rows = DatastoreRows(inputs[PREVIOUS])
         total = len(rows.doc_offsets) - 1
@@ -150,7 +150,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             update={
                 "split": (config.split or "train") if ADDED in inputs else None,
                 "forget": spelled_numbers(forgotten),
-                "precision": resolve_precision(config.precision, resolve_device(execution.device)),
+                "precision": resolve_precision(config.precision, device_type(execution.device)),
                 **_taken_over(config, inputs),
             }
         )
