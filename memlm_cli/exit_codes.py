@@ -68,12 +68,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """Work on an artifact: when it is interrupted, the message says that what is done is not lost."""
+def resumable(kept: str = "what is done is kept, and the same command goes on from there") -> Iterator[None]:
+    """Work on an artifact: when it is interrupted, the message says what is not lost."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        error.add_note("what is done is kept, and the same command goes on from there")
+        error.add_note(kept)
         raise
 
 

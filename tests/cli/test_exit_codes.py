@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from memlm_cli.exit_codes import failure_of, guarded
+from memlm_cli.exit_codes import failure_of, guarded, resumable
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError, UsageError
 from stages.interrupts import Terminated
 
@@ -59,6 +59,11 @@ def test_a_command_that_only_answers_says_that_it_begins_anew() -> None:
     told = "; what was made before is as it was, and the same command begins anew."
     assert failure_of(KeyboardInterrupt()).message == f"interrupted{told}"
     assert failure_of(Terminated()).message == f"terminated{told}"
+    for kept in ([], ["the rest is as it was"]):
+        with pytest.raises(KeyboardInterrupt) as stopped, resumable(*kept):
+            raise KeyboardInterrupt
+        said = kept[0] if kept else "what is done is kept, and the same command goes on from there"
+        assert failure_of(stopped.value).message == f"interrupted; {said}."
 
 
 def test_a_full_disk_is_found_behind_another_error() -> None:
