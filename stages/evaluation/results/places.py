@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.results.last_word import LastWords, find_last_words
 from stages.text.tokens import TokenSplit, open_split
+
+if TYPE_CHECKING:
+    from stages.evaluation.results.last_word import LastWords
 
 TOKENS_AT_ONCE = 1 << 19
 LONGEST_BLOCK = 512
@@ -60,11 +62,14 @@ class Places:
 def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
     """The places of all tokens of a split, or of those of its documents' last words (`last-word`)."""
     opened = open_split(tokens.zarr("tokens.zarr"), split)
-    words = find_last_words(tokens, split) if counted == "last-word" else None
-    return places_of(opened, words)
+    if counted == "all":
+        return places_of(opened, None)
+    from stages.evaluation.results.last_word import find_last_words
+
+    return places_of(opened, find_last_words(tokens, split))
 
 
-def places_of(split: TokenSplit, words: LastWords | None) -> Places:
+def places_of(split: TokenSplit, words: "LastWords | None") -> Places:
     """The places of all tokens of a split, or of some last words."""
     doc_offsets = np.asarray(split.doc_offsets[:])
     if words is None:
