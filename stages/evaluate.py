@@ -244,14 +244,16 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
 
 
 def _command(job: Job[EvaluateConfig]) -> str:
-    """What is typed to evaluate the same with another `--memory`."""
+    """What is typed to evaluate the same with another `--memory`; windows are left to their defaults."""
     inputs, config = job.inputs.artifacts, job.config
     words = ["memlm evaluate", inputs["model"].reference]
-    words += ["--index", inputs["index"].reference] if "index" in inputs else []
+    memory = next((role for role in ("neighbors", "index") if role in inputs), None)
+    words += [] if memory is None else [f"--{memory}", inputs[memory].reference]
     tokens = inputs["tokens"].reference
     words += [] if inputs["model"].input("tokens").reference == tokens else ["--tokens", tokens]
     words += [] if config.split == "test" else ["--split", config.split]
     words += ["--score", config.score] if config.score != "all" else []
+    words += ["--reset", config.reset] if config.reset != "none" else []
     words += [] if config.exclude is None else ["--exclude", config.exclude]
     return " ".join(words)
 
