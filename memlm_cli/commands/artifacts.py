@@ -9,6 +9,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.command import Commands
 from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import table
 from stages.numbers import size
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from stages.errors import ArtifactError
 
 MEGABYTE = 10**6
-app = Commands(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
+app = Commands(
+    help="What is in the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
+)
 
 Reference = Annotated[
     str, typer.Argument(autocompletion=completion.artifacts(), metavar="REF", help="kind/id, kind/name or a folder.")
@@ -174,6 +177,52 @@ def gc(
         remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
+
+
+BucketAddress = Annotated[
+    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
+]
+
+
+@app.command()
+def push(
+    reference: Reference,
+    bucket: BucketAddress,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Copy an artifact, and all that it was made from, into a bucket; keys are those of the environment."""
+    from stages.artifacts.bucket import Bucket
+    from stages.artifacts.copies import push as copy
+
+    with ConsoleReporter("artifacts push") as reporter:
+        copied = copy(reference, _store(store), Bucket(bucket), reporter)
+    _tell_copied(copied, bucket, json_)
+
+
+@app.command()
+def pull(
+    reference: Annotated[str, typer.Argument(metavar="KIND/ID", help="What was pushed there.")],
+    bucket: BucketAddress,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with its manifest."""
+    from stages.artifacts.bucket import Bucket
+    from stages.artifacts.copies import pull as copy
+
+    with resumable(), ConsoleReporter("artifacts pull") as reporter:
+        copied = copy(reference, _store(store), Bucket(bucket), reporter)
+    _tell_copied(copied, str(store), json_)
+
+
+def _tell_copied(references: list[str], where: str, as_json: bool) -> None:
+    if as_json:
+        answer(json.dumps(references))
+    elif references:
+        answer("\n".join(references))
+    else:
+        say(f"nothing to copy: all of it is in {where} already")
 
 
 def _verified(

@@ -36,7 +36,14 @@ class Execution:
     """Whether to wait for another process that makes the same artifact."""
     reporter: Reporter = field(default_factory=Silent)
     workers: int = 1
-    """Processes that compute shards; 1: this one."""
+    """Processes that compute shards; 1: this one, on this machine."""
+    cluster: str | None = None
+    """The executor of the machines on which they run; None: this one."""
+
+    @property
+    def executor(self) -> str:
+        """Where shards are computed."""
+        return self.cluster or ("local" if self.workers == 1 else "processes")
 
 
 @dataclass(frozen=True)

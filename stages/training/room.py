@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.config import AttentionConfig, remembers
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -86,7 +86,7 @@ def _taken_numbers(model: BackboneConfig) -> int:
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """What a stream carries of a model whose layers remember more than cached positions."""
-    if model.long_length is None:
+    if not remembers(model, config.segment_length):
         return 0
     return sum(array.nbytes for array in model.state_spec(config.segment_length))
 

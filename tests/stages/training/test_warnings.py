@@ -25,7 +25,7 @@ def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
     assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
 
 
-@pytest.mark.parametrize("attention", ["memorizing", "compressive"])
+@pytest.mark.parametrize("attention", ["memorizing", "compressive", "infinity"])
 @pytest.mark.parametrize("method", ["lm", "trime-long", "spalm", "trime", "trime-ext"])
 def test_a_memory_that_training_never_fills_is_named(method, attention):
     def warning(**settings):
@@ -36,7 +36,9 @@ def test_a_memory_that_training_never_fills_is_named(method, attention):
         assert warning() is None
         return
     assert f"method {method!r} reads every segment by itself, so attention {attention!r}" in warning()
-    assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
+    assert ("--long-length 0" in warning()) == (attention != "infinity")
+    if attention != "infinity":
+        assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
 
 
 def test_a_model_without_such_layers_trains_silently():
