@@ -12,7 +12,7 @@ from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.lineage import ancestors
 from stages.artifacts.lock import held
-from stages.artifacts.manifest import MANIFEST, Manifest
+from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest
 from stages.artifacts.references import is_id, split_reference
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import write_stamps
@@ -64,7 +64,7 @@ def _manifest(reference: str, bucket: Bucket) -> Manifest | None:
     content = bucket.read(f"{reference}/{MANIFEST}")
     if content is None:
         return None
-    manifest = Manifest.parse(content, f"{bucket.url}/{reference}", "remove that copy, and push it again")
+    manifest = parse_manifest(content, f"{bucket.url}/{reference}", "remove that copy, and push it again")
     if f"{manifest.kind}/{manifest.id}" != reference:
         raise ArtifactError(f"{bucket.url}/{reference} holds {manifest.kind}/{manifest.id}: push it again.")
     return manifest

@@ -108,8 +108,8 @@ class Manifest(BaseModel):
         """The manifest as the text of its file."""
         return json.dumps(self._fields(), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
-    @classmethod
-    def read(cls, folder: Path) -> Self:
+    @staticmethod
+    def read(folder: Path) -> "Manifest":
         """Read and check the manifest of an artifact's folder.
 
         Raises: ArtifactError if it is missing, unreadable, not as it was written, or of a format that this version
@@ -120,32 +120,35 @@ class Manifest(BaseModel):
         except FileNotFoundError:
             hint = f"; {_mend(folder)}" if folder.parent.name in KINDS else ""
             raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}.") from None
-        return cls.parse(content, folder, _mend(folder))
+        return parse_manifest(content, folder, _mend(folder))
 
-    @classmethod
-    def parse(cls, text: bytes, folder: Path | str, mend: str) -> Self:
-        """Check the bytes of a manifest that stands in a folder, wherever that is; `mend`: what helps if it is damaged.
 
-        Raises: ArtifactError as `read` does.
-        """
-        try:
-            content = json.loads(text.decode("utf-8"))
-            if isinstance(content, Mapping):
-                _check_format(content, folder, mend)
-            manifest = cls.model_validate(content)
-            manifest.check_names()
-            intact = manifest.digest in (None, manifest_digest(content))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({where}: {first['msg']}); {mend}.") from None
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({error}); {mend}.") from None
-        if not intact:
-            raise ArtifactError(
-                f"{folder}/{MANIFEST} is damaged: it does not say what it said when it was written; {mend}."
-            )
-        return manifest
+def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
+    """Check the bytes of a manifest, wherever they come from.
+
+    Args:
+        content: of the file.
+        folder: that of the artifact, and `mend`: what to do if it is damaged; for messages.
+    Raises: ArtifactError as `Manifest.read` does.
+    """
+    try:
+        fields = json.loads(content)
+        if isinstance(fields, Mapping):
+            _check_format(fields, folder, mend)
+        manifest = Manifest.model_validate(fields)
+        manifest.check_names()
+        intact = manifest.digest in (None, manifest_digest(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({where}: {first['msg']}); {mend}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({error}); {mend}.") from None
+    if not intact:
+        raise ArtifactError(
+            f"{folder}/{MANIFEST} is damaged: it does not say what it said when it was written; {mend}."
+        )
+    return manifest
 
 
 def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> None:

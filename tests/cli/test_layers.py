@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.models import NAMED
 from tests.cli.conftest import Memlm
 
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
@@ -142,6 +143,23 @@ def test_what_training_settled_of_a_continuous_memory_is_said(memlm: Memlm, toke
             assert words in " ".join(ended.err.split())
     began = memlm("train", tokens, "--init-from", model, *chosen("attention", {"name": "infinity", "basis": 16}))
     assert (began.code, "takes over how that model is made" in began.err) == (2, True)
+
+
+@pytest.mark.parametrize(("name", "attention"), NAMED.items())
+def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
+    memlm: Memlm, tokens: str, name: str, attention: str
+) -> None:
+    named = memlm("train", tokens, "--backbone", name, *SMALL)
+    spelled = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", {"name": attention}), *SMALL)
+    assert (named.code, spelled.reference) == (0, named.reference)
+    lengths = ("--steps", 1, "--segment-length", 16, "--batch-tokens", 32)
+    began = memlm("train", tokens, "--init-from", named.reference, "--backbone", name, *lengths)
+    assert began.code == 0, began.err
+    plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
+    other = memlm("train", tokens, "--init-from", plain, "--backbone", name, *lengths)
+    assert other.code == 2
+    words = f"has attention 'relative': leave a backbone or preset with attention {attention!r} out"
+    assert words in " ".join(other.err.split())
 
 
 @pytest.mark.parametrize(

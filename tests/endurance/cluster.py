@@ -66,11 +66,8 @@ def main() -> None:
             lost = err.count("a worker of the cluster was lost")
             other = differences(here / references[name], there / reference)
             wrong += bool(other) or reference != references[name]
-            print(
-                f"{name:10} one process {alone:6.1f} s, cluster {time.monotonic() - began:6.1f} s, workers lost {lost}, "
-                f"different: {other or 'nothing'}",
-                flush=True,
-            )
+            seconds = f"one process {alone:6.1f} s, cluster {time.monotonic() - began:6.1f} s"
+            print(f"{name:10} {seconds}, workers lost {lost}, different: {other or 'nothing'}", flush=True)
     machines.shutdown()
     print(f"{wrong} artifacts differ")
     raise SystemExit(bool(wrong))
