@@ -143,7 +143,8 @@ def rm(
     removed = []
     for reference, folder in zip(going, folders, strict=True):
         freed = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
-        opened.remove(reference)
+        with resumable("what was said to be removed is gone, and the rest is as it was"):
+            opened.remove(reference)
         removed.append({"reference": reference, "bytes": freed})
         if not json_:
             answer(f"removed {reference} ({size(freed)})")
@@ -174,7 +175,8 @@ def gc(
         sizes = [size(g.bytes) for g in garbage]
         answer(table("", ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)))
     if not dry_run:
-        remove_garbage(opened, garbage)
+        with resumable("what was removed is gone, and the same command removes the rest"):
+            remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
 
@@ -195,7 +197,10 @@ def push(
     from stages.artifacts.bucket import Bucket
     from stages.artifacts.copies import push as copy
 
-    with ConsoleReporter("artifacts push") as reporter:
+    with (
+        resumable("whole artifacts that were copied stay, and the same command copies the rest"),
+        ConsoleReporter("artifacts push") as reporter,
+    ):
         copied = copy(reference, _store(store), Bucket(bucket), reporter)
     _tell_copied(copied, bucket, json_)
 

@@ -12,7 +12,7 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     return (
-        f"method {config.method!r} on plain tokens: the segments of a batch are drawn at random (the ablation). For "
+        f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
         f"segments that are alike: memlm pack-batches {inputs['tokens'].reference} --segment-length "
         f"{config.segment_length} | memlm train --method {config.method}"
     )

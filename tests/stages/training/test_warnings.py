@@ -20,7 +20,7 @@ def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
     tokens = small_tokens(Store(tmp_path))
     config = TrainConfig(method="trime-ext", segment_length=64)
     warning = random_segments(config, Inputs({"tokens": tokens}))
-    assert "the segments of a batch are drawn at random" in warning
+    assert "draws the segments of a batch at random" in warning
     assert f"memlm pack-batches {tokens.reference} --segment-length 64" in warning
     assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
 
