@@ -18,7 +18,7 @@ from stages.reporting import first_process
 
 ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
 """Options that say the same thing; where one is typed, a default of the other is none."""
-HOW = ("store", "workers", "log_file", "json", "json_")
+HOW = ("store", "workers", "executor", "log_file", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
 
 LogOption = Annotated[

@@ -12,7 +12,7 @@ import typer
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.listing import names, references
 from stages.methods import METHODS
-from stages.models import trainable_backbones
+from stages.models import NAMED, trainable_backbones
 from stages.training.presets import preset_file, preset_names
 
 Offered = list[str | tuple[str, str]]
@@ -67,7 +67,7 @@ def methods(ctx: typer.Context, incomplete: str) -> Offered:
 
 
 def backbones(ctx: typer.Context, incomplete: str) -> Offered:
-    return list(trainable_backbones())
+    return [*trainable_backbones(), *NAMED]
 
 
 def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:

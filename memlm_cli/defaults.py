@@ -25,7 +25,17 @@ import typer
 from stages.errors import UsageError, did_you_mean
 
 FILE = Path("memlm.toml")
-SHARED = ("store", "device", "workers", "precision", "checkpoint-seconds", "no-wait", "verify-inputs", "log-file")
+SHARED = (
+    "store",
+    "device",
+    "workers",
+    "executor",
+    "precision",
+    "checkpoint-seconds",
+    "no-wait",
+    "verify-inputs",
+    "log-file",
+)
 """Options that may stand at the top, for all commands that have them."""
 
 

@@ -7,8 +7,9 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -67,17 +68,19 @@ def failure_of(error: BaseException) -> Failure:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """Work on an artifact: when it is interrupted, the message says that what is done is not lost."""
+def resumable(kept: str = "what is done is kept, and the same command goes on from there") -> Iterator[None]:
+    """Work on an artifact: when it is interrupted, the message says what is not lost."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        error.add_note("the same command goes on from there")
+        error.add_note(kept)
         raise
 
 
 def _stopped(how: str, error: BaseException) -> str:
-    return "; ".join((how, *getattr(error, "__notes__", ()))) + "."
+    """What is kept, and how to go on: of work on artifacts as its note says; what only answers begins anew."""
+    notes = getattr(error, "__notes__", ("what was made before is as it was, and the same command begins anew",))
+    return "; ".join((how, *notes)) + "."
 
 
 def _reader_has_gone(error: BaseException) -> bool:
@@ -90,10 +93,24 @@ def _reader_has_gone(error: BaseException) -> bool:
 
 def usage_message(error: BaseException) -> str:
     """What was typed wrong, and where help is."""
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
+        message = f"No such option: {error.option_name}{_nearest(error.option_name, context)}"
     hint = f" (see {context.command_path} --help)" if context and message else ""
     return message.replace("Value error, ", "") + hint
+
+
+def _nearest(option: str, context: Any) -> str:
+    """What may have been meant by an option that is not there: one that help shows, or a number of a memory."""
+    options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
+    spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
+    if "memory" in spelled:
+        from stages.retrieval.hyperparameters import settable
+
+        spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
+    near = get_close_matches(option.lstrip("-"), spelled, n=1)
+    return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
 def _shortage(error: BaseException) -> Failure | None:

@@ -250,7 +250,7 @@ class Report(Artifact):
         """
         import numpy as np
 
-        from stages.comparison.scores import open_scores
+        from stages.evaluation.results.token_scores import open_scores
         from stages.lineage.corpus import token_text
 
         open_scores(self._stored, "final")

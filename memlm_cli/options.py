@@ -106,6 +106,14 @@ class Common:
             rich_help_panel=PANEL,
         ),
     ] = 1
+    executor: Annotated[
+        Literal["local", "ray"],
+        typer.Option(
+            "--executor",
+            help="Where --workers are: on this machine, or on a Ray cluster that shares the store.",
+            rich_help_panel=PANEL,
+        ),
+    ] = "local"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
         typer.Option(

@@ -23,6 +23,22 @@ COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memo
 
 def show_costs(tasks: "Sequence[Task]", common: Common) -> None:
     """What tasks cost, on stdout. Raises: ResourceError if what they need is known to be more than there is."""
+    found, fit = _costs(tasks, common)
+    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, _place(common)), styled=True)
+    _require(fit)
+
+
+def require_room(tasks: "Sequence[Task]", common: Common) -> None:
+    """Raises: ResourceError if what tasks need is known to be more than there is."""
+    _require(_costs(tasks, common)[1])
+
+
+def _require(fit: "Room") -> None:
+    if fit.problems:
+        raise ResourceError(f"This does not fit: {'; '.join(fit.problems)}.")
+
+
+def _costs(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Room]":
     from pipelines.costs import estimates, room
     from stages.artifacts.store import Store
     from stages.machine import memory_bytes
@@ -30,11 +46,13 @@ def show_costs(tasks: "Sequence[Task]", common: Common) -> None:
 
     store = Store(common.store, verify_inputs=common.verify_inputs)
     found = list(estimates(tasks, store, execution(common, Silent())))
-    place = next(path for path in (common.store.absolute(), *common.store.absolute().parents) if path.exists())
-    fit = room(found, shutil.disk_usage(place).free, {"cpu": memory_bytes(), **_gpus(found)})
-    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, place), styled=True)
-    if fit.problems:
-        raise ResourceError(f"This does not fit: {'; '.join(fit.problems)}.")
+    return found, room(found, shutil.disk_usage(_place(common)).free, {"cpu": memory_bytes(), **_gpus(found)})
+
+
+def _place(common: Common) -> Path:
+    """The store, or the folder in which it would be made."""
+    folder = common.store.absolute()
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:

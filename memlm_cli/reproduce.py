@@ -9,9 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.settings import PARAMETERS
+from memlm_cli.trial import TRIALS
 from pipelines.catalogue import stage_of
 from pipelines.settings import merged, nested
 from stages.artifacts.kinds import ADDED, PREVIOUS, command_of
+from stages.text.names import names_in
+from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -25,6 +28,8 @@ REPEATED = {"memory", "forget"}
 
 
 IMPORT = "import-model"
+MOST_NAMED = 5
+"""Files of a text that a script names."""
 
 
 class Variable(str):
@@ -100,13 +105,11 @@ def _references(member: "Member", members: Members) -> Iterator[list[str]]:
 
 def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
-    from stages.text.tokens import SPLITS
-
     assert member.artifact is not None
     prefix = re.sub(r"\W+", "_", member.label if member.names else f"text_{member.id}").upper()
     prefix = prefix if prefix[:1].isalpha() else f"TEXT_{prefix}"
     if member.artifact.config.get("split") is not None:
-        yield [_variable(prefix, "file or folder of text")]
+        yield [_text_variable(prefix, member)]
     else:
         for split in (split for split in SPLITS if split in member.artifact.metrics["splits"]):
             yield [f"--{split}", _variable(f"{prefix}_{split.upper()}", f"file or folder of the {split} split")]
@@ -114,6 +117,19 @@ def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
         yield ["--tokenizer", member.inputs["tokenizer"]]
     elif member.artifact.config.get("tokenizer") == "given":
         yield ["--tokenizer", _variable(f"{prefix}_TOKENIZER", "tokenizer.json")]
+
+
+def _text_variable(name: str, member: "Member") -> Variable:
+    """The text that was cut into splits: the part that `memlm try` keeps of one, or the user's, by the files' names."""
+    assert member.artifact is not None
+    called = list(dict.fromkeys(file for split in SPLITS for file in names_in(member.artifact.path, split)))
+    plain = [file for file in called if re.fullmatch(r"[\w. -]+", file)]
+    if len(called) == len(plain) == 1:
+        kept = next(member.artifact.store.root.glob(f"{TRIALS}/*/{called[0]}"), None)
+        if kept is not None and re.fullmatch(r"[\w./ -]+", str(kept)):
+            return Variable(f'"${{{name}:-{kept}}}"')
+    named = f", {', '.join(plain)}" if called and plain == called and len(plain) <= MOST_NAMED else ""
+    return _variable(name, f"file or folder of text{named}")
 
 
 def _variable(name: str, what: str) -> Variable:

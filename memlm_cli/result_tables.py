@@ -9,7 +9,7 @@ from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
-from stages.metrics import shown_word_perplexity
+from stages.metrics import FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, number
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
@@ -29,6 +29,7 @@ SPLIT_COLUMNS = {
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
+NOT_MEASURED = "-"
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -71,11 +72,14 @@ def show_report(title: str, report: Figures) -> None:
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
-            show_table(f"By {symbol_in_words(over)}, {report['split']}", columns, cells)
+            note = f" ({NOT_MEASURED}: not measured)" if any(NOT_MEASURED in line for line in cells) else ""
+            show_table(f"By {symbol_in_words(over)}, {report['split']}{note}", columns, cells)
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
-        show_table(f"Perplexity by how often a token stands in {counted_in}", *buckets_table(buckets))
+        few = any(bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"])
+        note = f" (in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck)" if few else ""
+        show_table(f"Perplexity by how often a token stands in {counted_in}{note}", *buckets_table(buckets))
 
 
 def _memory_lines(report: Figures) -> Iterator[str]:
@@ -94,25 +98,39 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     own = "accuracy" if _last_word(report) else "bits/char"
     columns = ["", "perplexity", "change", own, "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
+    everywhere, on_new_text = _intervals(report, "interval"), _intervals(report, "on_new_text")
     cells = [
         [
             row["row"] if baseline is None or number else f"{row['row']} ({baseline['model']})",
             _value(row["perplexity"]),
-            _change(row, row["perplexity"], first),
+            _change(row, row["perplexity"], first, None if number == 0 else everywhere.get(row["row"])),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
             _value(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             _value(row["tokens_per_second"]),
         ]
         for number, row in enumerate(rows)
     ]
-    if any(value is not None for value in outside.values()):
+    if _any_repeated(report) and any(value is not None for value in outside.values()):
         columns += ["perplexity on new text", "change"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
         new = values[0]
-        for row, value, line in zip(rows, values, cells, strict=True):
-            line += [_value(value), _change(row, value, new)]
-    return columns, cells
+        for number, (row, value, line) in enumerate(zip(rows, values, cells, strict=True)):
+            interval = None if number == 0 else on_new_text.get(row["row"])
+            line += [_value(value), _change(row, value, new, interval)]
+    return _filled(columns, cells)
+
+
+def _any_repeated(report: Figures) -> bool:
+    """Whether new text is not simply all of it."""
+    outside = report.get("outside_repeated_paragraphs") or {}
+    return bool(outside.get("repeated_share"))
+
+
+def _filled(columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """The same without the columns that hold nothing; the first names the rows."""
+    held = [place for place in range(len(columns)) if not place or any(line[place] for line in cells)]
+    return [columns[place] for place in held], [[line[place] for place in held] for line in cells]
 
 
 def _outside_baseline(report: Figures) -> float | None:
@@ -132,7 +150,10 @@ def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
     columns = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
     cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
-    cells += [[row["row"], *map(_value, row["perplexity"])] for row in buckets["rows"]]
+    few = [bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"]]
+    for row in buckets["rows"]:
+        values = zip(map(_value, row["perplexity"]), few, strict=True)
+        cells.append([row["row"], *(f"({value})" if unsure and value else value for value, unsure in values)])
     return ["", *columns], cells
 
 
@@ -149,7 +170,7 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
         shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
         columns.append(("retrieval accuracy@k", shares))
     amounts = sorted({amount for _, values in columns for amount in values})
-    cells = [[_value(amount), *(values.get(amount, "") for _, values in columns)] for amount in amounts]
+    cells = [[_value(amount), *(values.get(amount, NOT_MEASURED) for _, values in columns)] for amount in amounts]
     return [over, *(header for header, _ in columns)], cells
 
 
@@ -178,13 +199,19 @@ def _by_row(outside: Figures | None) -> dict[str, float | None]:
     return {row["row"]: row["perplexity"] for row in outside["rows"]} if outside else {}
 
 
-def _change(row: Figures, value: float | None, first: float | None) -> str:
-    """How a perplexity of a row compares with the first row's: `-12.3%`."""
+def _intervals(report: Figures, of: str) -> dict[str, Sequence[float] | None]:
+    """The intervals of changes by row, as shares; reports of before have none."""
+    return {row["row"]: row[of] for row in (report.get("change_intervals") or {"rows": ()})["rows"]}
+
+
+def _change(row: Figures, value: float | None, first: float | None, interval: Sequence[float] | None) -> str:
+    """How a perplexity of a row compares with the first row's: `-12.3% [-14.0, -10.1]`."""
     if row.get("diverged"):
         return DIVERGES
     if not value or not first or value == first:
         return ""
-    return f"{value / first - 1:+.1%}"
+    around = "" if interval is None else f" [{', '.join(f'{100 * edge:+.1f}' for edge in interval)}]"
+    return f"{value / first - 1:+.1%}{around}"
 
 
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:

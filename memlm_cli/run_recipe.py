@@ -56,9 +56,12 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
 
     Args:
         commands: also say the command of each stage before it runs.
+    Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
+    from memlm_cli.plan_text import require_room
     from memlm_cli.recipe_commands import stage_command
     from memlm_cli.result_tables import show_result
+    from pipelines.costs import tasks_of
     from pipelines.run import run_recipe
     from stages.artifacts.store import Store
     from stages.reporting import Silent
@@ -67,6 +70,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
         if commands:
             say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
 
+    require_room(tasks_of(recipe), common)
     results: list[Result] = []
     how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
     with resumable():

@@ -71,7 +71,8 @@ def execution(common: Common, reporter: "Reporter") -> "Execution":
     """How to work, as the common options say it."""
     from stages.artifacts.stage import Execution
 
-    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter, common.workers)
+    cluster = None if common.executor == "local" else common.executor
+    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter, common.workers, cluster)
 
 
 def check_artifact_name(common: Common) -> None:

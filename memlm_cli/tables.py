@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
+FIGURES = tuple("+-−.0123456789")
+"""What a figure begins with, behind a parenthesis perhaps."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
@@ -83,4 +85,4 @@ def _text(cell: Cell) -> "Text":
 
 
 def _is_figure(cell: str) -> bool:
-    return not cell or cell[0] in "+-−.0123456789"
+    return not cell or cell.lstrip("(")[:1] in FIGURES

@@ -27,7 +27,7 @@ def _ending(model: Figures) -> str:
     if not validations:
         return "there is no validation split to tell when it is enough"
     if len(validations) == 1:
-        return f"validated once only, at step {validations[0][0]}: --set valid_every=N tells whether it still falls"
+        return f"validated once only, at step {validations[0][0]} (--set valid_every=N tells whether it still falls)"
     (before, first), (last, second) = validations
     if model["still_falling"]:
         return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"

@@ -1,16 +1,22 @@
 """The recipe of `memlm try` for a text, made once and kept in the store, so that the same command goes on with it."""
 
 import json
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from memlm_cli.console import say
 from memlm_cli.options import Common
+from stages.numbers import size
 
 if TYPE_CHECKING:
     from stages.text.records import TextFile
+
+
+TRIALS = "trials"
+"""Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
 
 
 def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) -> tuple[Path, list[str]]:
@@ -26,12 +32,23 @@ def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) ->
     texts = _texts(files)
     work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device, *([seeds] * (seeds > 1))]
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
-    recipe = common.store / "trials" / f"{name}.toml"
-    part = recipe.with_suffix(".txt")
+    recipe = common.store / TRIALS / f"{name}.toml"
+    parts = recipe.with_suffix("")
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        _plan(texts, minutes, seeds, recipe, part, common.device)
-    return recipe, [str(part)] if part.is_file() else list(files)
+        _plan(texts, minutes, seeds, recipe, parts, common.device)
+    return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
+
+
+def part_name(paths: Sequence[str], part: int, total: int) -> str:
+    """What a part of some text is called, so that whoever sees the name knows what was left out.
+
+    >>> part_name(["books/Moby Dick.txt", "b.txt"], 437_000, 1_200_000)
+    'Moby-Dick-and-1-more-first-437.0kB-of-1.2MB.txt'
+    """
+    first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
+    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
+    return f"{first}{more}-first-{size(part)}-of-{size(total)}".replace(" ", "") + ".txt"
 
 
 def _texts(files: Sequence[str]) -> "list[TextFile]":
@@ -41,8 +58,8 @@ def _texts(files: Sequence[str]) -> "list[TextFile]":
     return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files)]
 
 
-def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, part: Path, device: str) -> None:
-    """Choose what is done, and write the recipe, and the part of the text that is tried if that is not all of it."""
+def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, parts: Path, device: str) -> None:
+    """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
     from pipelines.trial import PRESET, plan_trial, recipe_text
     from pipelines.trial_budget import FEWEST_BYTES, Machine, best_budget
     from stages.artifacts.durable import write_atomically
@@ -50,6 +67,7 @@ def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, par
     from stages.text.files import file_digest
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, survey
+    from stages.text.token_size import token_bytes
     from stages.training.config import TrainConfig
     from stages.training.presets import load_preset
     from stages.training.speed import training_speed
@@ -59,12 +77,15 @@ def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, par
     timed = total >= FEWEST_BYTES
     speed = training_speed(training, bpe_vocabulary(total), device) if timed else 1.0
     machine = Machine(speed, minutes, seeds)
-    budget = best_budget(total, machine, training)
+    measured = token_bytes(texts)
+    budget = best_budget(total, measured, machine, training)
     recipe.parent.mkdir(parents=True, exist_ok=True)
+    for left in parts.glob("*.txt"):  # by a plan that was interrupted
+        left.unlink()
     if budget.bytes < total:
+        part = parts / part_name([text.path for text in texts], budget.bytes, total)
         write_atomically(part, "".join(first_bytes(texts, budget.bytes)))
         texts = [TextFile(str(part), "txt", file_digest(str(part)))]
-    else:
-        part.unlink(missing_ok=True)
-    trial = plan_trial(survey(texts), total, budget, machine, training.batch_tokens * training.accumulate)
+        measured = token_bytes(texts)
+    trial = plan_trial(survey(texts), total, budget, measured, machine, training)
     write_atomically(recipe, recipe_text(trial))

@@ -106,6 +106,7 @@ def _estimate(
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
+    stage.require(config, inputs, execution)
     approximate = any(artifact.reference in store.approximate for artifact in inputs.artifacts.values())
     cost = stage.cost(config, inputs)
     approximate = approximate or cost.approximate

@@ -11,6 +11,10 @@ from stages.artifacts.make import ResolvedWork, plan
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.text.tokens import SPLITS
+
+TEXTS = {*SPLITS, "source"}
+"""Roles of files of text; `source` is cut into splits."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,10 @@ def _work(
     store: Store,
     execution: Execution,
 ) -> ResolvedWork:
-    work, _, _ = plan(stage_of(command), config, references, store, execution)
+    stage = stage_of(command)
+    work, resolved, inputs = plan(stage, config, references, store, execution)
+    if not store.has(work.kind, work.id):
+        stage.require(resolved, inputs, execution)
     return work
 
 
@@ -89,12 +96,23 @@ def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
         return True, "done"
     if store.draft_folder(work.kind, work.id).is_dir():
         return False, "interrupted: continues"
-    alike = [a for a in store.artifacts() if a.kind == work.kind]
-    return False, next(filter(None, (_difference(a, work) for a in reversed(alike))), "not made yet")
+    alike = list(reversed(store.artifacts(work.kind)))
+    alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
+    return False, next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
+
+
+def _other_files(artifact: Artifact, work: ResolvedWork) -> set[str]:
+    """The roles (`train`, `source`, `tokenizer`) in which other files were read; what is not known is alike."""
+    known = artifact.manifest.outside_files
+    different = set() if known is None else {tuple(file) for file in known} ^ {tuple(file) for file in work.files}
+    return {file[0].partition(".")[0] for file in different}
 
 
 def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
     """What distinguishes a piece of work from one that was done; None if that is more than one thing."""
+    other = _other_files(artifact, work)
+    if other:
+        return f"another {'text' if other & TEXTS else '/'.join(sorted(other))} than that of {artifact.reference}"
     inputs = [
         f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"
         for role, record in work.inputs.items()
@@ -109,7 +127,7 @@ def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
         return ", ".join(inputs)
     if settings and not inputs:
         return "settings changed: " + ", ".join(settings[:3]) + (", …" if len(settings) > 3 else "")
-    return None if inputs else "input files changed"
+    return None
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.trial_budget import MOST_COMPARED, Budget, Machine
+from pipelines.trial_budget import MOST_COMPARED, Budget, Machine, TokenBytes, budget
 from stages.errors import DataError
 from stages.numbers import duration, number, percent, size
 from stages.text.survey import Documents, Survey
+from stages.training.config import TrainConfig
 
 PRESET = "tiny"
-RULES = 1
+RULES = 2
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -33,25 +34,30 @@ class Trial:
     steps: int
 
 
-def plan_trial(survey: Survey, total: int, budget: Budget, machine: Machine, update_tokens: int) -> Trial:
-    """Cut a text, and count steps.
+def plan_trial(
+    survey: Survey, total: int, first: Budget, token_bytes: TokenBytes, machine: Machine, training: TrainConfig
+) -> Trial:
+    """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
     Args:
         survey: of the text, or the part of it, that is tried.
         total: bytes of all of the text.
-        budget: what there is time for on this machine.
-        update_tokens: what one step of training reads.
+        first: the bytes and the models that there is time for on this machine.
+        token_bytes: of the text, `<eos>` left aside.
+        training: how models are trained.
     Raises: DataError for a text that is too few lines.
     """
-    longest = LARGEST_DOCUMENT * budget.share * survey.characters
+    longest = LARGEST_DOCUMENT * first.share * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     if documents.count < FEWEST_DOCUMENTS:
         raise DataError(
             f"The text is {documents.count} lines, too few to cut it into train, valid and test: break it into lines, "
             "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
         )
-    steps = max(1, round(budget.passes * budget.tokens / update_tokens))
-    return Trial(budget, machine, total, documents, steps)
+    ends = documents.count / survey.bytes
+    found = budget(first.bytes, first.trime, lambda types: 1 / (1 / token_bytes(types) + ends), machine, training)
+    steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
+    return Trial(found, machine, total, documents, steps)
 
 
 def recipe_text(trial: Trial) -> str:

@@ -4,6 +4,7 @@ Costs are counted in *training tokens*: what a machine does in the time in which
 measurement of its speed is a forecast of everything, and minutes are an amount of work.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stages.errors import DataError, UsageError
@@ -16,8 +17,8 @@ FEWEST_BYTES = 50_000
 """Less text has a test split of a page or two, on which every number is luck."""
 SHORT_BOOK = 300_000
 """Bytes of a part of a text that is worth two models, rather than one and more text."""
-TOKEN_BYTES = 3.0
-"""Bytes a token of the vocabularies that `tokenize` chooses: 2.8 to 2.9 on a novel and tinyshakespeare."""
+TokenBytes = Callable[[int], float]
+"""Bytes a token of a text, by the number of types of the vocabulary that is made of it."""
 LARGEST_SHARE, FEWEST_SCORED = 0.1, 1000
 """Of the text, for valid and for test each; and tokens there."""
 GOOD_PASSES = 4.0
@@ -80,11 +81,12 @@ class Budget:
         return START + self.work * machine.seeds / machine.speed
 
 
-def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
+def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig) -> Budget:
     """The whole text with two models, or with one; else as much of it as there is time for.
 
     Args:
         total: bytes of the text.
+        token_bytes: of the text.
         machine: its speed is that of `training`.
         training: how models are trained.
     Raises: DataError for too little text; UsageError for too little time.
@@ -95,10 +97,10 @@ def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
             f"{size(FEWEST_BYTES)}, a few chapters of a book."
         )
     for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
-        largest = _largest(total, fewest, trime, machine, training)
+        largest = _largest(total, fewest, trime, token_bytes, machine, training)
         if largest is not None:
             return largest
-    least = budget(FEWEST_BYTES, False, Machine(machine.speed, 1e6), training)
+    least = budget(FEWEST_BYTES, False, token_bytes, Machine(machine.speed, 1e6), training)
     work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
     needed = (START + work * machine.seeds / machine.speed) / 60
     raise UsageError(
@@ -107,9 +109,9 @@ def best_budget(total: int, machine: Machine, training: TrainConfig) -> Budget:
     )
 
 
-def budget(text_bytes: int, trime: bool, machine: Machine, training: TrainConfig) -> Budget:
+def budget(text_bytes: int, trime: bool, token_bytes: TokenBytes, machine: Machine, training: TrainConfig) -> Budget:
     """What there is time for with so much text."""
-    every = text_bytes / TOKEN_BYTES
+    every = text_bytes / token_bytes(bpe_vocabulary(text_bytes))
     scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED) + (TRIME_SCORED if trime else 0)
     affordable = SCORED_SHARE * machine.work / (2 * scored)
     share = _two_digits(min(LARGEST_SHARE, max(affordable, FEWEST_SCORED) / every))
@@ -121,11 +123,13 @@ def budget(text_bytes: int, trime: bool, machine: Machine, training: TrainConfig
     return Budget(text_bytes, share, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)
 
 
-def _largest(total: int, fewest: int, trime: bool, machine: Machine, training: TrainConfig) -> Budget | None:
+def _largest(
+    total: int, fewest: int, trime: bool, token_bytes: TokenBytes, machine: Machine, training: TrainConfig
+) -> Budget | None:
     """Most of a text of which models can be trained well, in steps of a tenth; None if that is less than `fewest`."""
     part = total
     while part >= min(fewest, total):
-        found = budget(part, trime, machine, training)
+        found = budget(part, trime, token_bytes, machine, training)
         if found.good:
             return found
         part = 900 * part // 1_000_000 * 1000

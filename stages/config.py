@@ -1,7 +1,7 @@
 """Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,17 +43,23 @@ class OneOf:
     """The field that names the part."""
     default: str | None = None
     """The part that a table without a name means; None: the name must be there."""
+    spelled_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """What a table means that has a name which is short for others; None: there are no such names."""
 
     def parse(self, value: Any) -> Any:
         """The settings that a table describes; settings stay as they are.
 
         Raises: UsageError for an unknown name, pydantic's ValidationError for settings that the part does not take.
         """
+        value = self._meant(value)
         return self._class_of(value).model_validate(value)
 
     def classes(self) -> list[type[Settings]]:
         """The settings of all parts."""
         return [self.registry.settings(name) for name in self.registry.names()]
+
+    def _meant(self, value: Any) -> Any:
+        return self.spelled_out(value) if self.spelled_out and isinstance(value, Mapping) else value
 
     def _class_of(self, value: Any) -> Any:
         return self.registry.settings(self._name(value))
@@ -64,6 +70,7 @@ class OneOf:
         return getattr(value, self.by, self.default)
 
     def _validated(self, value: Any) -> Any:
+        value = self._meant(value)
         try:
             return self.parse(value)
         except ValidationError as error:

@@ -103,12 +103,12 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return Inputs({"encoder": encoder, "corpus": corpus})
 
     def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         windows = resolve_windows(inputs["encoder"], config.asked_windows)
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
-        precision = resolve_precision(config.precision, resolve_device(execution.device))
+        precision = resolve_precision(config.precision, device_type(execution.device))
         return config.model_copy(update={"key": key, "precision": precision, **windows._asdict()})
 
     def device(self, execution: Execution) -> str:

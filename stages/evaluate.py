@@ -73,7 +73,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Inputs(read)
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         readings = _readings(config, inputs, execution)
         by_window = any(reading.reads_windows for reading in readings)
@@ -92,7 +92,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
                 "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores),
-                "precision": resolve_precision(config.precision, resolve_device(execution.device)),
+                "precision": resolve_precision(config.precision, device_type(execution.device)),
             }
         )
 
@@ -182,6 +182,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         passage = work.evaluator.score(result, [selected.settings for selected in work.tuning.selected])
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
+        if work.plan.unit_files is not None:
+            work.plan.unit_files.write(output, scoring_pass.number(shard), passage, shard.start, shard.stop)
         output.record |= shard_record(passage, shard.start, shard.stop, work.plan.breakdown)
         if output.record["nll"][0] is None:
             raise ArtifactError(
@@ -208,7 +210,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
-        for warning in edge_warnings(made, tuning.at_edge(), _largest_amounts(job)):
+        for warning in edge_warnings(made, _largest_amounts(job), _command(job)):
             job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
@@ -239,6 +241,21 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
     length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
     return {"k": rows if stored is None else stored, "size": length}
+
+
+def _command(job: Job[EvaluateConfig]) -> str:
+    """What is typed to evaluate the same with another `--memory`; windows are left to their defaults."""
+    inputs, config = job.inputs.artifacts, job.config
+    words = ["memlm evaluate", inputs["model"].reference]
+    memory = next((role for role in ("neighbors", "index") if role in inputs), None)
+    words += [] if memory is None else [f"--{memory}", inputs[memory].reference]
+    tokens = inputs["tokens"].reference
+    words += [] if inputs["model"].input("tokens").reference == tokens else ["--tokens", tokens]
+    words += [] if config.split == "test" else ["--split", config.split]
+    words += ["--score", config.score] if config.score != "all" else []
+    words += ["--reset", config.reset] if config.reset != "none" else []
+    words += [] if config.exclude is None else ["--exclude", config.exclude]
+    return " ".join(words)
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:

@@ -1,9 +1,14 @@
 """Ctrl-C and SIGTERM: an orderly end that saves progress first."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from threading import Event, Thread
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Terminated(BaseException):
@@ -50,3 +55,28 @@ def deferred_signals() -> Iterator[StopRequest]:
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)
+
+
+def stoppable(work: Callable[[Event], T]) -> T:
+    """What a long call of another library returns. It runs in a thread of its own, since a signal is heard only by the
+    first thread, and there only between two steps of Python.
+
+    Args:
+        work: makes the call, and sees to it that it ends early once the event is set; what it then returns is dropped.
+    Raises: what `work` raises; the exception of a signal, when the call has ended; that of a second one at once.
+    """
+    stop, result = Event(), Future[T]()
+
+    def run() -> None:
+        try:
+            result.set_result(work(stop))
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, name="stoppable", daemon=True).start()
+    try:
+        return result.result()
+    except BaseException:
+        stop.set()
+        wait([result])
+        raise

@@ -137,7 +137,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Inputs({"index": index, "queries": tokens})
 
     def resolve(self, config: NeighborsConfig, inputs: Inputs, execution: Execution) -> NeighborsConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         index = inputs["index"]
         splits = tuple(dict.fromkeys(config.queries or inputs["queries"].metrics["splits"]))
@@ -147,7 +147,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             "queries": splits,
             "exclude": "none" if own.isdisjoint(splits) else exclude,
             "probe": lists_to_read(config, index.config, index.metrics),
-            "precision": resolve_precision(config.precision, resolve_device(execution.device)),
+            "precision": resolve_precision(config.precision, device_type(execution.device)),
             **exactness(config, index.metrics["lossless"]),
         }
         return config.model_copy(update=changes)

@@ -11,19 +11,27 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-Share = Callable[[Callable[[T], object], Iterable[T]], None]
-"""Calls a function with every item, in any order and several at a time; raises what one of the calls raised."""
+
+
+class Share(Protocol):
+    """Shares out calls of a function among `threads` of them."""
+
+    threads: int
+
+    def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
+        """Call it with every item, in any order and several at a time. Raises: what one of the calls raised."""
+
 
 _one_pool = Lock()
 
 
 @contextmanager
-def shared_out(small: bool = False) -> Iterator[Share[Any]]:
+def shared_out(small: bool = False) -> Iterator[Share]:
     """Gives what shares out work among as many threads as the libraries would use: cores, or what OMP_NUM_THREADS says.
 
     Another thread that asks for the same waits, so no call may lie within another.
@@ -35,27 +43,37 @@ def shared_out(small: bool = False) -> Iterator[Share[Any]]:
         controller = ThreadpoolController()
         count = _threads(controller)
         with _torch_alone(), controller.limit(limits=1):  # torch answers 1 once OpenMP is limited
-            yield in_turn if small or count == 1 else _sharing(count, controller)
+            yield in_turn if small or count == 1 else _Sharing(count, controller)
 
 
 def _threads(controller: ThreadpoolController) -> int:
     return max((pool["num_threads"] for pool in controller.info()), default=1)
 
 
-def in_turn(work: Callable[[T], object], items: Iterable[T]) -> None:
+class _InTurn:
     """Calls a function with every item, one after the other, here."""
-    for item in items:
-        work(item)
+
+    threads = 1
+
+    def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
+        for item in items:
+            work(item)
 
 
-def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
+in_turn = _InTurn()
+
+
+class _Sharing:
     """OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default."""
 
-    def share(work: Callable[[T], object], items: Iterable[T]) -> None:
+    def __init__(self, threads: int, controller: ThreadpoolController) -> None:
+        self.threads, self._controller = threads, controller
+
+    def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
         waiting = deque(items)
 
         def work_off() -> None:
-            controller.limit(limits=1, user_api="openmp")
+            self._controller.limit(limits=1, user_api="openmp")
             while waiting:
                 try:
                     item = waiting.popleft()
@@ -67,15 +85,13 @@ def _sharing(count: int, controller: ThreadpoolController) -> Share[Any]:
                     waiting.clear()
                     raise
 
-        with ThreadPoolExecutor(count) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
             try:
-                calls = [pool.submit(work_off) for _ in range(count)]
+                calls = [pool.submit(work_off) for _ in range(self.threads)]
                 for call in calls:
                     call.result()
             finally:
                 waiting.clear()
-
-    return share
 
 
 @contextmanager

@@ -58,15 +58,12 @@ class Train(Stage[TrainConfig]):
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
         from stages.methods.segments import require_segment
-        from stages.models.devices import resolve_device, resolve_precision
-        from stages.training.room import require_room
+        from stages.models.devices import device_type, resolve_precision
 
         tokens = inputs["tokens"]
         model = _fitted_model(config, inputs)
-        device = resolve_device(execution.device)
-        require_segment(int(tokens.metrics["splits"][TRAIN]["tokens"]), config.segment_length)
-        require_room(config, model, _segments(config, tokens), device)
-        precision = resolve_precision(config.precision, device)
+        require_segment(_train_tokens(tokens), config.segment_length)
+        precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
             "memory": _resolved_memory(config, model, _segments(config, tokens)),
@@ -75,6 +72,10 @@ class Train(Stage[TrainConfig]):
         }
         resolved = config.model_copy(update=update)
         return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
+
+    def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
+        """Raises: ResourceError for a model, or a batch, that memory cannot hold."""
+        _require_room(config, inputs["tokens"], execution)
 
     def cost(self, config: TrainConfig, inputs: Inputs) -> Cost:
         from stages.training.cost import cost
@@ -151,12 +152,30 @@ def _length(config: TrainConfig, epochs: float | None, tokens: Artifact, executi
         return {"steps": _steps(config, tokens, epochs)}
     if config.steps != AUTO:
         return {}
-    found = worthwhile_passes(_train_tokens(tokens), weights(config.model))
+    found = worthwhile_passes(_train_tokens(tokens), _weights(config, tokens, execution))
     steps = _steps(config, tokens, found)
     execution.reporter.info(
         f"{steps:,} steps, {number(found)} passes over the {_train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
     return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+
+
+def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
+    """How many numbers the model learns, as a trained one of the same settings says, if the store has one: so a command
+    whose model is there loads no torch."""
+    wanted = config.model_dump(mode="json", include={"model"})["model"]
+    for model in tokens.store.artifacts("model"):
+        if model.config.get("model") == wanted:
+            return int(model.metrics["parameters"])
+    _require_room(config, tokens, execution)
+    return weights(config.model)
+
+
+def _require_room(config: TrainConfig, tokens: Artifact, execution: Execution) -> None:
+    from stages.models.devices import device_type
+    from stages.training.room import require_room
+
+    require_room(config, config.model, _segments(config, tokens), device_type(execution.device))
 
 
 def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:

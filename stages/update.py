@@ -136,7 +136,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return Inputs(read | {ADDED: added})
 
     def resolve(self, config: UpdateConfig, inputs: Inputs, execution: Execution) -> UpdateConfig:
-        from stages.models.devices import resolve_device, resolve_precision
+        from stages.models.devices import device_type, resolve_precision
 
         rows = DatastoreRows(inputs[PREVIOUS])
         total = len(rows.doc_offsets) - 1
@@ -150,7 +150,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             update={
                 "split": (config.split or "train") if ADDED in inputs else None,
                 "forget": spelled_numbers(forgotten),
-                "precision": resolve_precision(config.precision, resolve_device(execution.device)),
+                "precision": resolve_precision(config.precision, device_type(execution.device)),
                 **_taken_over(config, inputs),
             }
         )
@@ -222,7 +222,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         if len(tokens):
             encoded = _encode(job, work, number, output)
             keys[-len(tokens) :], values[-len(tokens) :] = encoded
-        require_finite(keys, job.inputs["encoder"])
+            require_finite(keys[-len(tokens) :], job.inputs["encoder"])
         output.write(layouts.keys, number, keys)
         output.write(layouts.values, number, values)
         output.record |= {"again": again, "seconds": time.perf_counter() - started}
@@ -329,6 +329,7 @@ def _read_again(job: ShardJob[UpdateConfig], work: Work, rows: slice, keys: np.n
     for (first, _, _), block in zip(pieces, encoded, strict=True):
         a, b = max(first, rows.start), min(first + len(block), rows.stop)
         keys[a - rows.start : b - rows.start] = block[a - first : b - first]
+        require_finite(keys[a - rows.start : b - rows.start], job.inputs["encoder"])
         again += b - a
     return again
 

@@ -65,8 +65,9 @@ def test_memories_presets_recipes_and_settings_of_training_exist(document: Path)
             assert words[2] in shipped_recipes()
         if words[1] == "train":
             methods = [{"method": method} for method in values_of(words, "--method")]
+            backbones = [{"model": {"backbone": name}} for name in values_of(words, "--backbone")]
             settings = [assignment(value) for value in values_of(words, "--set")]
-            validated(TrainConfig, reduce(merged, methods + settings, {}))
+            validated(TrainConfig, reduce(merged, methods + backbones + settings, {}))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

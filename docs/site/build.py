@@ -17,11 +17,12 @@ ROOT = HERE.parent.parent
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside `docs`, and what they are called on the site."""
 CONTENTS = {
-    "Begin": ["guide", "shell", "which-method", "corpora", "pretrained", "grow-and-forget", "notebook", "harness"],
+    "Begin": ["guide", "shell", "which-method", "corpora", "pretrained", "grow-and-forget"],
+    "Beside": ["notebook", "harness", "cluster"],
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
     "Methods": [
         *(f"methods/{name}" for name in ("lm", "transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        "methods/product-keys",
+        *(f"methods/{name}" for name in ("infinity-former", "product-keys")),
         *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
     ],
     "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],

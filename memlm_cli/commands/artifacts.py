@@ -9,6 +9,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.command import Commands
 from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import table
 from stages.numbers import size
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from stages.errors import ArtifactError
 
 MEGABYTE = 10**6
-app = Commands(help="What is in the store: list, show, verify, graph, rm, gc.", no_args_is_help=True)
+app = Commands(
+    help="What is in the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
+)
 
 Reference = Annotated[
     str, typer.Argument(autocompletion=completion.artifacts(), metavar="REF", help="kind/id, kind/name or a folder.")
@@ -140,7 +143,8 @@ def rm(
     removed = []
     for reference, folder in zip(going, folders, strict=True):
         freed = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
-        opened.remove(reference)
+        with resumable("what was said to be removed is gone, and the rest is as it was"):
+            opened.remove(reference)
         removed.append({"reference": reference, "bytes": freed})
         if not json_:
             answer(f"removed {reference} ({size(freed)})")
@@ -171,9 +175,59 @@ def gc(
         sizes = [size(g.bytes) for g in garbage]
         answer(table("", ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)))
     if not dry_run:
-        remove_garbage(opened, garbage)
+        with resumable("what was removed is gone, and the same command removes the rest"):
+            remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
+
+
+BucketAddress = Annotated[
+    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
+]
+
+
+@app.command()
+def push(
+    reference: Reference,
+    bucket: BucketAddress,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Copy an artifact, and all that it was made from, into a bucket; keys are those of the environment."""
+    from stages.artifacts.bucket import Bucket
+    from stages.artifacts.copies import push as copy
+
+    with (
+        resumable("whole artifacts that were copied stay, and the same command copies the rest"),
+        ConsoleReporter("artifacts push") as reporter,
+    ):
+        copied = copy(reference, _store(store), Bucket(bucket), reporter)
+    _tell_copied(copied, bucket, json_)
+
+
+@app.command()
+def pull(
+    reference: Annotated[str, typer.Argument(metavar="KIND/ID", help="What was pushed there.")],
+    bucket: BucketAddress,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+) -> None:
+    """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with its manifest."""
+    from stages.artifacts.bucket import Bucket
+    from stages.artifacts.copies import pull as copy
+
+    with resumable(), ConsoleReporter("artifacts pull") as reporter:
+        copied = copy(reference, _store(store), Bucket(bucket), reporter)
+    _tell_copied(copied, str(store), json_)
+
+
+def _tell_copied(references: list[str], where: str, as_json: bool) -> None:
+    if as_json:
+        answer(json.dumps(references))
+    elif references:
+        answer("\n".join(references))
+    else:
+        say(f"nothing to copy: all of it is in {where} already")
 
 
 def _verified(

@@ -10,7 +10,7 @@ from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 from stages.errors import UsageError
 from stages.methods import METHODS
-from stages.models import trainable_backbones
+from stages.models import NAMED, trainable_backbones
 from stages.training.presets import choose_preset, preset_names
 
 
@@ -45,8 +45,8 @@ def train(
         typer.Option(
             metavar="BACKBONE",
             autocompletion=completion.backbones,
-            help=f"Network under the vocabulary: {', '.join(trainable_backbones())} "
-            "(default: the preset's, transformer).",
+            help=f"Network under the vocabulary: {', '.join(trainable_backbones())}; "
+            f"or, a transformer-xl that remembers more, {', '.join(NAMED)} (default: the preset's, transformer).",
         ),
     ] = None,
     steps: Annotated[

@@ -10,5 +10,6 @@ EXECUTORS = Registry(
     {
         "local": "stages.artifacts.executors.local:LocalExecutor",
         "processes": "stages.artifacts.executors.processes:ProcessExecutor",
+        "ray": "stages.artifacts.executors.cluster:RayExecutor",
     },
 )

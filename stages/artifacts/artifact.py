@@ -32,8 +32,8 @@ class Home(Protocol):
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest."""
 
-    def artifacts(self) -> list[Artifact]:
-        """All finished artifacts."""
+    def artifacts(self, *kinds: str) -> list[Artifact]:
+        """All finished artifacts, or those of some kinds."""
 
     def names(self, kind: str) -> dict[str, str]:
         """The names given to artifacts of a kind, and the ids that they stand for."""

@@ -103,6 +103,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
             f"Make it again: memlm artifacts rm --force {work.reference}, then the same command."
         )
+    stage.require(config, inputs, execution)
     _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
     helped = stage.follow(config, inputs, execution)

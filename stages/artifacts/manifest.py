@@ -108,40 +108,50 @@ class Manifest(BaseModel):
         """The manifest as the text of its file."""
         return json.dumps(self._fields(), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
-    @classmethod
-    def read(cls, folder: Path) -> Self:
+    @staticmethod
+    def read(folder: Path) -> "Manifest":
         """Read and check the manifest of an artifact's folder.
 
         Raises: ArtifactError if it is missing, unreadable, not as it was written, or of a format that this version
             does not read.
         """
-        path = folder / MANIFEST
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = (folder / MANIFEST).read_bytes()
         except FileNotFoundError:
             hint = f"; {_mend(folder)}" if folder.parent.name in KINDS else ""
             raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}.") from None
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{path} is damaged ({error}); {_mend(folder)}.") from None
-        if isinstance(content, Mapping):
-            _check_format(content, folder)
-        try:
-            manifest = cls.model_validate(content)
-            manifest.check_names()
-            if manifest.digest not in (None, manifest_digest(content)):
-                raise ArtifactError(
-                    f"{path} is damaged: it does not say what it said when it was written; {_mend(folder)}."
-                )
-            return manifest
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ArtifactError(f"{path} is damaged ({where}: {first['msg']}); {_mend(folder)}.") from None
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{path} is damaged ({error}); {_mend(folder)}.") from None
+        return parse_manifest(content, folder, _mend(folder))
 
 
-def _check_format(content: Mapping[str, Any], folder: Path) -> None:
+def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
+    """Check the bytes of a manifest, wherever they come from.
+
+    Args:
+        content: of the file.
+        folder: that of the artifact, and `mend`: what to do if it is damaged; for messages.
+    Raises: ArtifactError as `Manifest.read` does.
+    """
+    try:
+        fields = json.loads(content)
+        if isinstance(fields, Mapping):
+            _check_format(fields, folder, mend)
+        manifest = Manifest.model_validate(fields)
+        manifest.check_names()
+        intact = manifest.digest in (None, manifest_digest(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({where}: {first['msg']}); {mend}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({error}); {mend}.") from None
+    if not intact:
+        raise ArtifactError(
+            f"{folder}/{MANIFEST} is damaged: it does not say what it said when it was written; {mend}."
+        )
+    return manifest
+
+
+def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> None:
     kind, version = content.get("kind"), content.get("format_version")
     if kind not in KINDS:
         raise ArtifactError(f"{folder} is of a kind that this memlm does not know: {kind!r}.")
@@ -154,7 +164,7 @@ def _check_format(content: Mapping[str, Any], folder: Path) -> None:
         )
     if version < known:
         raise ArtifactError(
-            f"{folder} has format {version} of {kind!r}, older than {known}, which this memlm reads; {_mend(folder)}."
+            f"{folder} has format {version} of {kind!r}, older than {known}, which this memlm reads; {mend}."
         )
 
 

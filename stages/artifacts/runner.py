@@ -34,8 +34,8 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
         reporter.progress(done, len(shards), stage.unit)
 
     draft.flush()
-    name = "local" if job.execution.workers == 1 else "processes"
-    executor: Executor = EXECUTORS.load(name)(ShardTask(stage, job.for_shards(), plan), commit)
+    task = ShardTask(stage, job.for_shards(), plan)
+    executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
     with closing(executor):
         for _, phase in groupby(waiting, stage.phase):
             executor.run(chains_of(stage, job, plan, phase))

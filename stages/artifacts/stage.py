@@ -36,7 +36,14 @@ class Execution:
     """Whether to wait for another process that makes the same artifact."""
     reporter: Reporter = field(default_factory=Silent)
     workers: int = 1
-    """Processes that compute shards; 1: this one."""
+    """Processes that compute shards; 1: this one, on this machine."""
+    cluster: str | None = None
+    """The executor of the machines on which they run; None: this one."""
+
+    @property
+    def executor(self) -> str:
+        """Where shards are computed."""
+        return self.cluster or ("local" if self.workers == 1 else "processes")
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,12 @@ class Stage(ABC, Generic[C]):
     def resolve(self, config: C, inputs: Inputs, execution: Execution) -> C:
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
+
+    def require(self, config: C, inputs: Inputs, execution: Execution) -> None:
+        """Refuse by arithmetic, with resolved settings, what this machine cannot do; not where it is done already.
+
+        Raises: ResourceError, saying what would fit.
+        """
 
     def device(self, execution: Execution) -> str:
         """What `run` computes on, for the manifest; by default the CPU."""

@@ -122,16 +122,23 @@ class Store:
             )
         return self.get(record.reference)
 
-    def artifacts(self) -> list[Artifact]:
-        """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out."""
-        return sorted(self._readable(), key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
+    def artifacts(self, *kinds: str) -> list[Artifact]:
+        """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out.
+
+        Args:
+            kinds: those wanted; none given means all.
+        """
+        found = self._readable(kinds or tuple(KINDS))
+        return sorted(found, key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
 
     def references(self) -> list[str]:
         """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
         return references(self.root)
 
-    def _readable(self) -> Iterator[Artifact]:
+    def _readable(self, kinds: Collection[str]) -> Iterator[Artifact]:
         for reference in self.references():
+            if reference.partition("/")[0] not in kinds:
+                continue
             with suppress(ArtifactError):
                 yield self._open(self.root / reference)
 

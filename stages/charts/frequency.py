@@ -5,6 +5,7 @@ from typing import Any
 
 from stages.charts.chunks import in_charts
 from stages.charts.data import Bars, Chart, Series, Table
+from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
 
 
@@ -35,10 +36,11 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
     return Chart(
         name,
         f"Change of loss by frequency, {metrics['split']}",
-        f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps.",
+        f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps."
+        f"{_few_note(frequency)}",
         Bars(
             bucket_labels(frequency),
-            [Series(row["row"], _changes(row["nll"], first["nll"])) for row in rows],
+            [Series(row["row"], _sure(frequency, _changes(row["nll"], first["nll"]))) for row in rows],
             f"times in {text}",
             "change of loss, nats",
         ),
@@ -51,6 +53,22 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
             ],
         ),
     )
+
+
+def _few_note(frequency: Mapping[str, Any]) -> str:
+    """Which buckets have too few tokens for a bar, where some have."""
+    few = [
+        f"{bucket_label(bucket['more_than'], bucket['at_most'])} ({bucket['tokens']:,} tokens)"
+        for bucket in frequency["buckets"]
+        if bucket["tokens"] < FEW_TOKENS
+    ]
+    return f" Left out: {', '.join(few)}; fewer than {FEW_TOKENS} are mostly luck." if few else ""
+
+
+def _sure(frequency: Mapping[str, Any], values: Sequence[float | None]) -> list[float | None]:
+    """The values of buckets of enough tokens."""
+    buckets = zip(frequency["buckets"], values, strict=True)
+    return [value if bucket["tokens"] >= FEW_TOKENS else None for bucket, value in buckets]
 
 
 def _changes(values: Sequence[float | None], firsts: Sequence[float | None]) -> list[float | None]:

@@ -4,8 +4,8 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.comparison.by_token import compare_tokens
-from stages.comparison.scores import has_scores, open_scores
 from stages.comparison.settings import ComparisonSettings
+from stages.evaluation.results.token_scores import has_scores, open_scores
 
 
 def against_baseline(report: Artifact) -> dict[str, Any] | None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from stages.comparison.lengths import UNITS, lengths
-from stages.comparison.places import Places, scored_places
-from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
+from stages.evaluation.results.places import Places, scored_places
+from stages.evaluation.results.token_scores import TokenScores
 from stages.metrics import perplexity, shown_word_perplexity
 from stages.reporting import Progress, unheard
 

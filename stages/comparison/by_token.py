@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from stages.comparison.bootstrap import Bootstrap
-from stages.comparison.places import Units, scored_places, units_of
-from stages.comparison.scores import TokenScores
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.tally import Group, Tally, range_bounds
 from stages.comparison.token_rows import token_rows
 from stages.comparison.token_sums import read_sums
+from stages.evaluation.results.bootstrap import Bootstrap
 from stages.evaluation.results.frequency import Frequencies, buckets, find_frequencies
+from stages.evaluation.results.places import Units, scored_places, units_of
+from stages.evaluation.results.token_scores import TokenScores
 from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
 
@@ -59,9 +59,7 @@ def _bootstrap_facts(tally: Tally, units: Units, bootstrap: Bootstrap) -> dict[s
     totals, held = tally.totals[:, 0], tally.weights[:, 0] > 0
     return {
         **asdict(bootstrap),
-        "unit": "document" if units.block_tokens is None else "block",
-        "block_tokens": units.block_tokens,
-        "units": int(held.sum()),
+        **units.facts(int(held.sum())),
         "units_won": int((totals[held] < 0).sum()),
     }
 

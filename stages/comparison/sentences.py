@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stages.evaluation.results.remarks import resampled_line
 from stages.numbers import number
 
 Facts = Mapping[str, Any]
-FEW_UNITS = 10
 
 
 def sentences(found: Facts) -> Iterator[str]:
@@ -96,13 +96,5 @@ def _unknown(found: Facts) -> Iterator[str]:
 
 def _resampled(bootstrap: Facts) -> str:
     """How the intervals were made, and how many of the resampled units B wins."""
-    units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
-    if bootstrap.get("block_tokens"):
-        units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
-    if bootstrap["units"] < 2:
-        return f"no interval: {units} cannot be resampled"
-    rough = " (few: the intervals are rough)" if bootstrap["units"] < FEW_UNITS else ""
-    return (
-        f"in brackets: {100 * bootstrap['confidence']:.4g}% intervals from {bootstrap['samples']:,} resamples of "
-        f"{units}{rough}; B is better in {bootstrap['units_won']:,} of them"
-    )
+    won = f"; B is better in {bootstrap['units_won']:,} of them" if bootstrap["units"] > 1 else ""
+    return f"{resampled_line(bootstrap)}{won}"

@@ -1,12 +1,11 @@
 """What of two reports is compared, and how uncertain a difference is said to be."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from stages.comparison.bootstrap import Bootstrap
 from stages.errors import UsageError
+from stages.evaluation.results.bootstrap import Bootstrap
+from stages.evaluation.results.token_scores import Reading
 
-Reading = Literal["final", "model"]
 LARGEST = 2**31 - 1
 MOST_SAMPLES = 10_000_000
 """Beyond that a bootstrap takes hours, and its intervals are no better."""
@@ -18,11 +17,11 @@ class ComparisonSettings:
 
     reading: Reading = "final"
     """Probabilities that are compared: with all that a report's first memory row reads, or of the model alone."""
-    samples: int = 10_000
+    samples: int = Bootstrap.samples
     """Resamples of the bootstrap."""
-    confidence: float = 0.95
+    confidence: float = Bootstrap.confidence
     """Share of the resamples that an interval holds."""
-    seed: int = 0
+    seed: int = Bootstrap.seed
     """Of the resampling."""
     block_tokens: int | None = None
     """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""

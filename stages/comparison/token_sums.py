@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.comparison.bootstrap import Bootstrap
-from stages.comparison.places import Units
-from stages.comparison.scores import TokenScores
 from stages.comparison.tally import Group, PairedTokens, Tally, position_range
 from stages.comparison.top_tokens import TopTokens
 from stages.errors import ArtifactError
+from stages.evaluation.results.bootstrap import Bootstrap
 from stages.evaluation.results.frequency import BOUNDS, Frequencies
+from stages.evaluation.results.places import Units
+from stages.evaluation.results.token_scores import TokenScores
 from stages.reporting import Progress, unheard
 
 BUCKETS = len(BOUNDS) + 1

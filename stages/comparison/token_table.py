@@ -10,11 +10,11 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
-from stages.comparison.places import scored_places
-from stages.comparison.scores import open_scores
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_rows import token_rows
 from stages.errors import UsageError
+from stages.evaluation.results.places import scored_places
+from stages.evaluation.results.token_scores import open_scores
 from stages.reporting import Progress, unheard
 
 TOKENS_AT_ONCE = 1 << 14

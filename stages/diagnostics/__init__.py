@@ -15,6 +15,7 @@ PROBES = Registry(
         "compressive": Part.within(
             "stages.diagnostics.compressive", "settings:CompressiveProbeSettings", "probe:CompressiveProbe"
         ),
+        "infinity": Part.within("stages.diagnostics.infinity", "settings:InfinityProbeSettings", "probe:InfinityProbe"),
     },
 )
 """By their names in `metrics.json`.

@@ -11,7 +11,8 @@ from pydantic import Field
 from stages.artifacts.artifact import Artifact
 from stages.config import StageConfig
 from stages.errors import UsageError
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig, model_of
+from stages.models.layers.config import remembers
 from stages.models.windows import WindowSettings
 
 
@@ -70,9 +71,8 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         )
     remembered = model.long_length
     if long_length is not None and remembered is None:
-        raise UsageError(
-            f"{encoder.reference} ({model.backbone}) has no layer with a long memory: leave --long-length out."
-        )
+        why = _without_length(model, own)
+        raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")
     windows = WindowSettings(
         context,
         stride,
@@ -81,6 +81,16 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     )
     model.reading(windows)
     return windows
+
+
+def _without_length(model: BackboneConfig, segment_length: int) -> str:
+    """Why there is no length of what layers remember; and what may change instead."""
+    if not remembers(model, segment_length):
+        return "has no layer with a long memory"
+    return (
+        "remembers streams of any length in as many numbers as training settled (model.attention); at test --context "
+        "and --mem-length may be others"
+    )
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:

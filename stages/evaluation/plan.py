@@ -14,6 +14,7 @@ from stages.models.windows import WindowSettings
 if TYPE_CHECKING:
     from stages.encoding.probe import Probe
     from stages.evaluation.results.breakdown import Breakdown
+    from stages.evaluation.results.changes import UnitFiles
     from stages.evaluation.results.last_word import LastWords
     from stages.evaluation.results.score_files import ScoreFiles
     from stages.retrieval.rows import MemoryRow
@@ -39,6 +40,8 @@ class Plan:
     """The tokens that alone count, of every split that is read; None: all."""
     breakdown: "Breakdown"
     scores: "ScoreFiles | None"
+    unit_files: "UnitFiles | None"
+    """Of what the intervals of changes are made; None: nothing is compared."""
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
@@ -53,15 +56,19 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split, reach)
     scoring_pass = _pass(job, SCORE, config.split, reach)
     carried = _state_bytes(job, rows)
+    breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
+    unit_files = _unit_files(job, rows, breakdown)
     return Plan(
         tuning_pass,
         scoring_pass,
         chained=bool(reach or carried),
         scratch_bytes=_tuning_bytes(job, rows, last_words)
+        + (unit_files.scratch_bytes if unit_files is not None else 0)
         + sum(one.state_bytes(carried) for one in (tuning_pass, scoring_pass) if one is not None),
         last_words=last_words,
-        breakdown=find_breakdown(read, config.split, config.frequency, rows, last_words),
+        breakdown=breakdown,
         scores=_score_files(job, last_words),
+        unit_files=unit_files,
     )
 
 
@@ -139,6 +146,17 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
                 "of them <unk> is predicted."
             )
     return found
+
+
+def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown: "Breakdown") -> "UnitFiles | None":
+    from stages.evaluation.results.changes import UnitFiles
+    from stages.evaluation.results.places import places_of, units_of
+    from stages.text.tokens import open_split
+
+    if not rows and "baseline" not in job.inputs:
+        return None
+    split = open_split(job.inputs["tokens"].zarr("tokens.zarr"), job.config.split)
+    return UnitFiles(units_of(places_of(split, breakdown.last_words), None), breakdown.outside, 1 + len(rows))
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":

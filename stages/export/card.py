@@ -46,9 +46,7 @@ def card(model: Artifact, form: Form) -> str:
 def _reports_of(model: Artifact) -> list[Artifact]:
     """All reports of its store that scored these very weights, the oldest first, their files checked."""
     found = [
-        artifact
-        for artifact in model.store.artifacts()
-        if artifact.kind == "report" and model.matches(artifact.manifest.inputs.get("model"))
+        artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
     ]
     for report in found:
         report.store.check_files(report)

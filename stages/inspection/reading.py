@@ -112,7 +112,7 @@ def _open(found: Resolved, request: Request) -> Evaluator:
         by_document=found.by_document,
         exclude=found.exclude,
         device=device,
-        precision=resolve_precision(request.precision, device),
+        precision=resolve_precision(request.precision, device.type),
     )
 
 

@@ -39,10 +39,8 @@ def index_before(datastore: Artifact, config: IndexConfig, named: str | None, st
         return None
     found = [
         one
-        for one in store.artifacts()
-        if one.kind == "index"
-        and one.manifest.inputs.get("datastore") == record
-        and other_settings(one, config, _keys(datastore)) is None
+        for one in store.artifacts("index")
+        if one.manifest.inputs.get("datastore") == record and other_settings(one, config, _keys(datastore)) is None
     ]
     return store.get(found[-1].reference) if found else None
 

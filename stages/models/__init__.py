@@ -21,8 +21,19 @@ IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
+NAMED = {
+    "compressive-transformer": "compressive",
+    "memorizing-transformer": "memorizing",
+    "infinity-former": "infinity",
+}
+"""Names of a Transformer-XL with one kind of attention, and which."""
 
 
 def trainable_backbones() -> list[str]:
     """The backbones that training can begin with."""
     return [name for name in BACKBONES.names() if name != IMPORTED]
+
+
+def backbone_of(name: str) -> str:
+    """The backbone that a name stands for."""
+    return "transformer-xl" if name in NAMED else name

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
+from stages.models.named import spelled_out
 from stages.models.windows import WindowSettings
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
@@ -164,7 +165,7 @@ class BackboneConfig(VocabularyConfig):
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
 
 
-_BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE)
+_BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE, spelled_out=spelled_out)
 ModelConfig = Annotated[BackboneConfig, _BACKBONE]
 """Any model: the settings of a registered backbone, told apart by `backbone`."""
 

@@ -1,45 +1,84 @@
 """Where and how precisely tensors are computed."""
 
+import ctypes
+import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages.allocator import set_thresholds
 from stages.errors import ResourceError, UsageError
 
+if TYPE_CHECKING:
+    import torch
+
 KEEP_BYTES = 1 << 30
+CUDA_DRIVER, ROCM_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 
 
-def resolve_device(name: str) -> torch.device:
-    """The device behind `auto` (a GPU if there is one), `cpu` or `cuda`.
+def device_type(name: str) -> str:
+    """What `auto` (a GPU if there is one), `cpu` or `cuda` stands for: `cpu` or `cuda`.
 
+    Torch, which takes a second to load, is asked only where a GPU's driver is installed.
     Raises: UsageError for other names; ResourceError if `cuda` is asked for and there is none.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"There is no device {name!r}; known: auto, cpu, cuda.")
-    available = torch.cuda.is_available()
+    available = name != "cpu" and _has_gpu()
     if name == "cuda" and not available:
         raise ResourceError("No CUDA device is usable here; run with --device cpu.")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    return "cuda" if available else "cpu"
+
+
+def _has_gpu() -> bool:
+    if "torch" not in sys.modules and not _has_driver():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _has_driver() -> bool:
+    """Whether a GPU could be usable: its driver's library, which torch would load, is installed."""
+    if os.name != "posix" or ROCM_DRIVER.exists():
+        return True
+    try:
+        ctypes.CDLL(CUDA_DRIVER)
+    except OSError:
+        return False
+    return True
+
+
+def resolve_device(name: str) -> "torch.device":
+    """The device behind `auto`, `cpu` or `cuda`. Raises: as `device_type`."""
+    import torch
+
+    return torch.device(device_type(name))
 
 
 def device_name(name: str) -> str:
     """What a device is called in manifests: `cpu`, or a GPU's model."""
-    device = resolve_device(name)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    if device_type(name) == "cpu":
+        return "cpu"
+    import torch
+
+    return torch.cuda.get_device_name()
 
 
-def resolve_precision(name: str, device: torch.device | str) -> str:
-    """`fp32` or `bf16`; `auto` is bf16 on CUDA and fp32 elsewhere."""
+def resolve_precision(name: str, device: str) -> str:
+    """`fp32` or `bf16`; `auto` is bf16 on the device type `cuda` and fp32 elsewhere."""
     if name != "auto":
         return name
-    return "bf16" if torch.device(device).type == "cuda" else "fp32"
+    return "bf16" if device == "cuda" else "fp32"
 
 
-def autocast(device: torch.device | str, precision: str) -> AbstractContextManager[None]:
+def autocast(device: "torch.device | str", precision: str) -> AbstractContextManager[None]:
     """Matrix products inside run in `precision` (`fp32` or `bf16`)."""
     if precision == "fp32":
         return nullcontext()
+    import torch
+
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
 
 
@@ -54,11 +93,15 @@ def tune_allocator() -> None:
 
 def cpu_threads() -> int:
     """Threads that arithmetic uses on the CPU."""
+    import torch
+
     return torch.get_num_threads()
 
 
 def gpus() -> list[dict[str, str | int]]:
     """The GPUs that can be used: name, bytes of memory, and bytes of it that are free."""
+    import torch
+
     found: list[dict[str, str | int]] = []
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = torch.cuda.mem_get_info(number)

@@ -143,14 +143,17 @@ def _counted(config: BackboneConfig) -> int:
         return sum(parameter.numel() for parameter in LanguageModel(config).parameters())
 
 
+FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))
+
+
 class _Unfilled(TorchFunctionMode):
-    """Random numbers are not drawn: on the meta device there are none, and asking for them loads torch's compiler."""
+    """Weights get no values: the meta device has none, and asking for them loads torch's compiler and sympy."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = {} if kwargs is None else kwargs
-        if func.__name__ in ("normal_", "uniform_"):
+        if func.__name__ in FILLING:
             return args[0] if args else given["tensor"]
         return func(*args, **given)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.charts.frequency import bucket_labels, counted_in
+from stages.metrics import FEW_TOKENS
 from stages.pages.source import Source
 
 
@@ -17,6 +18,12 @@ class BucketTable:
     buckets: Sequence[str]
     tokens: Sequence[int]
     rows: Sequence[Mapping[str, Any]]
+    too_few: int = FEW_TOKENS
+
+    @property
+    def few(self) -> list[bool]:
+        """Which buckets have too few tokens to mean anything."""
+        return [count < self.too_few for count in self.tokens]
 
 
 def bucket_table(source: Source) -> BucketTable:

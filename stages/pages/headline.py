@@ -23,7 +23,7 @@ MEASURES = (
     NEW_TEXT,
     "tokens_per_second",
 )
-CHANGES = ("change", "change_on_new_text")
+CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ class Row:
     """Of perplexity against the first row of the report, or its baseline's, as a share; None for that row itself."""
     change_on_new_text: float | None
     """The same of perplexity on text that was not read before."""
+    interval: Sequence[float] | None
+    """Of `change`, had other documents been drawn; None where there is none."""
+    interval_on_new_text: Sequence[float] | None
     memories: Sequence[Mapping[str, Any]]
     """The readings, as the report tells them."""
     baseline: bool
@@ -97,8 +100,9 @@ def _perplexity(row: Row) -> float:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has; the loss in nats is in the CSV alone."""
-    return [name for name in MEASURES if name != "nll" and any(shown(row, name) is not None for row in rows)]
+    """The measures that any row has; the loss in nats is in the CSV alone, and new text may be simply all of it."""
+    hidden = {"nll"} if any(_repeats(row.source.metrics) for row in rows) else {"nll", NEW_TEXT}
+    return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
 
 
 def shown(row: Row, measure: str) -> float | None:
@@ -119,7 +123,7 @@ def _line(row: Row) -> list[Any]:
         *(row.source.member.reference, metrics["method"], row.name, metrics["read"]["tokens"], metrics["split"]),
         *(metrics.get("score", "all"), metrics["tokens"]),
         *(row.values[name] for name in MEASURES),
-        *(row.change, row.change_on_new_text, json.dumps(row.memories)),
+        *(row.change, *(row.interval or (None, None)), row.change_on_new_text, json.dumps(row.memories)),
     ]
 
 
@@ -143,6 +147,8 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
         values={name: reported.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
         change=None,
         change_on_new_text=None,
+        interval=None,
+        interval_on_new_text=None,
         memories=reported["memories"],
         baseline=False,
         diverged=bool(reported.get("diverged")),
@@ -153,7 +159,15 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
 def _against(first: Row, row: Row) -> Row:
     """A row with its changes against the first."""
     change, on_new_text = (_change(row.values[name], first.values[name]) for name in ("perplexity", NEW_TEXT))
-    return replace(row, change=change, change_on_new_text=on_new_text)
+    drawn = row.source.metrics.get("change_intervals") or {"rows": ()}
+    intervals: Mapping[str, Any] = next((found for found in drawn["rows"] if found["row"] == row.name), {})
+    return replace(
+        row,
+        change=change,
+        change_on_new_text=on_new_text,
+        interval=None if change is None else intervals.get("interval"),
+        interval_on_new_text=None if on_new_text is None else intervals.get("on_new_text"),
+    )
 
 
 def _change(value: float | None, first: float | None) -> float | None:
@@ -165,6 +179,11 @@ def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Perplexities outside of paragraphs that were read before, by row."""
     outside = metrics.get("outside_repeated_paragraphs") or {"rows": ()}
     return {row["row"]: row["perplexity"] for row in outside["rows"]}
+
+
+def _repeats(metrics: Mapping[str, Any]) -> bool:
+    """Whether some of the scored text was read before."""
+    return bool((metrics.get("outside_repeated_paragraphs") or {}).get("repeated_share"))
 
 
 def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:

@@ -15,6 +15,7 @@ from stages.pages.rendering import render
 from stages.pages.sections import sections
 from stages.pages.seeds import seed_tables
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
+from stages.pages.texts import text_lines
 from stages.pages.title import page_title
 
 Script = Callable[[Mapping[str, Member]], str]
@@ -53,6 +54,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
     html = render(
         title=page_title(sources, rows),
         sources=sources,
+        texts=text_lines(list(members.values())),
         rows=rows,
         measures=measures_shown(rows),
         shown=shown,

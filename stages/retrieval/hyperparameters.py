@@ -16,6 +16,11 @@ def hyperparameters() -> dict[str, Hyperparameter]:
     """All, by the names that reports use, in the order of tables: how much is read, how sharply, with which weight."""
     sources = map(SOURCES.settings, SOURCES.names())
     reported = {name: number for source in sources for name, number in source.reported.items()}
+    return amounts() | reported | settable()
+
+
+def settable() -> dict[str, Hyperparameter]:
+    """Those that `--memory` takes."""
     readers = map(READERS.settings, READERS.names())
     weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
-    return amounts() | reported | Comparison.hyperparameters() | weights
+    return amounts() | Comparison.hyperparameters() | weights

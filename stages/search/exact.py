@@ -20,8 +20,6 @@ FEW_SCORES = 1 << 20
 """Up to so many, of all queries and keys, are not worth other threads."""
 FEWEST_QUERIES = 16
 """Whose product with keys is worth a thread of its own."""
-PARTS = 16
-"""Of a few queries, for as many threads."""
 KEPT = 2
 """Times k: pairs of a query from which on all but the k best are forgotten."""
 
@@ -49,7 +47,7 @@ class ExactSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // PARTS)))
+        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // share.threads)))
         parts = [slice(first, first + size) for first in range(0, len(queries), size)]
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts

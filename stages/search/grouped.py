@@ -15,7 +15,7 @@ from stages.search.keys import widened
 from stages.search.ranking import sorted_places
 from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
 from stages.search.scanning import ScanningSearcher
-from stages.threads import Share
+from stages.threads import Share, shared_out
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
@@ -133,6 +133,25 @@ class GroupedSearcher(ScanningSearcher):
 
         share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
+
+    def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """How many lists must be read before the one with a row, int64 [n, m]; `probe` for later ones, and for -1.
+
+        Args:
+            queries: [n, dim].
+            rows: [n, m].
+        """
+        list_of = np.full(self.rows + 1, self.ivf.nlist)
+        for number in np.flatnonzero(self.lists.sizes).tolist():
+            list_of[self.lists.ids(number)] = number
+        with shared_out() as share:
+            nearest = self._nearest_lists(queries, self.probe, share)
+        ranks = np.empty(rows.shape, np.int64)
+        for own, lists, out in zip(list_of[rows], nearest, ranks, strict=True):
+            of_list = np.full(self.ivf.nlist + 1, self.probe)
+            of_list[lists[lists >= 0]] = np.flatnonzero(lists >= 0)
+            out[:] = of_list[own]
+        return ranks
 
     def _visits(self, nearest: np.ndarray) -> list[Visit]:
         """Every list with keys that some query probes; -1: none."""

@@ -107,12 +107,16 @@ def _by_probe(
     progress: Progress,
 ) -> dict[str, dict[str, float]]:
     """Recall@k with exactly 1, 2, 4 … lists read, up to the number in use: {probe: {k: recall}}."""
-    table = {}
-    most = searcher.probe
+    table, most = {}, searcher.probe
     probes = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+    ranks = searcher.list_ranks(sample, true) if searcher.lossless else None
     for number, probe in enumerate(probes, start=1):
-        searcher.probe = probe
-        recalled = Recalled(searcher.attempt(sample, at[-1], itself, effort=0).ids, true)
+        if ranks is None:
+            searcher.probe = probe
+            found = searcher.attempt(sample, at[-1], itself, effort=0).ids
+        else:  # what lies in a list that is read is found, since its keys are as they were
+            found = np.where(ranks < probe, true, -1)
+        recalled = Recalled(found, true)
         table[str(probe)] = {str(k): round(recalled.share(k), 4) for k in at}
         progress(number, len(probes), "numbers of lists tried")
     return table

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from stages.errors import DataError
+from stages.interrupts import stoppable
 from stages.text.config import LARGEST_VOCABULARY
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, TextTokenizer, TrainableTokenizer
@@ -88,7 +90,8 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
             show_progress=False,
         )
         tokenizer = _bpe_layout(lowercase)
-        tokenizer.train_from_iterator((list(batch) for p in texts for batch in _batches(p.texts)), trainer)
+        batches = (list(batch) for p in texts for batch in _batches(p.texts))
+        stoppable(lambda stop: tokenizer.train_from_iterator(takewhile(lambda _: not stop.is_set(), batches), trainer))
         return cls(tokenizer)
 
 

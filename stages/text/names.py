@@ -87,6 +87,12 @@ class DocumentNames:
         return self._names[run] if run < len(self._names) else None
 
 
+def names_in(folder: Path, split: str) -> list[str]:
+    """What the documents of a split of a tokens artifact are called, each name once, in order; empty where none is."""
+    path = folder / names_file(split)
+    return list(dict.fromkeys(run.name for run in read_runs(path) if run.name)) if path.is_file() else []
+
+
 def names_file(split: str) -> str:
     """Where in a tokens artifact the names of a split are."""
     return f"names/{split}.jsonl"

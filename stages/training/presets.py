@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
-from stages.models import BACKBONES, DEFAULT_BACKBONE
+from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
 
 DEFAULT = "tiny"
 """The default backbone's; that of another is called tiny-BACKBONE."""
@@ -44,10 +44,12 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
 
     Args:
         name: a preset, or a TOML file; None: the smallest of the backbone, its steps chosen from the text.
-        backbone: the one that the user asks for; None: the preset's, or the one that is usual for the method.
+        backbone: the one that the user asks for, or a name that stands for one; None: the preset's, or the one that is
+            usual for the method.
     Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
     """
     if backbone is not None:
+        backbone = backbone_of(backbone)
         BACKBONES.settings(backbone)
     if name is None:
         if backbone is None and method is not None:

@@ -1,11 +1,12 @@
 """One process or several: what torchrun says, as Lightning Fabric wants it."""
 
 import os
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from lightning_fabric import Fabric
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from lightning_fabric import Fabric
+    from torch import Tensor
 
 
 def world_size() -> int:
@@ -13,8 +14,10 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
-def make_fabric(device: torch.device) -> Fabric:
+def make_fabric(device: "torch.device") -> "Fabric":
     """Fabric on one device or, under torchrun, on one device a process (distributed data parallel)."""
+    from lightning_fabric import Fabric
+
     accelerator = "cuda" if device.type == "cuda" else "cpu"
     if world_size() == 1:
         fabric = Fabric(accelerator=accelerator, devices=1)
@@ -26,16 +29,20 @@ def make_fabric(device: torch.device) -> Fabric:
     return fabric
 
 
-def mean_over_ranks(fabric: Fabric, value: float) -> float:
+def mean_over_ranks(fabric: "Fabric", value: float) -> float:
     """Mean of a number over all processes; every one must ask."""
+    import torch
+
     shared = torch.tensor(value, dtype=torch.float64, device=fabric.device)
-    return float(cast(Tensor, fabric.all_reduce(shared, reduce_op="mean")))
+    return float(cast("Tensor", fabric.all_reduce(shared, reduce_op="mean")))
 
 
-def gather_over_ranks(fabric: Fabric, value: Any) -> list[Any]:
+def gather_over_ranks(fabric: "Fabric", value: Any) -> list[Any]:
     """A value of each process, in the order of the ranks; every one must ask."""
     if fabric.world_size == 1:
         return [value]
+    import torch
+
     values: list[Any] = [None] * fabric.world_size
     torch.distributed.all_gather_object(values, value)
     return values

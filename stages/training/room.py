@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 
-import torch
-
 from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
-from stages.models.language_model import parameter_count
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.config import AttentionConfig, remembers
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -19,12 +16,13 @@ MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
 """Numbers that an optimizer keeps a weight."""
 
 
-def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: torch.device) -> None:
+def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: str) -> None:
     """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer.
 
     Args:
         model: that is to be trained, its sizes filled in.
         segments: whole segments of the training split; a batch has no more.
+        device: cpu or cuda.
     Raises: ResourceError, saying how much is needed, how much there is, and what would fit.
     """
     memory = _memory(device)
@@ -37,7 +35,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     if not fits(model):
         raise ResourceError(
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
-            f"moments of {config.optimizer.name}), and {device.type} has {size(memory)}, enough for "
+            f"moments of {config.optimizer.name}), and {device} has {size(memory)}, enough for "
             f"{memory // each:,} parameters: {_smaller(model, fits)}."
         )
     a_segment = _hidden_bytes(config, model)
@@ -46,7 +44,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     if batch > fitting:
         raise ResourceError(
             f"A batch of {batch:,} segments of {config.segment_length:,} tokens takes more than "
-            f"{size(batch * a_segment)} beside the model, and {device.type} has {size(memory)}: "
+            f"{size(batch * a_segment)} beside the model, and {device} has {size(memory)}: "
             f"--batch-tokens {fitting * config.segment_length} fits, with --accumulate for as large updates."
         )
 
@@ -62,8 +60,10 @@ def _each(config: TrainConfig) -> int:
     return NUMBER * (2 + MOMENTS[config.optimizer.name])
 
 
-def _memory(device: torch.device) -> int:
-    if device.type == "cuda":
+def _memory(device: str) -> int:
+    if device == "cuda":
+        import torch
+
         return int(torch.cuda.get_device_properties(device).total_memory)
     return memory_bytes()
 
@@ -86,12 +86,14 @@ def _taken_numbers(model: BackboneConfig) -> int:
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """What a stream carries of a model whose layers remember more than cached positions."""
-    if model.long_length is None:
+    if not remembers(model, config.segment_length):
         return 0
     return sum(array.nbytes for array in model.state_spec(config.segment_length))
 
 
 def _parameters(model: BackboneConfig) -> int:
+    from stages.models.language_model import parameter_count
+
     try:
         return parameter_count(model)
     except RuntimeError:  # one matrix alone has more numbers than torch counts

@@ -7,6 +7,7 @@ from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
 from stages.models.config import parse_model
+from stages.models.layers.config import AttentionConfig
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors")
@@ -94,6 +95,18 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
         raise UsageError(
             f"{init.reference}, which training is to begin from, is a {has}: leave the backbone {named!r} out, "
             f"or name a preset of a {has} (memlm presets)."
+        )
+    _require_attention(config, init)
+
+
+def _require_attention(config: TrainConfig, init: Artifact) -> None:
+    own, named = parse_model(init.config["model"]), config.model
+    if not isinstance(own, AttentionConfig) or not isinstance(named, AttentionConfig):
+        return
+    if "attention" in named.model_fields_set and named.attention.name != own.attention.name:
+        raise UsageError(
+            f"{init.reference}, which training is to begin from, has attention {own.attention.name!r}: leave a "
+            f"backbone or preset with attention {named.attention.name!r} out."
         )
 
 

@@ -31,7 +31,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     timed = config.model_copy(
         update={
             "model": config.model.sized(vocabulary, config.segment_length),
-            "precision": resolve_precision(config.precision, place),
+            "precision": resolve_precision(config.precision, place.type),
             "steps": UPDATES,
         }
     )

@@ -2,7 +2,7 @@
 
 from stages.artifacts.stage import Inputs
 from stages.models.config import BackboneConfig
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.config import AttentionConfig, remembers
 from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 from stages.training.config import TrainConfig
 
@@ -12,7 +12,7 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     return (
-        f"method {config.method!r} on plain tokens: the segments of a batch are drawn at random (the ablation). For "
+        f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
         f"segments that are alike: memlm pack-batches {inputs['tokens'].reference} --segment-length "
         f"{config.segment_length} | memlm train --method {config.method}"
     )
@@ -21,7 +21,7 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
 def untrained_memory(config: TrainConfig) -> str | None:
     """That a method reads every segment by itself, so that the memory of the model's layers stays empty in training."""
     model = config.model
-    if not isinstance(model, AttentionConfig) or not model.long_length:
+    if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
         return None
     from stages.methods import METHODS
     from stages.methods.method import SideInputs
@@ -29,10 +29,10 @@ def untrained_memory(config: TrainConfig) -> str | None:
     method = METHODS.load(config.method)(config.method_settings, SideInputs())
     if method.layout(model).streams:
         return None
+    without = "" if model.long_length is None else ", or evaluate with --long-length 0"
     return (
         f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
-        "finds anything in its memory and does not learn to read it. Train with --method lm or trime-long, or evaluate "
-        "with --long-length 0"
+        f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"
     )
 
 

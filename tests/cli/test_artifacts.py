@@ -100,6 +100,21 @@ def test_verify_finds_a_flipped_bit(memlm: Memlm, store: Store, made: Lineage) -
     assert memlm("artifacts", "rm", "--force", made.model).code == 0
 
 
+def test_copies_go_to_a_bucket_and_come_back(memlm: Memlm, store: Store, made: Lineage, tmp_path: Path) -> None:
+    url, other = f"file://{tmp_path}/bucket", tmp_path / "other"
+    lineage = [made.tokens, made.model, made.datastore]
+    sent = memlm("artifacts", "push", made.datastore, url)
+    assert (sent.code, sent.out.split()) == (0, lineage)
+    again = memlm("artifacts", "push", made.datastore, url)
+    assert (again.code, again.out) == (0, "")
+    assert f"nothing to copy: all of it is in {url} already" in again.err
+    received = memlm("artifacts", "pull", made.datastore, url, "--store", str(other), "--json")
+    assert (received.code, json.loads(received.out)) == (0, lineage)
+    assert memlm("artifacts", "verify", "--store", str(other)).code == 0
+    assert memlm("artifacts", "pull", "datastore/" + "0" * 12, url).code == 3
+    assert memlm("artifacts", "push", made.datastore, "nowhere").code == 2
+
+
 def test_verify_shows_how_many_bytes_it_has_read(
     memlm: Memlm, store: Store, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

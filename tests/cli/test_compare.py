@@ -55,8 +55,8 @@ def test_it_shows_how_far_it_is(
     memlm: Memlm, root: Path, made: Reports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr("stages.comparison.places.TOKENS_AT_ONCE", 5)
-    monkeypatch.setattr("stages.comparison.bootstrap.DRAWS_AT_ONCE", 6)
+    monkeypatch.setattr("stages.evaluation.results.places.TOKENS_AT_ONCE", 5)
+    monkeypatch.setattr("stages.evaluation.results.bootstrap.DRAWS_AT_ONCE", 6)
     monkeypatch.setattr("stages.comparison.token_table.TOKENS_AT_ONCE", 3)
     monkeypatch.setattr("memlm_cli.console.Lines._line", lambda lines, done, total, unit, *_: f"{done}/{total} {unit}")
     ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")

@@ -68,6 +68,7 @@ def test_the_store_of_memlm_toml_is_looked_into(offered, tmp_path: Path) -> None
 def test_names_of_parts(offered) -> None:  # type: ignore[no-untyped-def]
     assert offered("train", "--method", "trime-") == ["trime-long", "trime-ext"]
     assert offered("train", "--backbone", "l") == ["lstm"]
+    assert offered("train", "--backbone", "inf") == ["infinity-former"]
     assert "huggingface" not in offered("train", "--backbone", "")
     assert offered("train", "--model", "tiny-") == ["tiny-lstm", "tiny-transformer-xl"]
     assert offered("run", "quick") == ["quickstart"]

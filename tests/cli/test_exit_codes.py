@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from memlm_cli.exit_codes import failure_of, guarded
+from memlm_cli.exit_codes import failure_of, guarded, resumable
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError, UsageError
 from stages.interrupts import Terminated
 
@@ -55,6 +55,17 @@ def test_exit_codes_are_those_of_the_contract(error: BaseException, code: int) -
     assert failure_of(error).code == code
 
 
+def test_a_command_that_only_answers_says_that_it_begins_anew() -> None:
+    told = "; what was made before is as it was, and the same command begins anew."
+    assert failure_of(KeyboardInterrupt()).message == f"interrupted{told}"
+    assert failure_of(Terminated()).message == f"terminated{told}"
+    for kept in ([], ["the rest is as it was"]):
+        with pytest.raises(KeyboardInterrupt) as stopped, resumable(*kept):
+            raise KeyboardInterrupt
+        said = kept[0] if kept else "what is done is kept, and the same command goes on from there"
+        assert failure_of(stopped.value).message == f"interrupted; {said}."
+
+
 def test_a_full_disk_is_found_behind_another_error() -> None:
     try:
         try:
@@ -98,8 +109,3 @@ def test_success_is_silent_and_exit_keeps_its_code(capsys: pytest.CaptureFixture
     assert guarded(lambda: None, "memlm") == 0
     assert guarded(leave, "memlm") == 7
     assert capsys.readouterr() == ("", "")
-
-
-def test_what_answers_and_makes_nothing_is_only_interrupted() -> None:
-    assert failure_of(KeyboardInterrupt()).message == "interrupted."
-    assert failure_of(Terminated()).message == "terminated."

@@ -138,7 +138,7 @@ def test_ctrl_c_ends_with_130_behind_what_was_written(index):
         process.send_signal(signal.SIGINT)
         rest, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.strip() == "memlm generate: interrupted."
+    assert told.startswith("memlm generate: interrupted; ") and told.count("\n") == 1
     assert rest.endswith("\n")
 
 

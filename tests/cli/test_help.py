@@ -9,7 +9,7 @@ import pytest
 from memlm_cli.options import ON_CPU
 from pipelines.catalogue import stage_of
 from stages.methods import METHODS
-from stages.models import trainable_backbones
+from stages.models import NAMED, trainable_backbones
 from stages.training.presets import preset_names
 from tests.cli.conftest import Memlm
 
@@ -73,7 +73,7 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
 
 def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None:
     words = set(re.findall(r"[\w-]+", memlm("train", "--help").out))
-    assert words >= {*METHODS.names(), *trainable_backbones(), *preset_names()}
+    assert words >= {*METHODS.names(), *trainable_backbones(), *NAMED, *preset_names()}
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:

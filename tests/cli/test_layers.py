@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.models import NAMED
 from tests.cli.conftest import Memlm
 
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
@@ -13,6 +14,8 @@ KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 SLOTS = {"name": "compressive", "compressed_length": 6}
 
 ENTRIES = {"name": "memorizing", "layers": "[2]", "memory_size": 20, "neighbors": 4}
+
+SIGNAL = {"name": "infinity", "layers": "[2]", "basis": 8, "samples": 6}
 
 
 def chosen(place: str, settings: dict[str, object]) -> list[str]:
@@ -105,9 +108,65 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     assert written.code == 0, written.err
 
 
+def test_continuous_memory_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    own = [*chosen("attention", SIGNAL), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    made = [
+        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        for more in ((), ("--context", 8, "--mem-length", 8), ("--mem-length", 0))
+    ]
+    assert len({one["reference"] for one in made}) == 3
+    ((one,), (more,), (none,)) = (each["metrics"]["infinity"]["blocks"] for each in made)
+    assert (one["block"], sum(one["by_place"])) == (2, pytest.approx(1))
+    assert 0 < one["seen"] < min(more["seen"], none["seen"])
+    page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    assert "Where attention falls on the long-term signal" in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert seen.code == 0, seen.err
+    assert all(0 < token["signal_place"] < 1 for token in json.loads(seen.out)["tokens"])
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    assert written.code == 0, written.err
+
+
+def test_what_training_settled_of_a_continuous_memory_is_said(memlm: Memlm, tokens: str) -> None:
+    own = [*chosen("attention", SIGNAL), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    for command in ("evaluate", "build-datastore", "generate"):
+        for options, words in (
+            (("--long-length", 16), "as training settled (model.attention); at test --context and --mem-length may be"),
+            (("--mem-length", 20), "a multiple of the segment length (--context at test), 16; 20 is none: 16 is"),
+        ):
+            ended = memlm(command, model, *options)
+            assert (command, ended.code) == (command, 2)
+            assert words in " ".join(ended.err.split())
+    began = memlm("train", tokens, "--init-from", model, *chosen("attention", {"name": "infinity", "basis": 16}))
+    assert (began.code, "takes over how that model is made" in began.err) == (2, True)
+
+
+@pytest.mark.parametrize(("name", "attention"), NAMED.items())
+def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
+    memlm: Memlm, tokens: str, name: str, attention: str
+) -> None:
+    named = memlm("train", tokens, "--backbone", name, *SMALL)
+    spelled = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", {"name": attention}), *SMALL)
+    assert (named.code, spelled.reference) == (0, named.reference)
+    lengths = ("--steps", 1, "--segment-length", 16, "--batch-tokens", 32)
+    began = memlm("train", tokens, "--init-from", named.reference, "--backbone", name, *lengths)
+    assert began.code == 0, began.err
+    plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
+    other = memlm("train", tokens, "--init-from", plain, "--backbone", name, *lengths)
+    assert other.code == 2
+    words = f"has attention 'relative': leave a backbone or preset with attention {attention!r} out"
+    assert words in " ".join(other.err.split())
+
+
 @pytest.mark.parametrize(
     ("place", "settings", "words"),
     [
+        ("attention", SIGNAL | {"basis": 7}, "basis 7 is not a multiple of the number of widths, 2: 8 is"),
+        ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
@@ -115,6 +174,7 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     ],
 )
 def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:
-    ended = memlm("train", "tokens/none", *chosen(place, settings))
+    backbone = "transformer" if place == "feed_forward" else "transformer-xl"
+    ended = memlm("train", "tokens/none", "--backbone", backbone, *chosen(place, settings))
     assert ended.code == 2
     assert words in " ".join(ended.err.split())

@@ -1,6 +1,7 @@
 """Commands spelled from manifests, without a store."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from memlm_cli.app import app
 from memlm_cli.reproduce import command_line
 from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
 from stages.pages.lineage import Member
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset, preset_names
@@ -29,6 +31,8 @@ class Held:
 
     config: dict[str, Any]
     metrics: dict[str, Any] = field(default_factory=dict)
+    path: Path = Path("nowhere")
+    store: Store = field(default_factory=lambda: Store("nowhere"))
 
 
 def spelled(reference: str, inputs: dict[str, str], name: str = "", **config: Any) -> str:

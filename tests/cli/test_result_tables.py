@@ -71,27 +71,41 @@ CACHE = {
 }
 
 
+def test_an_interval_stands_beside_every_change_that_has_one() -> None:
+    drawn = {"row": "knn-lm", "interval": [-0.12, -0.081], "on_new_text": [-0.07, 0.002]}
+    _, cells = report_table({**REPORT, "change_intervals": {"rows": [drawn]}})
+    assert [line[2] for line in cells] == ["", "-10.0% [-12.0, -8.1]"]
+    assert [line[-1] for line in cells] == ["", "-5.0% [-7.0, +0.2]"]
+
+
 def test_every_row_is_compared_with_the_first() -> None:
     columns, cells = report_table(REPORT)
     assert columns[:3] == ["", "perplexity", "change"]
     assert cells == [
-        ["plain", "80", "", "1.5", "", "1,234", "100", ""],
-        ["knn-lm", "72", "-10.0%", "1.5", "", "1,234", "95", "-5.0%"],
+        ["plain", "80", "", "1.5", "1,234", "100", ""],
+        ["knn-lm", "72", "-10.0%", "1.5", "1,234", "95", "-5.0%"],
     ]
 
 
 @pytest.mark.parametrize(
-    "outside", [None, {"repeated_share": 1.0, "rows": [{"row": "plain", "perplexity": None}]}], ids=["none", "all"]
+    "outside",
+    [
+        None,
+        {"repeated_share": 1.0, "rows": [{"row": "plain", "perplexity": None}]},
+        {"repeated_share": 0.0, "rows": [{"row": "plain", "perplexity": 80.0}]},
+    ],
+    ids=["none", "all", "all of it is new"],
 )
 def test_without_new_text_beside_repeated_paragraphs_there_is_no_column_for_it(outside: dict | None) -> None:
     columns, cells = report_table({**REPORT, "outside_repeated_paragraphs": outside})
-    assert len(columns) == len(cells[0]) == 6
+    assert columns == ["", "perplexity", "change", "bits/char", "tokens/s"]
+    assert len(cells[0]) == 5
 
 
 def test_neighbours_are_shown_by_their_number() -> None:
     columns, cells = curves_table(REPORT, "k")
     assert columns == ["k", "perplexity knn-lm", "temperature", "lambda", "retrieval accuracy@k"]
-    assert cells == [["1", "79", "3", "0.1", "25.0%"], ["8", "", "", "", "50.0%"]]
+    assert cells == [["1", "79", "3", "0.1", "25.0%"], ["8", "-", "-", "-", "50.0%"]]
 
 
 def test_caches_are_shown_by_their_size_with_the_settings_of_the_first() -> None:
@@ -137,8 +151,15 @@ def test_frequencies_stand_side_by_side() -> None:
     assert cells == [
         ["tokens", "2,500", "1,500", "300", "21"],
         ["plain", "3.35", "30.46", "240.4", ""],
-        ["knn-lm", "3.14", "26.9", "196", "2.5e+12"],
+        ["knn-lm", "3.14", "26.9", "196", "(2.5e+12)"],
     ]
+
+
+def test_what_is_missing_or_of_few_tokens_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown({**REPORT, "frequency_buckets": BUCKETS}, capsys)
+    assert "By neighbours read, test (-: not measured)" in lines
+    title = "Perplexity by how often a token stands in train (in parentheses: of fewer than 100 tokens, mostly luck)"
+    assert title in lines
 
 
 @pytest.mark.parametrize(("perplexity", "shown"), [(None, ""), (123_456.0, "123,456"), (2.5e30, "2.5e+30")])
@@ -158,7 +179,7 @@ def test_the_report_says_what_was_tuned_and_where(capsys: pytest.CaptureFixture[
     assert "report/0123456789ab, test, 4,321 tokens" in lines
     assert "memory: external, interpolate, k 1,024, temperature 12.5, lambda 0.25 (tuned on valid)" in lines
     assert "20.0% of the tokens stand in paragraphs that are also in train" in lines
-    assert "By neighbours read, test" in lines and "By cache size, test" not in lines
+    assert "By neighbours read, test (-: not measured)" in lines and "By cache size, test" not in lines
 
 
 @pytest.mark.parametrize(("counted_in", "split"), [("train", "train"), ("split", "test")])
@@ -166,7 +187,7 @@ def test_the_report_says_where_tokens_were_counted(
     counted_in: str, split: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = shown({**REPORT, "frequency_buckets": {**BUCKETS, "counted_in": counted_in}}, capsys)
-    assert f"Perplexity by how often a token stands in {split}" in lines
+    assert any(line.startswith(f"Perplexity by how often a token stands in {split} (") for line in lines)
     assert not any("how often" in line for line in shown(REPORT, capsys))
 
 
@@ -282,8 +303,8 @@ def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> No
 def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
     rows += [{**row("plain", 80.0), "word_perplexity": 321.5, "bits_per_character": 0.3}]  # words of 28 characters
-    _, cells = report_table({"rows": rows})
-    assert [line[4] for line in cells] == ["321.5", "", "", ""]
+    columns, cells = report_table({"rows": rows})
+    assert [line[columns.index("word perplexity")] for line in cells] == ["321.5", "", "", ""]
 
 
 def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
@@ -329,12 +350,12 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": row("plain", 60.0)}
     baseline["outside_repeated_paragraphs"] = theirs
     report = {**REPORT, "outside_repeated_paragraphs": outside, "baseline": baseline, "method": "trime"}
-    _, cells = report_table(report)
+    columns, cells = report_table(report)
     assert [line[:3] for line in cells] == [
         ["plain (model/7)", "60", ""],
         ["plain", "80", "+33.3%"],
         ["knn-lm", "72", "+20.0%"],
     ]
-    assert [line[6] for line in cells] == [new, "100", "95"]
-    assert cells[2][7] == ("-13.6%" if new else "")
+    assert [line[columns.index("perplexity on new text")] for line in cells] == [new, "100", "95"]
+    assert cells[2][-1] == ("-13.6%" if new else "95"), "without theirs there is no column of changes"
     assert list(on_change(report)) == ["change: against plain, model/7 (report/7) without memory"]

@@ -1,6 +1,7 @@
 """`memlm run`: recipes from the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,21 @@ def test_a_run_prints_the_last_artifact(memlm: Memlm, recipe: Path, text: Path) 
     assert (line["reference"], line["status"]) == (first.reference, "cached")
     assert again.err.count("cached") >= 4
     assert memlm("run", recipe, "--train", text, "--dry-run").out.count("done") == 4
+
+
+def test_what_is_known_not_to_fit_is_not_begun(
+    memlm: Memlm, recipe: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
+    ended = memlm("run", recipe, "--train", text)
+    assert ended.code == 5
+    assert "This does not fit: the disk has 5.0 kB free" in ended.err
+    assert not (tmp_path / "store").exists()
+    monkeypatch.undo()
+    assert memlm("run", recipe, "--train", text).code == 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
+    assert memlm("run", recipe, "--train", text).code == 0, "what is done needs no room"
 
 
 def test_settings_of_a_stage_are_changed_by_its_name(memlm: Memlm, recipe: Path, text: Path) -> None:

@@ -60,5 +60,5 @@ def test_an_interrupted_run_says_that_it_goes_on(memlm: Memlm, text: Path, monke
     ended = memlm("train", tokens, "--steps", 1)
     assert (ended.code, ended.err.splitlines()[-1]) == (
         130,
-        "memlm train: interrupted; the same command goes on from there.",
+        "memlm train: interrupted; what is done is kept, and the same command goes on from there.",
     )

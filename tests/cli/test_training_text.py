@@ -32,8 +32,8 @@ def model(passes: float, falling: bool | None, *validations: tuple[int, float], 
         ),
         (
             model(3, None, (1000, 80.0)),
-            "3 passes over the text; validated once only, at step 1,000: --set valid_every=N tells whether "
-            "it still falls",
+            "3 passes over the text; validated once only, at step 1,000 (--set valid_every=N tells whether "
+            "it still falls)",
         ),
         (model(3, None), "3 passes over the text; there is no validation split to tell when it is enough"),
     ],

@@ -1,11 +1,16 @@
 """`memlm try`: from a text to a page, by commands that are said and can be typed."""
 
+import base64
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import memlm_cli
 from tests.cli.conftest import Memlm
 
 WORDS = ["cat", "dog", "fox", "hen", "cow"]
@@ -102,7 +107,26 @@ def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Me
     (part,) = re.findall(r"--train (\S+\.txt)", ended.err)
     text, whole = Path(part).read_text("utf-8"), book.read_text("utf-8")
     assert len(text) < len(whole) and whole.startswith(text)
+    assert re.fullmatch(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt", Path(part).name)
     assert ended.out.count("would run") >= 5
+
+
+@pytest.mark.usefixtures("small")
+def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm, book: Path, tmp_path: Path) -> None:
+    ended = memlm("try", book, "--minutes", 0.15, "--output", "page.html", *QUICK[:2])
+    assert ended.code == 0, ended.err
+    page = Path("page.html").read_text("utf-8")
+    assert re.search(
+        r"Text: book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+, valid [\d,]+, test [\d,]+ tokens", page
+    )
+    (encoded,) = re.findall(r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page)
+    (tmp_path / "reproduce.sh").write_bytes(base64.b64decode(encoded))
+    (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec {sys.executable} -m memlm_cli "$@"\n')
+    (tmp_path / "memlm").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(memlm_cli.__file__).parents[1])}
+    again = subprocess.run(["sh", "reproduce.sh"], env=os.environ | path, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "made" not in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ TRAINING = TrainConfig.model_validate(load_preset(PRESET))
 NOVEL = 430_000
 
 
+def three_bytes(types):
+    """Bytes a token of a text, whatever its vocabulary."""
+    return 3.0
+
+
 def survey(characters, *longest):
     """A text of which files, paragraphs and lines are so long."""
     settings = (None, "blank-line", "line")
@@ -26,7 +31,7 @@ def survey(characters, *longest):
 @pytest.mark.parametrize("total", [60_000, NOVEL, 6_000_000])
 def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
     machine = Machine(speed, minutes)
-    found = best_budget(total, machine, TRAINING)
+    found = best_budget(total, three_bytes, machine, TRAINING)
     assert FEWEST_BYTES <= found.bytes <= total
     assert found.passes >= min(found.worthwhile, GOOD_PASSES)
     assert found.seconds(machine) <= 60 * minutes + 1
@@ -35,17 +40,17 @@ def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
 
 def test_seeds_share_the_time():
     one, five = Machine(8_000, 4), Machine(8_000, 5 * 4 - 4 * START / 60, 5)
-    found = best_budget(NOVEL, one, TRAINING)
-    assert best_budget(NOVEL, five, TRAINING) == found
+    found = best_budget(NOVEL, three_bytes, one, TRAINING)
+    assert best_budget(NOVEL, three_bytes, five, TRAINING) == found
     assert found.seconds(five) == pytest.approx(START + 5 * (found.seconds(one) - START))
     with pytest.raises(UsageError, match=r"--minutes \d") as said:
-        best_budget(NOVEL, Machine(10_000, 0.5, 5), TRAINING)
+        best_budget(NOVEL, three_bytes, Machine(10_000, 0.5, 5), TRAINING)
     enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
-    assert best_budget(NOVEL, Machine(10_000, enough, 5), TRAINING).bytes >= FEWEST_BYTES
+    assert best_budget(NOVEL, three_bytes, Machine(10_000, enough, 5), TRAINING).bytes >= FEWEST_BYTES
 
 
 def test_more_time_is_more_text_then_more_passes_then_a_second_model():
-    found = [best_budget(NOVEL, Machine(8_000, minutes), TRAINING) for minutes in (1, 2, 4, 6, 30)]
+    found = [best_budget(NOVEL, three_bytes, Machine(8_000, minutes), TRAINING) for minutes in (1, 2, 4, 6, 30)]
     assert [one.bytes < NOVEL for one in found] == [True, True, False, False, False]
     assert [one.trime for one in found] == [False, False, False, True, True]
     assert found[-1].passes == found[-1].worthwhile
@@ -54,13 +59,13 @@ def test_more_time_is_more_text_then_more_passes_then_a_second_model():
 
 def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
     with pytest.raises(DataError, match=r"The text has 1\.0 kB, too little .* give at least 50\.0 kB"):
-        best_budget(1_000, Machine(10_000, 10), TRAINING)
+        best_budget(1_000, three_bytes, Machine(10_000, 10), TRAINING)
     with pytest.raises(
         UsageError, match=r"0\.5 minutes are too short .* at 10,000 tokens a second.* --minutes \d"
     ) as said:
-        best_budget(NOVEL, Machine(10_000, 0.5), TRAINING)
+        best_budget(NOVEL, three_bytes, Machine(10_000, 0.5), TRAINING)
     enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
-    assert best_budget(NOVEL, Machine(10_000, enough), TRAINING).bytes >= FEWEST_BYTES
+    assert best_budget(NOVEL, three_bytes, Machine(10_000, enough), TRAINING).bytes >= FEWEST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -73,28 +78,31 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
     ],
 )
 def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_path, longest, setting):
-    budget = best_budget(NOVEL, Machine(20_000, 10), TRAINING)
-    trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, Machine(20_000, 10), 1024)
+    budget = best_budget(NOVEL, three_bytes, Machine(20_000, 10), TRAINING)
+    trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, three_bytes, Machine(20_000, 10), TRAINING)
     file = tmp_path / "trial.toml"
     file.write_text(recipe_text(trial))
     recipe = load_recipe(file, {"train": ["a.txt"]}, {})
     tokens, model = recipe.config("tokens"), recipe.config("model")
     assert tokens.documents == setting
     assert tokens.split == (pytest.approx(1 - 2 * budget.share), budget.share, budget.share)
-    assert model.steps == pytest.approx(budget.passes * budget.tokens / 1024, abs=1)
+    update = TRAINING.batch_tokens * TRAINING.accumulate
+    assert model.steps == pytest.approx(trial.budget.passes * trial.budget.tokens / update, abs=1)
+    every = (NOVEL / 3 + trial.documents.count) * (1 - 2 * trial.budget.share)
+    assert trial.budget.tokens == pytest.approx(every, abs=2), "each document ends with <eos>"
     assert ("trime" in recipe.stages) == budget.trime
     assert f"{trial.steps:,} steps" in " ".join(described(file.read_text()))
 
 
 def test_a_text_of_a_few_lines_cannot_be_cut():
-    budget = best_budget(NOVEL, Machine(20_000, 10), TRAINING)
+    budget = best_budget(NOVEL, three_bytes, Machine(20_000, 10), TRAINING)
     with pytest.raises(DataError, match="The text is 4 lines, too few"):
-        plan_trial(survey(NOVEL, NOVEL, NOVEL, NOVEL // 4), NOVEL, budget, Machine(20_000, 10), 1024)
+        plan_trial(survey(NOVEL, NOVEL, NOVEL, NOVEL // 4), NOVEL, budget, three_bytes, Machine(20_000, 10), TRAINING)
 
 
 def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
     machine = Machine(5_000, 2)
-    budget = best_budget(NOVEL, machine, TRAINING)
-    trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, machine, 1024)
+    budget = best_budget(NOVEL, three_bytes, machine, TRAINING)
+    trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, three_bytes, machine, TRAINING)
     assert described(recipe_text(trial))[0].startswith("the first ")
     assert "of 430.0 kB of text" in described(recipe_text(trial))[0]

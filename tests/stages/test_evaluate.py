@@ -13,6 +13,8 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.comparison.baseline import against_baseline
+from stages.comparison.compare import compare
+from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
@@ -337,6 +339,27 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
     assert told["rows"][1]["perplexity"] == pytest.approx(math.exp(nll[~(inside[0] | inside[1])].mean()), rel=1e-6)
 
 
+def test_every_change_has_the_interval_that_compare_finds(store, model, index, monkeypatch):
+    plain = evaluated(store, model, "none", save_token_scores=True)
+    report = evaluated(store, index, LINES, save_token_scores=True)
+    assert metrics(plain)["change_intervals"] is None
+    told, found = metrics(report)["change_intervals"], compare(plain, report, ComparisonSettings(most=0, around=0))
+    expected = [edge - 1 for edge in found["perplexity_ratio_interval"]]
+    assert [row["row"] for row in told["rows"]] == ["knn-lm"]
+    assert told["rows"][0]["interval"] == pytest.approx(expected, abs=1e-9)
+    assert told.items() >= {n: v for n, v in found["bootstrap"].items() if n != "units_won"}.items()
+    ordinary = evaluated(store, index, LINES, baseline=plain)
+    against = metrics(ordinary)["change_intervals"]["rows"]
+    assert against[1]["interval"] == pytest.approx(told["rows"][0]["interval"])
+    assert against[0]["interval"] == [0, 0]
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 13)
+    parts = evaluated(store, index, LINES, context=4, stride=4, save_token_scores=True)
+    alone = evaluated(store, model, "none", context=4, stride=4, save_token_scores=True)
+    found = compare(alone, parts, ComparisonSettings(most=0, around=0))
+    expected = [edge - 1 for edge in found["perplexity_ratio_interval"]]
+    assert metrics(parts)["change_intervals"]["rows"][0]["interval"] == pytest.approx(expected, abs=1e-9)
+
+
 def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model, index):
     other = small_model(store, model.input("tokens"), seed=5)
     ordinary = evaluated(store, other, "none", save_token_scores=True)
@@ -460,12 +483,15 @@ class Heard:
     def progress(self, done, total, unit, **figures): ...
 
 
-def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, neighbors):
+def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model, neighbors):
     heard = Heard()
     spec = "external:k=3,lambda=0.001/0.002/0.003"
     evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
-    assert "best lambda, 0.003, lies at the edge" in heard.warnings[1]
+    said, _, command = heard.warnings[1].partition("; a wider one: ")
+    assert "best lambda, 0.003, lies at the edge" in said
+    again = f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --memory external:"
+    assert command.startswith(again)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.progress import Written
+from stages.reporting import Reporter
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Shard, ShardedStage, ShardJob
@@ -26,11 +27,13 @@ class Executor(ABC):
     Args:
         task: what the shards belong to.
         commit: called with every shard as soon as it is durable, one after the other.
+        reporter: hears of what the user should know while it computes.
     """
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
         self.task = task
         self.commit = commit
+        self.reporter = reporter
 
     @abstractmethod
     def run(self, chains: Sequence[Sequence["Shard"]]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.executors.worker import ShardWorker
 from stages.artifacts.progress import Written
+from stages.reporting import Reporter
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Shard
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 class LocalExecutor(Executor):
     """One shard after the other, here; writing one overlaps computing the next."""
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:
-        super().__init__(task, commit)
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
+        super().__init__(task, commit, reporter)
         self._worker = ShardWorker(task, commit)
 
     def run(self, chains: Sequence[Sequence["Shard"]]) -> None:

@@ -6,21 +6,21 @@ and is handed one shard at a time. A process never outlives the one that started
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from stages.artifacts.executors.executor import Executor, ShardTask
+from stages.artifacts.executors.failed import Failed
 from stages.artifacts.executors.worker import ShardWorker
 from stages.artifacts.progress import Written
 from stages.errors import ResourceError
+from stages.reporting import Reporter
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Shard
@@ -32,18 +32,6 @@ Chains = deque[deque["Shard"]]
 
 class Ready:
     """Message of a worker: it can be handed a shard."""
-
-
-class Failed(NamedTuple):
-    """Message of a worker: an error, and what that came of, the nearest first."""
-
-    errors: list[BaseException]
-
-    def error(self) -> BaseException:
-        """The error as it was raised in the worker."""
-        for error, cause in zip(self.errors, self.errors[1:], strict=False):
-            error.__cause__ = cause
-        return self.errors[0]
 
 
 class Worker:
@@ -107,8 +95,8 @@ class Worker:
 class ProcessExecutor(Executor):
     """As many processes as there are workers, or chains to compute if these are fewer."""
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None]) -> None:
-        super().__init__(task, commit)
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
+        super().__init__(task, commit, reporter)
         self._workers: dict[connection.Connection, Worker] = {}
 
     def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
@@ -168,7 +156,7 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
     except BaseException as error:
         with suppress(Exception):
             worker.close()
-        send(Failed(list(_portable(error))))
+        send(Failed.of(error))
 
 
 def _next_shard(parent: connection.Connection) -> "Shard | None":
@@ -188,18 +176,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-def _portable(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it came of, each able to leave the process."""
-    error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
-    link: BaseException | None = error
-    while link is not None:
-        try:
-            yield pickle.loads(pickle.dumps(link))
-        except Exception:
-            yield RuntimeError(f"{type(link).__name__}: {link}")
-        link = link.__cause__ or link.__context__
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.results import report
+from stages.evaluation.results.changes import change_intervals
 from stages.lineage.evaluation import reads_neighbors
+from stages.methods import METHODS
 from stages.metrics import Counts
 
 if TYPE_CHECKING:
@@ -56,8 +58,10 @@ def metrics_of(
         **{name: value for name, value in main.items() if name != "row"},
         "method": job.inputs["model"].config["method"],
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
+        "valid_perplexity": _valid_perplexity(job),
         "rows": rows,
         "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
+        "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
@@ -66,6 +70,29 @@ def metrics_of(
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
+
+
+def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
+    """What training ended with on valid, where that is another split of this text, read as the first row is."""
+    model, config = job.inputs["model"], job.config
+    method = model.config["method"]
+    known = method in METHODS.names() and not METHODS.settings(method).evaluation.trained_with_memory
+    same = model.input("tokens").reference == job.inputs["tokens"].reference
+    if not (known and same and config.score == "all" and config.split not in ("train", "valid")):
+        return None
+    return model.metrics.get("valid_perplexity")
+
+
+def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
+    """Of each row's change against the first, or the baseline's where that kept its scores."""
+    files, shards = plan.unit_files, plan.scoring_pass
+    sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
+    if files is None or sums is None:
+        return None
+    if "baseline" not in job.inputs:
+        return change_intervals(names, sums, files.units)
+    baseline = files.of_baseline(job.inputs["baseline"])
+    return None if baseline is None else change_intervals(names, sums, files.units, baseline)
 
 
 def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:

@@ -76,6 +76,11 @@ class RangeScores:
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """What each probe saw, by its name."""
 
+    def nll(self) -> list[np.ndarray]:
+        """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of each row."""
+        each = [self.log_p, *(row.log_p for row in self.rows)]
+        return [-log_p.double().cpu().numpy() for log_p in each]
+
 
 def summed(values: Tensor) -> float:
     """The sum in float64."""

@@ -10,6 +10,11 @@ from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
+FEW_UNITS = 10
+"""Documents, or blocks, of which an interval is rough."""
+UNEVEN = 1.25
+"""Factor between perplexities of valid and test above which they are texts of another kind. Those of WikiText and Penn
+Treebank lie within 1.05 of each other; splits of a few thousand tokens within this one, by chance."""
 UNKNOWN_TOLD = 0.01
 """Share of unknown tokens above which a perplexity means another thing than it seems to."""
 
@@ -22,12 +27,15 @@ def remarks(report: Figures) -> list[str]:
 def on_change(report: Figures) -> Iterator[str]:
     """What every change of the table is against, and what makes it larger than it should be."""
     yield from against_lines(report)
+    if report.get("change_intervals"):
+        yield _intervals_line(report["change_intervals"])
     yield from undertrained_lines(report)
 
 
 def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
     yield from probe_summaries(report)
+    yield from _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
@@ -38,6 +46,20 @@ def on_text(report: Figures) -> Iterator[str]:
             f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
             f"read here; tokens may not find the rows of --exclude {report['exclude']}"
         )
+
+
+def _uneven_lines(report: Figures) -> Iterator[str]:
+    """That valid and the scored split are not alike, where they are not."""
+    first, valid = report["rows"][0], report.get("valid_perplexity")
+    scored = first["perplexity"]
+    if not valid or not scored or 1 / UNEVEN <= scored / valid <= UNEVEN:
+        return
+    split = report["split"]
+    yield (
+        f"{first['row']} has perplexity {number(valid)} on valid and {number(scored)} on {split}: they are not the "
+        f"same kind of text, so what is tuned on valid may not suit {split}, and neither stands for the whole; larger "
+        "shares (memlm tokenize --split 0.8,0.1,0.1) or more texts make them alike"
+    )
 
 
 def against_lines(report: Figures) -> Iterator[str]:
@@ -55,6 +77,28 @@ def against_lines(report: Figures) -> Iterator[str]:
             "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
             "ordinary model above"
         )
+
+
+def _intervals_line(intervals: Figures) -> str:
+    """What the intervals beside the changes are of, and what they say nothing of."""
+    line = resampled_line(intervals)
+    if intervals["units"] < 2:
+        return line
+    return f"{line}, paired by row: how far other text of this kind may move the change; other trainings: --seeds"
+
+
+def resampled_line(bootstrap: Figures) -> str:
+    """How the intervals in brackets were made."""
+    units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
+    if bootstrap.get("block_tokens"):
+        units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
+    if bootstrap["units"] < 2:
+        return f"no interval: {units} cannot be resampled"
+    rough = " (few: the intervals are rough)" if bootstrap["units"] < FEW_UNITS else ""
+    return (
+        f"in brackets: {100 * bootstrap['confidence']:.4g}% intervals from {bootstrap['samples']:,} resamples of "
+        f"{units}{rough}"
+    )
 
 
 def undertrained_lines(report: Figures) -> Iterator[str]:

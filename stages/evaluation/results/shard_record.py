@@ -21,7 +21,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         scores: of the c tokens of them that count.
     """
     each: list[RangeScores | RowScores] = [scores, *scores.rows]
-    nll = [-one.log_p.double().cpu().numpy() for one in each]
+    nll = scores.nll()
     targets, accuracy = scores.targets.cpu().numpy(), breakdown.accuracy
     wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
     if breakdown.last_words is not None:

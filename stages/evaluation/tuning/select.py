@@ -109,12 +109,6 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
     }
 
 
-def at_edge(row: MemoryRow, selected: Selected) -> list[tuple[str, float]]:
-    """The tuned numbers, by name, whose best value lies at the edge of their grid."""
-    readings = describe_row(row, selected, None)
-    return [(name, reading[name]) for reading in readings for name, inside in reading["interior"].items() if not inside]
-
-
 def _describe_reading(
     source: Source, point: Point, interior: dict[str, bool], tune_split: str | None
 ) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
 from stages.evaluation.tuning.select import (
     Choice,
     Selected,
-    at_edge,
     choose,
     describe_by_cutoff,
     describe_grid,
@@ -126,10 +125,6 @@ class Tuning:
             return None
         plain = sum(record["plain_nll"] for record in records)
         return {"split": self._split, **grid, "plain_nll": plain / tokens}
-
-    def at_edge(self) -> list[tuple[str, float]]:
-        """The tuned numbers of the row asked for whose best value lies at the edge of its grid."""
-        return at_edge(self._rows[0], self.selected[0]) if self._split is not None else []
 
 
 def scratch_bytes(rows: Sequence[MemoryRow], tokens: int) -> int:

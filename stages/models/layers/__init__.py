@@ -18,6 +18,9 @@ STREAM_ATTENTION = Registry(
         "compressive": Part.within(
             "stages.models.layers.compressive", "settings:CompressiveSettings", "layer:CompressiveAttention"
         ),
+        "infinity": Part.within(
+            "stages.models.layers.infinity", "settings:InfinitySettings", "layer:InfinityAttention"
+        ),
     },
 )
 FEED_FORWARD = Registry(

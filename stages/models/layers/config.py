@@ -8,7 +8,7 @@ from stages.config import OneOf
 from stages.models.config import BackboneConfig, Probability, Size, unless
 from stages.models.layers import FEED_FORWARD
 from stages.models.layers.dense.settings import DenseSettings
-from stages.models.layers.settings import SublayerSettings
+from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
 
 Place = Literal["attention", "feed_forward"]
 PLACES: tuple[Place, Place] = ("attention", "feed_forward")
@@ -61,3 +61,10 @@ class AttentionConfig(BackboneConfig):
     @classmethod
     def _usual(cls, place: Place) -> SublayerSettings:
         return cast(SublayerSettings, cls.model_fields[place].default)
+
+
+def remembers(model: BackboneConfig, context: int) -> bool:
+    """Whether attention layers carry more than cached inputs from segment to segment of `context` inputs."""
+    if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
+        return False
+    return any(array.nbytes for array in model.attention.memory_spec(model, context))

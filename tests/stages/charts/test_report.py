@@ -164,7 +164,10 @@ def test_rare_words_are_compared_in_nats() -> None:
     """In shares of perplexity the rare ones, +200 % here, leave nothing to be seen of the frequent."""
     told = {
         "counted_in": "train",
-        "buckets": [{"more_than": 10, "at_most": None, "tokens": 9}, {"more_than": None, "at_most": 0, "tokens": 2}],
+        "buckets": [
+            {"more_than": 10, "at_most": None, "tokens": 900},
+            {"more_than": None, "at_most": 0, "tokens": 100},
+        ],
         "rows": [
             {"row": "plain", "nll": [3.0, 6.0], "perplexity": [math.exp(3.0), math.exp(6.0)]},
             {"row": "knn-lm", "nll": [2.75, 7.1], "perplexity": [math.exp(2.75), math.exp(7.1)]},
@@ -177,7 +180,20 @@ def test_rare_words_are_compared_in_nats() -> None:
         [None, 2.0],
     ]
     assert list(chart.plot.groups) == ["> 10", "0"]  # type: ignore[union-attr]
-    assert chart.numbers.rows[3] == ("knn-lm", None, 0, 2, 7.1, math.exp(7.1))
+    assert chart.numbers.rows[3] == ("knn-lm", None, 0, 100, 7.1, math.exp(7.1))
+    assert chart.caption.endswith("below zero the memory helps.")
+
+
+def test_a_bucket_of_few_tokens_has_no_bar() -> None:
+    told = {
+        "counted_in": "train",
+        "buckets": [{"more_than": 10, "at_most": None, "tokens": 900}, {"more_than": None, "at_most": 0, "tokens": 4}],
+        "rows": [{"row": name, "nll": [nll, 6.0], "perplexity": [9.0, 9.0]} for name, nll in (("a", 3.0), ("b", 2.5))],
+    }
+    chart = charts(frequency_buckets=told, grid=None, curves=[])["loss-by-frequency"]
+    assert [list(one.values) for one in chart.plot.series] == [[-0.5, None]]  # type: ignore[union-attr]
+    assert chart.caption.endswith("Left out: 0 (4 tokens); fewer than 100 are mostly luck.")
+    assert len(chart.numbers.rows) == 4
 
 
 def test_accuracy_of_retrieval_rises_over_k_not_over_the_names_of_k() -> None:

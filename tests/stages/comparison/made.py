@@ -11,8 +11,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
-from stages.comparison.places import scored_places
 from stages.config import StageConfig
+from stages.evaluation.results.places import scored_places
 from stages.tokenize import Tokenize, TokenizeConfig
 
 

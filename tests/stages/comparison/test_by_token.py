@@ -8,10 +8,11 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.comparison import places, token_table
+from stages.comparison import token_table
 from stages.comparison.compare import compare
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_table import write_token_table
+from stages.evaluation.results import places
 from tests.stages.comparison.made import corpus, report
 
 TRAIN = "a " * 12 + "b\nc\n"

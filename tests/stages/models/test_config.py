@@ -5,6 +5,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipelines.settings import validated
 from stages.errors import UsageError
+from stages.models import NAMED
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
@@ -31,6 +32,28 @@ def test_the_backbone_says_which_configuration_a_table_is(table, config):
     assert parse_model(table) == config
     assert parse_model(config.model_dump(mode="json")) == config
     assert Holder(model=config).model == config
+
+
+@pytest.mark.parametrize(("name", "attention"), NAMED.items())
+@pytest.mark.parametrize("settings", [{}, {"layers": 3, "attention": {"layers": [2]}}])
+def test_a_named_model_is_the_backbone_and_attention_that_it_stands_for(name, attention, settings):
+    meant = {
+        **settings,
+        "attention": {"name": attention, **settings.get("attention", {})},
+        "backbone": "transformer-xl",
+    }
+    assert parse_model({"backbone": name, **settings}) == parse_model(meant) == parse_model(meant | {"backbone": name})
+    assert Holder(model={"backbone": name, **settings}).model.model_dump(mode="json")["backbone"] == "transformer-xl"
+
+
+def test_a_named_model_with_other_attention_is_refused():
+    words = (
+        "'infinity-former' is a transformer-xl with attention 'infinity': leave it or model.attention.name=relative out"
+    )
+    with pytest.raises(UsageError, match=words):
+        validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"name": "relative"}}})
+    with pytest.raises(UsageError, match=r"There is no setting 'model.attention.basi'; did you mean 'basis'"):
+        validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"basi": 8}}})
 
 
 @pytest.mark.parametrize("place", ["attention", "feed_forward"])

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -7,8 +9,16 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.models import devices
 from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.devices import autocast, resolve_device, resolve_precision, tune_allocator
+from stages.models.devices import (
+    autocast,
+    device_name,
+    device_type,
+    resolve_device,
+    resolve_precision,
+    tune_allocator,
+)
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.models.layers.sinusoids import sinusoids
 
@@ -160,6 +170,28 @@ def test_tied_embeddings_are_stored_once(tmp_path):
 def test_shapes_that_cannot_be_built_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         model(**settings)
+
+
+def test_a_model_is_opened_without_the_compiler_of_torch(tmp_path):
+    net = model()
+    save_weights(net, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
+    program = (
+        "import pathlib, sys\n"
+        "from stages.models.language_model import load_model\n"
+        "load_model(pathlib.Path(sys.argv[1]), 'cpu')\n"
+        "sys.exit('sympy' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, tmp_path], timeout=120).returncode == 0
+
+
+def test_a_device_is_told_without_torch_where_no_driver_is(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(devices, "_has_driver", lambda: False)
+    assert device_name("auto") == device_type("auto") == "cpu"
+    assert "torch" not in sys.modules
+    with pytest.raises(ResourceError, match="--device cpu"):
+        device_type("cuda")
 
 
 def test_devices_and_precision():

@@ -123,8 +123,8 @@ def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, An
         "frequency_buckets": {
             "counted_in": "train",
             "buckets": [
-                {"more_than": 10, "at_most": None, "tokens": 25},
-                {"more_than": 0, "at_most": 10, "tokens": 15},
+                {"more_than": 10, "at_most": None, "tokens": 2500},
+                {"more_than": 0, "at_most": 10, "tokens": 1500},
             ],
             "rows": [
                 {"row": "plain", "nll": [3.0, 6.0], "perplexity": [20.0, 400.0]},

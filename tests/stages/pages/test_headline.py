@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.store import Store
-from stages.pages.headline import Row, headline, measures_shown, rankings, shown
+from stages.pages.headline import Row, headline, headline_table, measures_shown, rankings, shown
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources
 from tests.stages.pages import made
@@ -22,6 +22,17 @@ def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) 
     rows = rows_of(tmp_path, {"rows": told})
     assert [row.change for row in rows] == [None, pytest.approx(-0.25), pytest.approx(0.25), None]
     assert [row.best for row in rows] == [False, True, False, False]
+
+
+def test_a_change_has_its_interval(tmp_path: Path) -> None:
+    told = [made.row("plain", 200.0), made.row("a", 150.0), made.row("b", 150.0)]
+    drawn = {"samples": 9, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 20}
+    rows = [{"row": "a", "interval": [-0.3, -0.2], "on_new_text": None}]
+    found = rows_of(tmp_path, {"rows": told, "change_intervals": {**drawn, "rows": rows}})
+    assert [row.interval for row in found] == [None, [-0.3, -0.2], None]
+    columns, lines = headline_table(found).columns, headline_table(found).rows
+    low, high = columns.index("change_low"), columns.index("change_high")
+    assert [(line[low], line[high]) for line in lines] == [(None, None), (-0.3, -0.2), (None, None)]
 
 
 def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path) -> None:
@@ -59,6 +70,9 @@ def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
     assert measures_shown(rows_of(tmp_path, {"outside_repeated_paragraphs": None})) == [
         *("perplexity", "bits_per_character", "word_perplexity", "tokens_per_second"),
     ]
+    nothing_repeated = {"repeated_share": 0.0, "rows": [{"row": "plain", "perplexity": 9.0}]}
+    rows = rows_of(tmp_path / "new", {"outside_repeated_paragraphs": nothing_repeated})
+    assert "perplexity_on_new_text" not in measures_shown(rows)
     last = {"rows": [made.row("plain", 9.0) | {"accuracy": 0.25, "bits_per_character": None}]}
     assert "accuracy" in measures_shown(rows_of(tmp_path / "last", last))
 

@@ -8,6 +8,7 @@ import pytest
 from stages.errors import ArtifactError, UsageError
 from stages.search import build
 from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.exact import ExactSearcher
 from stages.search.factory import empty_index
 from stages.search.factory_string import refusals
 from stages.search.keys import StoredKeys, widened
@@ -143,6 +144,26 @@ def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     assert by_probe == sorted(by_probe)
     assert by_probe[0] < 0.9 < by_probe[-1] == 1
     assert searcher.search(keys.rows_between(0, 1).astype(np.float32), 600)[0].min() == 0
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("ivf-flat", "float16"), ("ivf-flat", "float32"), ("IVF8,SQ8", "float16")])
+@pytest.mark.parametrize("rows", [40, 600])
+def test_recall_by_lists_read_is_that_of_searches_in_so_many(kind: str, dtype: str, rows: int, tmp_path: Path) -> None:
+    keys = stored(rows=rows, dtype=dtype)
+    config = resolved(keys, index=kind, probe=6, **({"lists": 8} if kind == "ivf-flat" else {}))
+    file = in_parts(config, keys, tmp_path, [range(keys.shards)])
+    searcher: Any = open_searcher(file, config.model_dump(), (keys.rows, keys.dim))
+    sample = np.sort(np.random.default_rng(1).choice(rows, 30, replace=False))
+    itself = np.stack([sample, sample + 1], axis=1)
+    true = ExactSearcher(keys, "l2").search(keys.take(sample), 8, itself)[0]
+    table = measure(searcher, keys, queries=30, seed=0)["recall_by_probe"]
+    assert searcher.probe == 6
+    for probe, shares in table.items():
+        searcher.probe = int(probe)
+        found = searcher.attempt(keys.take(sample), 8, itself, effort=0).ids
+        for k, share in shares.items():
+            if int(k) <= 8:
+                assert share == pytest.approx(recall(found, true, int(k)), abs=1e-4)
 
 
 @pytest.mark.parametrize("rows", [600, 60_000])

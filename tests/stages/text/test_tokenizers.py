@@ -1,7 +1,10 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from stages.text import TOKENIZERS
 from stages.text import pieces as pieces_module
 from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
 from stages.text.given import open_tokenizer
+from stages.text.spool import Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.word import WordTokenizer
 from tests.oracles import text as oracle
@@ -222,3 +226,16 @@ def test_bpe_is_the_same_in_every_process(tmp_path: Path) -> None:
     there = tmp_path / "there.json"
     subprocess.run([sys.executable, "-c", program, str(there)], check=True, env=environment)
     assert (tmp_path / "here.json").read_bytes() == there.read_bytes()
+
+
+@pytest.mark.timeout(60)
+def test_a_vocabulary_in_the_making_hears_of_signals() -> None:
+    """The library reads text in threads of its own, and Python's first thread, which alone hears signals, waits."""
+
+    def endless() -> Iterator[Pieces]:
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+        while True:
+            yield as_pieces("a word and another\n" * 100)
+
+    with pytest.raises(KeyboardInterrupt):
+        BpeTokenizer.train(endless(), 300, False)

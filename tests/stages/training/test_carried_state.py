@@ -11,6 +11,7 @@ from stages.methods.method import BatchLayout
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.infinity.settings import InfinitySettings
 from stages.models.layers.memorizing.settings import MemorizingSettings
 from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.training import loop
@@ -29,10 +30,11 @@ STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
 SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
 ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(memory_size=30, neighbors=3)})
+SIGNAL = XL.model_copy(update={"memory_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
 ALL = pytest.mark.parametrize(
     "model",
-    [LSTM, XL, KEYS, SLOTS, ENTRIES],
-    ids=["lstm", "transformer-xl", "product-keys", "compressive", "memorizing"],
+    [LSTM, XL, KEYS, SLOTS, ENTRIES, SIGNAL],
+    ids=["lstm", "transformer-xl", "product-keys", "compressive", "memorizing", "infinity"],
 )
 
 
@@ -158,9 +160,9 @@ def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeyp
 
 def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):
     lines = {}
-    for name, model in (("plain", XL), ("slots", SLOTS)):
+    for name, model in (("plain", XL), ("slots", SLOTS), ("signal", SIGNAL)):
         (tmp_path / name).mkdir()
         trainer(tmp_path / name, model=model, steps=8, log_every=2).run()
         lines[name] = [json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()]
     assert not any("auxiliary_loss" in line for line in lines["plain"])
-    assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"])
+    assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"] + lines["signal"][1:])

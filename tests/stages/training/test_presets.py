@@ -3,7 +3,7 @@ import torch
 from pydantic import ValidationError
 
 from stages.errors import UsageError
-from stages.models import trainable_backbones
+from stages.models import NAMED, trainable_backbones
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
@@ -179,6 +179,14 @@ def test_every_backbone_has_a_preset_for_trying_things_out(backbone):
 @pytest.mark.parametrize(("name", "backbone"), [("lstm-1024", None), ("lstm-1024", "lstm"), ("tiny", "transformer")])
 def test_a_preset_of_the_backbone_that_is_asked_for(name, backbone):
     assert choose_preset(name, backbone) == load_preset(name)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_model_has_the_presets_of_its_backbone(name):
+    assert choose_preset(None, name) == choose_preset(None, "transformer-xl")
+    assert choose_preset("enwik8-small-xl", name) == load_preset("enwik8-small-xl")
+    with pytest.raises(UsageError, match="for the backbone 'transformer', not for 'transformer-xl'"):
+        choose_preset("tiny", name)
 
 
 @pytest.mark.parametrize(

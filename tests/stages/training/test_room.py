@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import torch
 
 from stages.errors import ResourceError
 from stages.models.config import parse_model
@@ -12,7 +11,7 @@ from stages.training import room
 from stages.training.config import TrainConfig
 from stages.training.room import require_room
 
-CPU = torch.device("cpu")
+CPU = "cpu"
 
 
 def model(**changes):
@@ -74,3 +73,14 @@ def test_what_positions_take_from_memory_counts_for_each_block_that_does():
     assert needed([1], 30) - needed([1], 10) == 20 * one
     assert needed([1, 3], 30) - needed([1, 3], 10) == 2 * 20 * one
     assert needed([1], 64) == needed([1], 100)
+
+
+def test_a_signal_counts_for_each_stream_however_long_it_is():
+    def needed(basis):
+        attention = {"name": "infinity", "basis": basis}
+        sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 1, "attention": attention}
+        config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 32})
+        return room.training_bytes(config, config.model.sized(50, 16), 10)
+
+    weights, signal, attention = 2 * 4, 2 * 8, 2 * 2 * 16  # of a function; with gradients and moments, of two rows
+    assert needed(60) - needed(20) == 40 * (weights + signal + attention) * 4

@@ -20,12 +20,12 @@ def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
     tokens = small_tokens(Store(tmp_path))
     config = TrainConfig(method="trime-ext", segment_length=64)
     warning = random_segments(config, Inputs({"tokens": tokens}))
-    assert "the segments of a batch are drawn at random" in warning
+    assert "draws the segments of a batch at random" in warning
     assert f"memlm pack-batches {tokens.reference} --segment-length 64" in warning
     assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
 
 
-@pytest.mark.parametrize("attention", ["memorizing", "compressive"])
+@pytest.mark.parametrize("attention", ["memorizing", "compressive", "infinity"])
 @pytest.mark.parametrize("method", ["lm", "trime-long", "spalm", "trime", "trime-ext"])
 def test_a_memory_that_training_never_fills_is_named(method, attention):
     def warning(**settings):
@@ -36,7 +36,9 @@ def test_a_memory_that_training_never_fills_is_named(method, attention):
         assert warning() is None
         return
     assert f"method {method!r} reads every segment by itself, so attention {attention!r}" in warning()
-    assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
+    assert ("--long-length 0" in warning()) == (attention != "infinity")
+    if attention != "infinity":
+        assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
 
 
 def test_a_model_without_such_layers_trains_silently():

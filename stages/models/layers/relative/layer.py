@@ -1,9 +1,11 @@
 """Attention of the positions of a stream to those before them, by content and by distance."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models.layers.config import AttentionConfig
@@ -11,6 +13,14 @@ from stages.models.layers.initialization import initialize
 from stages.models.layers.relative.kernel import relative_attention, relative_weights
 from stages.models.layers.relative.settings import RelativeSettings
 from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention, StreamInputs
+
+
+class Projected(NamedTuple):
+    """Of each head."""
+
+    queries: Float[Tensor, "heads B n d_head"]
+    keys: Float[Tensor, "heads B all d_head"]
+    values: Float[Tensor, "heads B all d_head"]
 
 
 class RelativeAttention(StreamAttention):
@@ -36,25 +46,35 @@ class RelativeAttention(StreamAttention):
 
     def attend(self, x: Tensor, passage: Passage) -> Tensor:
         """[B, m + n, d], of which the first m are cached -> [B, n, d]."""
+        return self.read(self.project(x, passage), passage)
+
+    def project(self, x: Tensor, passage: Passage) -> Projected:
+        """Queries of the n positions, keys and values of all."""
+        weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
+        (q,) = self._heads_first(F.linear(x[:, passage.cached :], weight_q), 1)
+        k, v = self._heads_first(F.linear(x, weight_kv), 2)
+        return Projected(q, k, v)
+
+    def read(self, projected: Projected, passage: Passage) -> Tensor:
+        """What is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
-        read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(x, passage)]
+        read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
         added: Tensor = self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
         return added
 
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
         """Of each span how much its queries attend to each position that it sees, [heads, B, queries, positions]."""
-        return [relative_weights(q, k, r, *self._biases) for q, k, _, r in self._by_span(x, passage)]
+        by_span = self._by_span(self.project(x, passage), passage)
+        return [relative_weights(q, k, r, *self._biases) for q, k, _, r in by_span]
 
     @property
     def _biases(self) -> tuple[Tensor, Tensor]:
         return self.content_bias, self.position_bias
 
-    def _by_span(self, x: Tensor, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    def _by_span(self, projected: Projected, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries, keys and values of each span, and its distances."""
         cached = passage.cached
-        weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
-        q = self._heads_first(F.linear(x[:, cached:], weight_q), 1)[0]
-        k, v = self._heads_first(F.linear(x, weight_kv), 2)
+        q, k, v = projected
         r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
         for begin, first, stop in passage.spans:
             own, seen = slice(first - cached, stop - cached), slice(begin, stop)

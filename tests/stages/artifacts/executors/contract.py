@@ -17,6 +17,7 @@ LENGTH = 7
 
 class ExecutorContract:
     workers: ClassVar[int]
+    cluster: ClassVar[str | None] = None
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
@@ -28,7 +29,7 @@ class ExecutorContract:
         return tmp_path / "trace"
 
     def made(self, store: Store, stage: Sums, reporter: Reporter | None = None) -> Outcome:
-        execution = Execution(reporter=reporter or Silent(), workers=self.workers)
+        execution = Execution(reporter=reporter or Silent(), workers=self.workers, cluster=self.cluster)
         return make(stage, SquaresConfig(length=LENGTH), {}, store, execution)
 
     def test_chains_run_in_order_in_one_place_and_phases_one_after_the_other(self, store: Store, trace: Path) -> None:

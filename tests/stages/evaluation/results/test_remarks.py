@@ -23,6 +23,21 @@ def test_what_changes_are_against_is_said(method: str, first: str, told: list[st
     assert list(against_lines({**report, "rows": ROWS[:1]})) == []
 
 
+def test_it_is_said_of_what_intervals_are() -> None:
+    drawn = {"samples": 10_000, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 57}
+    (line,) = (line for line in remarks({**REPORT, "change_intervals": drawn}) if line.startswith("in brackets"))
+    assert line.startswith("in brackets: 95% intervals from 10,000 resamples of 57 documents, paired by row")
+    alone = remarks({**REPORT, "change_intervals": {**drawn, "units": 1}})
+    assert "no interval: 1 document cannot be resampled" in alone
+
+
+@pytest.mark.parametrize(("valid", "said"), [(30.0, True), (65.0, False), (79.0, False), (99.0, False), (110.0, True)])
+def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> None:
+    lines = remarks({**REPORT, "split": "test", "valid_perplexity": valid})
+    start = f"plain has perplexity {valid:g} on valid and 80 on test: they are not the same kind of text"
+    assert any(line.startswith(start) for line in lines) == said
+
+
 @pytest.mark.parametrize(
     ("passes", "falling", "told"),
     [

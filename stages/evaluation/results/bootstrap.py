@@ -18,9 +18,10 @@ DRAWS_AT_ONCE = 1 << 22
 class Bootstrap:
     """How units are drawn: `samples` times as many as there are, with replacement."""
 
-    samples: int
-    confidence: float
-    seed: int
+    samples: int = 10_000
+    confidence: float = 0.95
+    """Share of the resamples that an interval holds."""
+    seed: int = 0
 
     def intervals(
         self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.comparison.settings import Reading
 from stages.errors import ArtifactError
 from stages.evaluation.results.score_files import COLUMNS
 
+Reading = Literal["final", "model"]
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
 KNOWN = {*COLUMNS, "logp_memory"}

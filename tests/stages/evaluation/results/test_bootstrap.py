@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.comparison import bootstrap
-from stages.comparison.bootstrap import Bootstrap
+from stages.evaluation.results import bootstrap
+from stages.evaluation.results.bootstrap import Bootstrap
 from tests.oracles import comparison as oracle
 
 UNITS = st.integers(1, 6)

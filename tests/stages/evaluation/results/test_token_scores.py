@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
-from stages.comparison.scores import has_scores, open_scores
 from stages.errors import ArtifactError
+from stages.evaluation.results.token_scores import has_scores, open_scores
 from tests.stages.comparison.made import corpus, report
 
 NLL, NLL_LM = [1.0, 2.0, 0.5], [1.5, 2.0, 1.0]

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.text.tokens import TokenSplit, open_split
+
+if TYPE_CHECKING:
+    from stages.evaluation.results.last_word import LastWords
 
 TOKENS_AT_ONCE = 1 << 19
 LONGEST_BLOCK = 512
@@ -58,13 +62,19 @@ class Places:
 def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
     """The places of all tokens of a split, or of those of its documents' last words (`last-word`)."""
     opened = open_split(tokens.zarr("tokens.zarr"), split)
-    doc_offsets = np.asarray(opened.doc_offsets[:])
     if counted == "all":
-        return Places(opened, doc_offsets, None)
+        return places_of(opened, None)
     from stages.evaluation.results.last_word import find_last_words
 
-    words = find_last_words(tokens, split)
-    return Places(opened, doc_offsets, np.flatnonzero(words.scored(0, int(doc_offsets[-1]))))
+    return places_of(opened, find_last_words(tokens, split))
+
+
+def places_of(split: TokenSplit, words: "LastWords | None") -> Places:
+    """The places of all tokens of a split, or of some last words."""
+    doc_offsets = np.asarray(split.doc_offsets[:])
+    if words is None:
+        return Places(split, doc_offsets, None)
+    return Places(split, doc_offsets, np.flatnonzero(words.scored(0, int(doc_offsets[-1]))))
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,11 @@ class Units:
     def of(self, places: np.ndarray) -> np.ndarray:
         """The unit of each place, int64 [n]."""
         return self.places.documents(places) if self.block_tokens is None else places // self.block_tokens
+
+    def facts(self, held: int) -> dict[str, Any]:
+        """What a comparison says of them, `held` of which have a scored token."""
+        unit = "document" if self.block_tokens is None else "block"
+        return {"unit": unit, "block_tokens": self.block_tokens, "units": held}
 
 
 def units_of(places: Places, block_tokens: int | None) -> Units:

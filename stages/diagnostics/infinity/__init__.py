@@ -1,0 +1,1 @@
+"""Where on its signal attention looks, how closely, and how many positions see one."""

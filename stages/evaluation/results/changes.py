@@ -1,0 +1,146 @@
+"""How sure each change of perplexity is: rows paired by document, or block, with the row that they are compared with.
+
+The intervals are those of `memlm compare`, for all rows at once; no scores of tokens need to be kept for them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.array_files import save_arrays
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.output import ShardOutput
+from stages.evaluation.results.bootstrap import Bootstrap
+from stages.evaluation.results.places import Units
+from stages.evaluation.results.token_scores import has_scores, open_scores
+from stages.metrics import perplexity
+
+if TYPE_CHECKING:
+    from stages.evaluation.results.range_scores import RangeScores
+
+GROUPS = 2
+"""All counted tokens, and those in no paragraph that was read before."""
+
+
+@dataclass(frozen=True)
+class UnitSums:
+    """Sums over the counted tokens of each of U units, in each of GROUPS groups."""
+
+    nll: np.ndarray
+    """Of each of R rows, nats, float64 [GROUPS, R, U]."""
+    tokens: np.ndarray
+    """How many there are, float64 [GROUPS, U]."""
+
+    @classmethod
+    def nothing(cls, rows: int, units: int) -> "UnitSums":
+        return cls(np.zeros((GROUPS, rows, units)), np.zeros((GROUPS, units)))
+
+    def add(self, first: int, some: "UnitSums") -> None:
+        """Take in the sums of unit `first` and those after it."""
+        units = slice(first, first + some.tokens.shape[-1])
+        self.nll[..., units] += some.nll
+        self.tokens[..., units] += some.tokens
+
+
+@dataclass(frozen=True)
+class UnitFiles:
+    """What the shards of a split leave of the documents, or blocks, that they have tokens of."""
+
+    units: Units
+    outside: np.ndarray | None
+    """Tokens of the split in no paragraph that was read before, bool [T]; None: that is not known."""
+    rows: int
+    """The model alone, and those of memory."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of all that is left, where no unit lies in two shards."""
+        return 8 * GROUPS * (self.rows + 1) * self.units.count
+
+    def write(self, output: ShardOutput, number: int, scores: "RangeScores", start: int, stop: int) -> None:
+        """Let shard `number` leave the sums of tokens [start, stop)."""
+        chosen = self.units.places.chosen
+        places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
+        first, found = self._sums(places, np.stack(scores.nll()))
+        save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
+
+    def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
+        """The sums of all shards; None where a memlm that left none began the work."""
+        paths = [folder / _file(number) for number in numbers]
+        if not all(path.is_file() for path in paths):
+            return None
+        total = UnitSums.nothing(self.rows, self.units.count)
+        for path in paths:
+            with path.open("rb") as file:
+                total.add(int(np.load(file)), UnitSums(np.load(file), np.load(file)))
+        return total
+
+    def of_baseline(self, report: Artifact) -> UnitSums | None:
+        """The sums of another report's first row, of the same tokens; None where it kept no scores of them."""
+        if not has_scores(report):
+            return None
+        scores, total = open_scores(report, "model"), UnitSums.nothing(1, self.units.count)
+        for start, stop in self.units.places.blocks():
+            total.add(*self._sums(self.units.places.read(start, stop), scores.nll(start, stop)[None]))
+        return total
+
+    def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
+        """The first unit of some tokens, and the sums of it and those after it; nll float64 [R, n]."""
+        if not len(places):
+            return 0, UnitSums.nothing(len(nll), 0)
+        units = self.units.of(places)
+        first, count = int(units[0]), int(units[-1] - units[0]) + 1
+        groups = np.ones(len(places)), np.zeros(len(places)) if self.outside is None else self.outside[places]
+        with np.errstate(invalid="ignore"):
+            sums = [[np.bincount(units - first, np.where(held, row, 0), count) for row in nll] for held in groups]
+        return first, UnitSums(np.array(sums), np.array([np.bincount(units - first, held, count) for held in groups]))
+
+
+def _file(number: int) -> str:
+    return f"scratch/units-{number:06d}.npy"
+
+
+def change_intervals(
+    names: Sequence[str], sums: UnitSums, units: Units, baseline: UnitSums | None = None
+) -> dict[str, Any] | None:
+    """By how much the perplexity of each row would differ from the first's had other documents been drawn; JSON.
+
+    Args:
+        names: of the rows.
+        sums: of the rows.
+        baseline: of the row that all are compared with; None: the first of them.
+    Returns: as shares of perplexity, None where there is no interval; None if there is nothing to compare.
+    """
+    first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
+    if baseline is not None:
+        first, rows, compared = baseline.nll, sums.nll, names
+    held = sums.tokens[0] > 0
+    if not len(compared) or not held.any():
+        return None
+    bootstrap = Bootstrap()
+    with np.errstate(invalid="ignore"):
+        differences = (rows - first)[..., held].reshape(GROUPS * len(compared), -1).T
+    weights = np.repeat(sums.tokens[:, held], len(compared), axis=0).T
+    finite = np.isfinite(differences).all(axis=0)
+    found = bootstrap.intervals(np.where(finite, differences, 0), weights)
+    shares = [_shares(interval) if known else None for interval, known in zip(found, finite, strict=True)]
+    return {
+        **asdict(bootstrap),
+        **units.facts(int(held.sum())),
+        "rows": [
+            {"row": name, "interval": everywhere, "on_new_text": on_new_text}
+            for name, everywhere, on_new_text in zip(
+                compared, shares[: len(compared)], shares[len(compared) :], strict=True
+            )
+        ],
+    }
+
+
+def _shares(interval: tuple[float, float] | None) -> list[float] | None:
+    """By how much perplexity changes, as shares, where the mean loss does by so many nats."""
+    ratios = [] if interval is None else [perplexity(edge, 1) for edge in interval]
+    known = [ratio - 1 for ratio in ratios if ratio is not None]
+    return known if len(known) == 2 else None

@@ -1,0 +1,71 @@
+"""A command whose artifact is there answers without loading what computes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.conftest import Memlm
+from tests.cli.test_artifacts import SMALL
+
+HEAVY = {"torch", "lightning_fabric", "faiss", "zarr", "scipy", "tokenizers", "transformers"}
+PROGRAM = (
+    "import sys\n"
+    "from memlm_cli.app import main\n"
+    "code = main(sys.argv[1:])\n"
+    f"print('loaded:', *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
+    "sys.exit(code)\n"
+)
+RECIPE = """
+[stages.tokens]
+command = "tokenize"
+with = {{ train = ["{text}"], valid = ["{text}"] }}
+
+[stages.model]
+command = "train"
+from = "tokens"
+settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8, batch_tokens = 16 }}
+"""
+
+
+def answered_again(arguments: list[object]) -> tuple[str, str]:
+    """Stdout and stderr of a command in a process of its own."""
+    words = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout, ended.stderr
+
+
+def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path) -> None:
+    more: dict[str, list[object]] = {
+        "tokenize": ["--train", text, "--valid", text, "--tokenizer", "bpe", "--vocab-size", "300"],
+        "train": [*SMALL, "--steps", "auto"],
+        "evaluate": ["--exclude", "self", "--split", "valid"],
+    }
+    made = ""
+    chain = ("tokenize", "train", "build-datastore", "build-index", "precompute-neighbors", "evaluate")
+    for command in chain:
+        arguments = [command, *([made] if made else []), *more.get(command, [])]
+        made = memlm(*arguments).reference
+        out, err = answered_again(arguments)
+        assert out.strip() == made
+        assert "cached" in err and err.endswith("loaded:\n"), command
+
+
+def test_nor_do_stages_beside_the_chain(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    tokens = memlm("tokenize", "--train", text, "--valid", text).reference
+    added = memlm("tokenize", "--train", text, "--tokenizer", tokens, "--documents", "line").reference
+    datastore = memlm("build-datastore", memlm("train", tokens, *SMALL).reference).reference
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.format(text=text))
+    commands: list[list[object]] = [
+        ["pack-batches", tokens, "--set", "segment-length=8"],
+        ["update-datastore", datastore, "--add", added],
+        ["run", recipe],
+    ]
+    for arguments in commands:
+        made = memlm(*arguments)
+        assert made.code == 0, made.err
+        out, err = answered_again(arguments)
+        assert out == made.out
+        needed = " zarr" if arguments[0] == "update-datastore" else ""  # it counts the documents that it is to forget
+        assert "cached" in err and err.endswith(f"loaded:{needed}\n"), arguments[0]

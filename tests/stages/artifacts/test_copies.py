@@ -1,0 +1,168 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.artifacts import copies
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.bucket import Bucket
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, DataError, UsageError
+from stages.reporting import Silent
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "bucket"
+
+
+@pytest.fixture
+def bucket(place: Path) -> Bucket:
+    return Bucket(f"file://{place}")
+
+
+@pytest.fixture
+def cubes(store: Store) -> Artifact:
+    squares = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    return make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def pushed(cubes: Artifact, bucket: Bucket) -> list[str]:
+    return copies.push(cubes.reference, cubes.store, bucket, Silent())
+
+
+def test_a_copy_comes_back_byte_for_byte_with_what_it_was_made_from(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
+    squares = cubes.input("squares")
+    assert pushed(cubes, bucket) == [squares.reference, cubes.reference]
+    assert pushed(cubes, bucket) == []
+    other = Store(tmp_path / "other")
+    assert copies.pull(cubes.reference, other, bucket, Silent()) == [squares.reference, cubes.reference]
+    for artifact in (squares, cubes):
+        assert content(other.folder(artifact.kind, artifact.id)) == content(artifact.path)
+        other.check_files(other.open(artifact.reference), every_byte=True)
+    assert copies.pull(cubes.reference, other, bucket, Silent()) == []
+    assert not list(other.root.glob("*/.*-partial"))
+
+
+def test_what_was_cut_short_is_no_copy_and_the_same_call_completes_it(
+    cubes: Artifact, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    upload, stream, cut = Bucket.upload, Bucket.stream, "out.zarr/part/squares/c/2"
+
+    def failing(method: Any) -> Any:
+        def call(self: Bucket, name: str, *given: Any) -> Any:
+            if name.endswith(cut):
+                raise DataError("the line is dead")
+            return method(self, name, *given)
+
+        return call
+
+    monkeypatch.setattr(Bucket, "upload", failing(upload))
+    with pytest.raises(DataError, match="the line is dead"):
+        pushed(cubes, bucket)
+    other = Store(tmp_path / "other")
+    squares = cubes.input("squares").reference
+    with pytest.raises(DataError, match=f"has no {squares}, or not all of it"):
+        copies.pull(squares, other, bucket, Silent())
+    monkeypatch.setattr(Bucket, "upload", upload)
+    pushed(cubes, bucket)
+
+    received = list[str]()
+    monkeypatch.setattr(Bucket, "stream", failing(stream))
+    with pytest.raises(DataError, match="the line is dead"):
+        copies.pull(cubes.reference, other, bucket, Silent())
+    assert not other.artifacts()
+
+    def noted(self: Bucket, name: str) -> Any:
+        received.append(name)
+        return stream(self, name)
+
+    monkeypatch.setattr(Bucket, "stream", noted)
+    copies.pull(cubes.reference, other, bucket, Silent())
+    assert received[0].endswith(cut)
+    assert content(other.folder(cubes.kind, cubes.id)) == content(cubes.path)
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b + b"x", lambda b: b[:-1]])
+def test_damaged_copies_are_refused_and_nothing_stays_of_them(
+    change: Any, cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    pushed(cubes, bucket)
+    file = place / cubes.reference / "cubes.zarr/cubes/c/1"
+    file.write_bytes(change(file.read_bytes()))
+    other = Store(tmp_path / "other")
+    with pytest.raises(ArtifactError, match=r"is damaged: cubes.zarr/cubes/c/1 is .*push it again"):
+        copies.pull(cubes.reference, other, bucket, Silent())
+    assert not other.has(cubes.kind, cubes.id)
+    shutil.copy(cubes.path / "cubes.zarr/cubes/c/1", file)
+    copies.pull(cubes.reference, other, bucket, Silent())
+    other.check_files(other.open(cubes.reference), every_byte=True)
+
+
+def lead_elsewhere(content: dict[str, Any]) -> None:
+    content["files"] = {"../../../x": {"bytes": 1, "blake2b": "0" * 128}}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lead_elsewhere, "leads out of the artifact"),
+        (lambda content: content.update(id="0" * 12), "holds model/000000000000"),
+        (lambda content: content["config"].update(length=11), "has the id"),
+        (lambda content: content["files"].pop("cubes.zarr/cubes/c/1"), "c/1 is not what the manifest says"),
+    ],
+)
+def test_manifests_of_strangers_are_refused(
+    change: Any, words: str, cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    pushed(cubes, bucket)
+    restate(place / cubes.reference, change)
+    other = Store(tmp_path / "other")
+    with pytest.raises(ArtifactError, match=words):
+        copies.pull(cubes.reference, other, bucket, Silent())
+    assert not other.has(cubes.kind, cubes.id)
+
+
+def test_other_bytes_under_the_same_id_are_neither_replaced_nor_mixed(
+    cubes: Artifact, bucket: Bucket, place: Path
+) -> None:
+    pushed(cubes, bucket)
+    restate(place / cubes.reference, lambda content: content["metrics"].update(other=1))
+    before = content(place)
+    with pytest.raises(ArtifactError, match="has other bytes than the one in"):
+        pushed(cubes, bucket)
+    with pytest.raises(ArtifactError, match="has other bytes than the one in"):
+        copies.pull(cubes.reference, cubes.store, bucket, Silent())
+    assert content(place) == before
+
+
+def test_what_cannot_be_meant_is_refused(store: Store, bucket: Bucket, place: Path) -> None:
+    with pytest.raises(UsageError, match="names are a store's own"):
+        copies.pull("model/mine", store, bucket, Silent())
+    with pytest.raises(DataError, match="has no model/0123456789ab"):
+        copies.pull("model/0123456789ab", store, bucket, Silent())
+    (place / "model/0123456789ab").mkdir(parents=True)
+    (place / "model/0123456789ab/manifest.json").write_text(json.dumps([1]))
+    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+        copies.pull("model/0123456789ab", store, bucket, Silent())
+    for url in ("/tmp/x", "nope://x", "s3://"):
+        with pytest.raises(UsageError):
+            Bucket(url)

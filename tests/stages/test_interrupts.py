@@ -1,0 +1,49 @@
+"""Signals end work that does not hear them, too."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from stages.interrupts import stoppable
+
+
+def interrupt(after=0.2):
+    """Ctrl-C, a moment later."""
+    threading.Timer(after, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+
+def test_what_a_call_returns_and_raises_is_its_own():
+    assert stoppable(lambda stop: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        stoppable(lambda stop: 1 // 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_ends_the_call_and_is_raised_when_that_has_ended():
+    ended = []
+
+    def work(stop):
+        stop.wait()
+        ended.append(True)
+
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        stoppable(work)
+    assert ended == [True]
+
+
+@pytest.mark.timeout(60)
+def test_a_second_signal_is_not_waited_for():
+    forever = threading.Event()
+
+    def work(stop):
+        stop.wait()
+        interrupt()
+        forever.wait()
+
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        stoppable(work)
+    forever.set()
