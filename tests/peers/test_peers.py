@@ -1,13 +1,12 @@
 """memlm against the authors' own code, where it is there: MEMLM_PEERS names the folder with it (README.md)."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.peers.__main__ import main
 from tests.peers.agreement import Agreement, difference
 from tests.peers.registry import PEERS
 
@@ -34,8 +33,7 @@ def test_what_is_another_number_or_none_does_not_agree(number):
     assert Agreement("", "", difference([one], [one])).agreed
 
 
-def test_the_table_says_what_is_not_there(tmp_path):
-    command = [sys.executable, "-m", "tests.peers", "--sources", tmp_path, "--peer", "TRIME"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert ran.returncode == 2
-    assert "not there: git clone https://github.com/princeton-nlp/TRIME" in ran.stdout
+def test_the_table_says_what_is_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["peers", "--sources", str(tmp_path), "--peer", "TRIME"])
+    assert main() == 2
+    assert "not there: git clone https://github.com/princeton-nlp/TRIME" in capsys.readouterr().out
