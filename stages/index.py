@@ -22,7 +22,7 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before, kept_rows
 from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe, resolve
-from stages.search.size import grows_whole, index_bytes, is_lossless
+from stages.search.size import cost_in_words, grows_whole, index_bytes, is_lossless
 
 if TYPE_CHECKING:
     from stages.lineage.runs import KeptRows
@@ -108,7 +108,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         resolved = resolve(config, keys)
         if config.index == "auto":
             kind, why = automatic_kind(keys, config.largest_gigabytes)
-            execution.reporter.info(f"index {kind}: {why}")
+            execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
         return resolved
 
     def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:

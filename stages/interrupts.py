@@ -73,10 +73,12 @@ def stoppable(work: Callable[[Event], T]) -> T:
         except BaseException as error:
             result.set_exception(error)
 
-    Thread(target=run, name="stoppable", daemon=True).start()
+    thread = Thread(target=run, name="stoppable", daemon=True)
     try:
+        thread.start()
         return result.result()
     except BaseException:
         stop.set()
-        wait([result])
+        if thread.ident is not None:
+            wait([result])
         raise

@@ -1,7 +1,8 @@
 """Stage tokenize: text -> tokens.
 
 The text is read once, streaming, into a spool of shards of a fixed size (about 1 MB); the tokenizer is made from
-train's shards; then each shard is encoded on its own, and the ids of each split are put together in whole rows.
+train's shards, of words in shards of the work; then each shard is encoded on its own, and the ids of each split are put
+together in whole rows.
 Memory in use is one shard and the vocabulary, whatever the corpus; the disk holds the text and its ids twice
 until the artifact is published.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.pretrained import PretrainedTokenizer
@@ -22,7 +23,14 @@ from stages.tokenization.cost import cost, effort
 from stages.tokenization.encoded import Work, encode_shard
 from stages.tokenization.size_warnings import report_shares, warn_of_size
 from stages.tokenization.sources import find_inputs
-from stages.tokenization.spooling import TextShard, spooled_shards
+from stages.tokenization.spooling import TextShard, counts_words, spooled_shards
+from stages.tokenization.vocabulary import (
+    VocabularyShard,
+    WordsShard,
+    make_vocabulary,
+    split_words,
+    vocabulary_shards,
+)
 
 __all__ = ["Tokenize", "TokenizeConfig"]
 
@@ -30,7 +38,10 @@ Plan = list[TextShard]
 """All of the text."""
 
 
-class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, TextShard]):
+AnyShard = TextShard | WordsShard | VocabularyShard
+
+
+class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
     """Text files in, ids in Zarr and a `tokenizer.json` out."""
 
     kind = "tokens"
@@ -51,13 +62,21 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, TextShard]):
     def plan(self, job: Job[TokenizeConfig]) -> Plan:
         return spooled_shards(job)
 
-    def shards(self, job: ShardJob[TokenizeConfig], plan: Plan) -> Plan:
-        return plan
+    def shards(self, job: ShardJob[TokenizeConfig], plan: Plan) -> list[AnyShard]:
+        return [*(vocabulary_shards(plan) if counts_words(job.config, job.inputs) else []), *plan]
+
+    def phase(self, shard: AnyShard) -> type[Shard]:
+        return type(shard)
 
     def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> Work:
-        return Work.open(job.folder)
+        return Work(job.folder)
 
-    def run_shard(self, job: ShardJob[TokenizeConfig], work: Work, shard: TextShard) -> ShardOutput:
+    def run_shard(self, job: ShardJob[TokenizeConfig], work: Work, shard: AnyShard) -> ShardOutput:
+        if isinstance(shard, WordsShard):
+            return split_words(job.config, job.folder, work.spool, shard)
+        if isinstance(shard, VocabularyShard):
+            lines = [job.record(words.key)["lines"] for words in vocabulary_shards(shard.texts)[:-1]]
+            return make_vocabulary(job.config, job.folder, lines, shard)
         return encode_shard(job.folder, work, shard)
 
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:

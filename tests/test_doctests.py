@@ -18,6 +18,7 @@ WORKED = [
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
     "stages.retrieval.reading",
+    "stages.search.size",
     "stages.text.vocabulary_cost",
     "stages.training.automatic",
     "stages.web.tokens",

@@ -1,7 +1,7 @@
-"""A bucket, s3, gs or az, or a folder, file, that holds copies of artifacts as a store does: KIND/ID/FILE."""
+"""A bucket, s3, gs or az, or a folder, file, in which copies of artifacts lie."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +11,13 @@ from stages.errors import DataError, UsageError
 
 SCHEMES = ("s3://", "gs://", "az://", "file://")
 PART = 8 << 20
-"""Bytes that are received at a time, at least."""
+"""Bytes that are sent or received at a time, at least."""
+MOST_PARTS = 9000
+"""Of one object; S3 takes 10,000."""
 PATIENCE = timedelta(seconds=30)
 """With a server that fails or does not answer."""
+LONGEST = timedelta(days=1)
+"""That one object may take; the library's own limit is 30 seconds."""
 
 
 class Bucket:
@@ -36,14 +40,6 @@ class Bucket:
         with self._refusals("", UsageError):
             self._objects: Any = obstore.store.from_url(self.url, **_settings(url))
 
-    def read(self, name: str) -> bytes | None:
-        """A small object; None if it is not there."""
-        with self._refusals(name):
-            try:
-                return bytes(self._obstore.get(self._objects, name).bytes())
-            except FileNotFoundError:
-                return None
-
     def size(self, name: str) -> int | None:
         """Bytes of an object; None if it is not there."""
         with self._refusals(name):
@@ -52,10 +48,34 @@ class Bucket:
             except FileNotFoundError:
                 return None
 
-    def upload(self, name: str, file: Path) -> None:
-        """Write a file as an object, in parts where it is large; whatever was there is replaced."""
+    def read(self, name: str, most: int) -> bytes | None:
+        """A small object; None if it is not there. Raises: DataError if it has more than `most` bytes."""
+        size = self.size(name)
+        if size is None:
+            return None
+        if size > most:
+            raise DataError(f"{self.url}/{name} has {size:,} bytes, which is more than it may.")
+        return b"".join(self.stream(name))
+
+    def stream(self, name: str) -> Iterator[bytes]:
+        """An object, some of it at a time. Raises: DataError if it is not there, or does not arrive."""
         with self._refusals(name):
-            self._obstore.put(self._objects, name, file)
+            for block in self._obstore.get(self._objects, name).stream(min_chunk_size=PART):
+                yield bytes(block)
+
+    def upload(self, name: str, file: Path, sent: Callable[[int], None]) -> None:
+        """Write a file as an object, which is there once all of it has arrived; whatever was there is replaced.
+
+        Args:
+            sent: hears of every so many bytes.
+        """
+        with self._refusals(name), file.open("rb") as content:
+            part = max(PART, file.stat().st_size // MOST_PARTS)
+            writer = self._obstore.open_writer(self._objects, name, buffer_size=part)
+            while block := content.read(part):
+                writer.write(block)
+                sent(len(block))
+            writer.close()
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a small object. Returns: False if it is there already, which then stays as it is."""
@@ -66,12 +86,6 @@ class Bucket:
                 return False
         return True
 
-    def stream(self, name: str) -> Iterator[bytes]:
-        """An object, some of it at a time. Raises: DataError if it is not there, or does not arrive."""
-        with self._refusals(name):
-            for block in self._obstore.get(self._objects, name).stream(min_chunk_size=PART):
-                yield bytes(block)
-
     @contextmanager
     def _refusals(self, name: str, kind: type[Exception] = DataError) -> Iterator[None]:
         """What a bucket answers, in a sentence; the library adds pages of its own state."""
@@ -79,15 +93,13 @@ class Bucket:
             yield
         except (self._obstore.exceptions.BaseError, ValueError, OSError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise kind(
-                f"{name if kind is UsageError else f'{self.url}/{name}'} cannot be used: {reason[:300]}"
-            ) from error
+            raise kind(f"{self.url}{name and '/'}{name} cannot be used: {reason[:300]}") from error
 
 
 def _settings(url: str) -> dict[str, Any]:
     """What an address does not say: a folder may be made, and a server of one's own may speak http."""
     if url.startswith("file://"):
         return {"mkdir": True}
-    retries = {"retry_config": {"retry_timeout": PATIENCE}}
-    plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    return retries | ({"client_options": {"allow_http": True}} if plain and url.startswith("s3://") else {})
+    plain = url.startswith("s3://") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    client = {"timeout": LONGEST, "connect_timeout": PATIENCE} | ({"allow_http": True} if plain else {})
+    return {"retry_config": {"retry_timeout": PATIENCE}, "client_options": client}

@@ -1,12 +1,21 @@
-"""Copies of artifacts in a bucket: file by file, the manifest last, so that what has a manifest is whole."""
+"""Copies of artifacts in a bucket, where they lie as
 
-from collections.abc import Iterator
+    KIND/ID/manifest.json           written last, and only where there is none: what has it is whole
+    KIND/ID/DIGEST/FILE             the files, below the digest of that manifest's bytes
+
+so that two who push the same work, done twice, never write over each other's files.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.attempts import ATTEMPT
 from stages.artifacts.bucket import Bucket
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.disk_failures import disk_failure
-from stages.artifacts.draft import Draft, publish
+from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, publish
 from stages.artifacts.durable import remove_folder
 from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import USED_UP
@@ -20,54 +29,107 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter
 
+MOST_MANIFEST = 1 << 28
+"""Bytes of a manifest; one of 100 million keys has a few million."""
+RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
+"""What a draft keeps beside the files of its artifact."""
+MOST_STEPS = 100_000
+"""From an artifact to what it was made from, each way counted: more go in circles."""
+
+
+class Copy:
+    """What a bucket has, or is to have, under the id of an artifact."""
+
+    def __init__(self, manifest: Manifest, content: bytes, bucket: Bucket) -> None:
+        """`content`: the bytes of the manifest."""
+        self.manifest, self.content, self.bucket = manifest, content, bucket
+        self.reference = f"{manifest.kind}/{manifest.id}"
+        self._folder = f"{self.reference}/{hashlib.blake2b(content, digest_size=16).hexdigest()}"
+
+    @classmethod
+    def of(cls, artifact: Artifact, bucket: Bucket) -> "Copy":
+        """One that is to be made."""
+        return cls(artifact.manifest, artifact.manifest.dumps().encode(), bucket)
+
+    @classmethod
+    def find(cls, reference: str, bucket: Bucket) -> "Copy | None":
+        """The one of a `kind/id`; None if there is none, or not all of it. Raises: ArtifactError if it is damaged."""
+        content = bucket.read(f"{reference}/{MANIFEST}", MOST_MANIFEST)
+        if content is None:
+            return None
+        found = cls(parse_manifest(content, f"{bucket.url}/{reference}", _mend(reference, bucket)), content, bucket)
+        if found.reference != reference:
+            raise ArtifactError(f"{bucket.url}/{reference} holds {found.reference}; {_mend(reference, bucket)}.")
+        return found
+
+    def name(self, file: str) -> str:
+        """Of a file in the bucket."""
+        return f"{self._folder}/{file}"
+
+    def require_same(self, artifact: Artifact) -> None:
+        """Raises: ArtifactError if an artifact of this id has other bytes."""
+        if not artifact.matches(Artifact(artifact.store, artifact.path, self.manifest).record):
+            raise ArtifactError(
+                f"{self.reference} of {self.bucket.url} has other bytes than the one in {artifact.store.root}, though "
+                "both are of the same work (done on other machines, perhaps). Remove one, or copy to another place."
+            )
+
+    def damaged(self, what: str) -> ArtifactError:
+        return ArtifactError(
+            f"The copy {self.bucket.url}/{self.reference} is damaged: {what}; {_mend(self.reference, self.bucket)}."
+        )
+
+
+def _mend(reference: str, bucket: Bucket) -> str:
+    return f"remove {bucket.url}/{reference}/{MANIFEST}, and push it again"
+
+
+# From a store
+
 
 def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
     """Copy an artifact, and what of all that it was made from is there, into a bucket.
 
-    Returns: references of what was copied; what the bucket has already is left out.
+    Returns: references of what was copied, or completed; what the bucket has is left out.
     Raises: ArtifactError if the bucket has other bytes under that id, or something here is damaged; DataError if the
         bucket does not answer.
     """
-    wanted = ancestors({store.open(reference).reference}, store.artifacts())
-    missing = [a for a in store.artifacts() if a.reference in wanted and not _is_there(a, bucket)]
-    total, sent = sum(artifact.manifest.bytes for artifact in missing), 0
-    for artifact in missing:
-        store.check_files(artifact)
-        for file, entry in artifact.manifest.files.items():
-            bucket.upload(f"{artifact.reference}/{file}", artifact.path / file)
-            sent += entry["bytes"]
-            reporter.progress(sent, total, "bytes")
-        if not bucket.create(f"{artifact.reference}/{MANIFEST}", artifact.manifest.dumps().encode()):
-            _is_there(artifact, bucket)
-    return [artifact.reference for artifact in missing]
+    chosen = store.open(reference)
+    artifacts = chosen.store.artifacts()
+    wanted = ancestors({chosen.reference}, artifacts)
+    missing = [(a, files) for a in artifacts if a.reference in wanted and (files := _missing(a, bucket)) is not None]
+    total, done = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files), 0
+
+    def sent(count: int) -> None:
+        nonlocal done
+        done += count
+        reporter.progress(done, total, "bytes")
+
+    for artifact, files in missing:
+        artifact.store.check_files(artifact)
+        copy = Copy.of(artifact, bucket)
+        for file in files:
+            bucket.upload(copy.name(file), artifact.path / file, sent)
+        if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
+            other = Copy.find(artifact.reference, bucket)
+            if other is not None:
+                other.require_same(artifact)
+    return [artifact.reference for artifact, _ in missing]
 
 
-def _is_there(artifact: Artifact, bucket: Bucket) -> bool:
-    """Whether a bucket has a whole copy. Raises: ArtifactError if it is one of something else."""
-    manifest = _manifest(artifact.reference, bucket)
-    if manifest is None:
-        return False
-    _require_same(artifact, manifest, bucket)
-    return True
+def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
+    """Files of an artifact that its copy lacks; None if it is whole. Raises: ArtifactError if it is of other bytes."""
+    there = Copy.find(artifact.reference, bucket)
+    if there is None:
+        return list(artifact.manifest.files)
+    there.require_same(artifact)
+    if there.content != Copy.of(artifact, bucket).content:
+        return None  # done elsewhere, with the same result and another log
+    files = artifact.manifest.files.items()
+    return [file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]] or None
 
 
-def _require_same(artifact: Artifact, manifest: Manifest, bucket: Bucket) -> None:
-    if not artifact.matches(Artifact(artifact.store, artifact.path, manifest).record):
-        raise ArtifactError(
-            f"{artifact.reference} of {bucket.url} has other bytes than the one in {artifact.store.root}, though both "
-            "are of the same work (made on other machines, perhaps). Choose one: remove the other, or copy elsewhere."
-        )
-
-
-def _manifest(reference: str, bucket: Bucket) -> Manifest | None:
-    """What a bucket says of an artifact; None if it has none, or not all of it."""
-    content = bucket.read(f"{reference}/{MANIFEST}")
-    if content is None:
-        return None
-    manifest = parse_manifest(content, f"{bucket.url}/{reference}", "remove that copy, and push it again")
-    if f"{manifest.kind}/{manifest.id}" != reference:
-        raise ArtifactError(f"{bucket.url}/{reference} holds {manifest.kind}/{manifest.id}: push it again.")
-    return manifest
+# Into a store
 
 
 def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
@@ -83,85 +145,127 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
     if parts is None or not is_id(parts[1]):
         raise UsageError(f"{reference!r} is no kind/id: names are a store's own; memlm artifacts list shows the ids.")
     missing = []
-    for manifest in _with_inputs(reference, bucket, set()):
-        if store.has(manifest.kind, manifest.id):
-            _require_same(store.open(f"{manifest.kind}/{manifest.id}"), manifest, bucket)
+    for copy in _with_inputs(reference, bucket):
+        if store.has(copy.manifest.kind, copy.manifest.id):
+            copy.require_same(store.open(copy.reference))
         else:
-            missing.append(manifest)
+            _require_sound(copy)
+            _require_room(copy, store)
+            missing.append(copy)
     try:
-        for manifest in missing:
-            _Arrival(manifest, store, bucket).take(reporter)
+        for copy in missing:
+            _receive(copy, store, reporter)
     except OSError as error:
         failure = disk_failure(error, store.root)
         if failure is not None:
             raise ResourceError(failure) from error
         raise
-    return [f"{manifest.kind}/{manifest.id}" for manifest in missing]
+    return [copy.reference for copy in missing]
 
 
-def _with_inputs(reference: str, bucket: Bucket, seen: set[str]) -> Iterator[Manifest]:
-    """What an artifact was made from, all of it, and then the artifact."""
-    manifest = _manifest(reference, bucket)
-    if manifest is None:
-        raise DataError(f"{bucket.url} has no {reference}, or not all of it: memlm artifacts push copies it there.")
-    seen.add(reference)
-    for role, record in manifest.inputs.items():
-        needed = role not in USED_UP
-        if record.reference not in seen and (needed or _manifest(record.reference, bucket) is not None):
-            yield from _with_inputs(record.reference, bucket, seen)
-    yield manifest
+def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
+    """What an artifact was made from, all of it, what others were made from first; and then the artifact."""
+    found: dict[str, Copy | None] = {}
+    waiting = [(reference, True)]
+    order: list[str] = []
+    while waiting:
+        one, needed = waiting.pop()
+        if one not in found:
+            found[one] = Copy.find(one, bucket)
+        copy = found[one]
+        if copy is None:
+            if needed:
+                raise DataError(f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there.")
+            continue
+        order.append(one)
+        waiting += [(record.reference, role not in USED_UP) for role, record in copy.manifest.inputs.items()]
+        if len(order) > MOST_STEPS:
+            raise copy.damaged("what it was made from goes in circles")
+    for one in dict.fromkeys(reversed(order)):  # behind the last that was made from it
+        copy = found[one]
+        assert copy is not None
+        yield copy
 
 
-class _Arrival:
-    """One artifact on its way into a store."""
+def _require_sound(copy: Copy) -> None:
+    """Raises: ArtifactError for a manifest that cannot be right, or whose files cannot stand side by side."""
+    manifest = copy.manifest
+    wrong = wrong_facts(manifest)
+    if wrong is None and manifest.recomputed_id not in (None, manifest.id):
+        wrong = f"what its manifest describes has the id {manifest.recomputed_id}"
+    if wrong is None and not _side_by_side(manifest.files):
+        wrong = "its files cannot have the names that its manifest gives them"
+    if wrong is not None:
+        raise copy.damaged(wrong)
 
-    def __init__(self, manifest: Manifest, store: Store, bucket: Bucket) -> None:
-        self.manifest, self.store, self.bucket = manifest, store, bucket
-        self.reference = f"{manifest.kind}/{manifest.id}"
-        wrong = wrong_facts(manifest)
-        if wrong is None and manifest.recomputed_id not in (None, manifest.id):
-            wrong = f"what its manifest describes has the id {manifest.recomputed_id}"
-        if wrong is not None:
-            raise self._damaged(wrong)
 
-    def take(self, reporter: Reporter) -> None:
-        """Receive it whole, or go on where an earlier attempt ended."""
-        kind, id = self.manifest.kind, self.manifest.id
-        with held(self.store.lock_file(kind, id), self.reference, wait=True, reporter=reporter):
-            if self.store.has(kind, id):
-                return
-            folder, final = self.store.draft_folder(kind, id), self.store.folder(kind, id)
-            draft = Draft(folder, {"id": id, "copy": Artifact(self.store, folder, self.manifest).digest})
-            try:
-                files = self._files(draft, reporter)
-            finally:
-                draft.close()
-            wrong = {name for name, entry in self.manifest.files.items() if files.get(name) != entry}
-            wrong |= set(missing_shards(folder, self.manifest.files))
-            if wrong:
-                remove_folder(folder)
-                raise self._damaged(f"{min(wrong)} is not what the manifest says")
-            publish(folder, self.manifest, final)
-            write_stamps(self.store.stamp_file(kind, id), final, self.manifest.files)
+def _side_by_side(files: Iterable[str]) -> bool:
+    paths = {PurePosixPath(file) for file in files}
+    folders = {parent for path in paths for parent in path.parents}
+    return not paths & folders and not RESERVED & {path.parts[0] for path in paths}
 
-    def _files(self, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]:
-        """Receive what is not there yet; sizes and digests of all."""
-        draft.expect(self.manifest.bytes)
-        arrived = 0
-        for name, entry in self.manifest.files.items():
-            if not draft.done(name):
-                self._receive(name, entry["bytes"], draft)
+
+def _require_room(copy: Copy, store: Store) -> None:
+    """Raises: ArtifactError if something else stands where a copy is to be."""
+    kind, id = copy.manifest.kind, copy.manifest.id
+    if store.folder(kind, id).exists():
+        raise ArtifactError(
+            f"{store.folder(kind, id)} is there, and has no {MANIFEST}. Remove it: memlm artifacts rm --force "
+            f"{copy.reference}, then the same command."
+        )
+
+
+def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
+    """Copy one artifact, or go on where an earlier attempt ended."""
+    kind, id = copy.manifest.kind, copy.manifest.id
+    with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
+        if store.has(kind, id):
+            return
+        folder, final = store.draft_folder(kind, id), store.folder(kind, id)
+        draft = _draft(copy, store)
+        try:
+            draft.expect(copy.manifest.bytes)
+            files = _files(copy, draft, reporter)
+        finally:
+            draft.close()
+        wrong = {name for name, entry in copy.manifest.files.items() if files.get(name) != entry}
+        wrong |= set(missing_shards(folder, copy.manifest.files))
+        if wrong:
+            remove_folder(folder)
+            raise copy.damaged(f"{min(wrong)} is not what the manifest says")
+        publish(folder, copy.manifest, final)
+        write_stamps(store.stamp_file(kind, id), final, copy.manifest.files)
+
+
+def _draft(copy: Copy, store: Store) -> Draft:
+    """The folder in which a copy grows. Raises: ArtifactError if the artifact itself is half made there."""
+    folder = store.draft_folder(copy.manifest.kind, copy.manifest.id)
+    work = {"id": copy.manifest.id, "copy": hashlib.blake2b(copy.content).hexdigest()}
+    if folder.exists() and not Draft.is_of(folder, work):
+        raise ArtifactError(
+            f"{copy.reference} is half made in {store.root}: finish it with the command that made it "
+            f"({copy.manifest.command}), or give that up with memlm artifacts gc."
+        )
+    return Draft(folder, work)
+
+
+def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]:
+    """Receive what is not there yet; sizes and digests of all."""
+    arrived = 0
+    for name, entry in copy.manifest.files.items():
+        if draft.done(name):
             arrived += entry["bytes"]
-            reporter.progress(arrived, self.manifest.bytes, "bytes")
-        return draft.finish_files()
-
-    def _receive(self, name: str, size: int, draft: Draft) -> None:
+            continue
+        digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
-            for block in self.bucket.stream(f"{self.reference}/{name}"):
-                if file.tell() + len(block) > size:
-                    raise self._damaged(f"{name} is longer than the manifest says")
+            for block in copy.bucket.stream(copy.name(name)):
+                if file.tell() + len(block) > entry["bytes"]:
+                    raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)
+                digest.update(block)
+                arrived += len(block)
+                reporter.progress(arrived, copy.manifest.bytes, "bytes")
+        if digest.hexdigest() != entry["blake2b"]:
+            raise copy.damaged(f"{name} is not what its manifest says")
         draft.commit(name)
-
-    def _damaged(self, what: str) -> ArtifactError:
-        return ArtifactError(f"The copy {self.bucket.url}/{self.reference} is damaged: {what}; push it again.")
+    return draft.finish_files()

@@ -49,7 +49,7 @@ class Draft:
         self._reads = reads
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
-        self.resumed = self._holds(work)
+        self.resumed = self.is_of(path, work)
         if not self.resumed:
             if path.exists():
                 remove_folder(path)
@@ -63,9 +63,11 @@ class Draft:
         self._background = Background("commit")
         self._clock = time.monotonic()
 
-    def _holds(self, work: Mapping[str, Any]) -> bool:
+    @staticmethod
+    def is_of(path: Path, work: Mapping[str, Any]) -> bool:
+        """Whether a partial folder holds this work, and no other."""
         try:
-            return json.loads((self.path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
+            return json.loads((path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
         except (OSError, ValueError, RecursionError):
             return False
 

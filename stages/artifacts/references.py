@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from os.path import commonpath, dirname, join, realpath
 from pathlib import Path
 
 from stages.artifacts.kinds import KINDS
@@ -44,11 +45,11 @@ def stays_inside(relative: str) -> bool:
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:
     """Raises: ArtifactError if one of these names, read from a file, leaves the folder, by itself or by a link."""
-    checked = set[Path]()
+    inside, checked = realpath(folder), set[str]()
     for name in names:
-        parent = (folder / name).parent
         if not stays_inside(name):
             raise ArtifactError(f"{folder} is damaged: the file name {name[:100]!r} leads out of it.")
-        if parent not in checked and not parent.resolve().is_relative_to(folder.resolve()):
+        parent = dirname(name)
+        if parent not in checked and commonpath((realpath(join(inside, parent)), inside)) != inside:
             raise ArtifactError(f"{folder} is damaged: a link on the way to {name[:100]!r} leads out of it.")
         checked.add(parent)

@@ -1,5 +1,6 @@
 """How large an index will be, before there is one."""
 
+from stages.numbers import size
 from stages.search.config import IndexConfig, Keys
 
 FLOAT, ID = 4, 8
@@ -23,6 +24,22 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
         codes = 2 ** int(config.code_bits or 0) * dim * FLOAT
         return rows * (int(config.code_bytes or 0) + ID) + codes + _lists_bytes(config, dim)
     return None
+
+
+def cost_in_words(config: IndexConfig, keys: Keys) -> str:
+    """What a kind that `auto` chose costs: memory, learning, and the keys that a query is compared with.
+
+    >>> from stages.search.config import resolve
+    >>> keys = Keys(1_000_000, 128, "float16")
+    >>> cost_in_words(resolve(IndexConfig(), keys), keys)
+    '265.1 MB; lists learnt from 131,072 keys; a query reads 64 of 2,048 lists, about 31,250 keys'
+    """
+    taken = size(index_bytes(config, keys) or 0)
+    if not config.lists:
+        return f"{taken}; a query is compared with all keys"
+    probe, lists = int(config.probe or 0), int(config.lists)
+    read = f"{probe:,} of {lists:,} lists, about {keys.rows * probe // lists:,} keys"
+    return f"{taken}; lists learnt from {config.train_keys:,} keys; a query reads {read}"
 
 
 def grows_whole(config: IndexConfig) -> bool:

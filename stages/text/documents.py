@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from stages.text.pieces import Piece
@@ -69,9 +68,8 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
 
 def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     first, has_text, blank_before = True, False, True
-    for piece, blank_after in _with_next_blank(record):
+    for piece, blank, blank_after in _with_blanks(record):
         marks = ENDS_LINE if piece.ends_line else 0
-        blank = piece.is_blank
         if first:
             marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
         elif has_text and piece.starts_line and not blank:
@@ -83,12 +81,17 @@ def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece
         yield MarkedPiece(piece.text, marks)
 
 
-def _with_next_blank(record: Iterable[Piece]) -> Iterator[tuple[Piece, bool]]:
+def _with_blanks(record: Iterable[Piece]) -> Iterator[tuple[Piece, bool, bool]]:
+    """Each piece, whether it is blank, and whether the one after is; behind the last all is."""
     last: Piece | None = None
-    for piece in chain(record, [None]):
+    last_blank = True
+    for piece in record:
+        blank = piece.is_blank
         if last is not None:
-            yield last, piece is None or piece.is_blank
-        last = piece
+            yield last, last_blank, blank
+        last, last_blank = piece, blank
+    if last is not None:
+        yield last, last_blank, True
 
 
 class ParagraphHashes:

@@ -42,6 +42,9 @@ def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
 
 
 def _ended(line: str, starts_line: bool) -> Iterator[Piece]:
+    if len(line) <= LONGEST_PIECE:
+        yield Piece(line, starts_line, True)
+        return
     start = 0
     for cut in _cuts(line, len(line) - line.endswith("\n")):
         yield Piece(line[start:cut], starts_line, False)

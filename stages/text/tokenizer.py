@@ -46,9 +46,13 @@ class TextTokenizer(ABC):
 
     def encode(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
         """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P]."""
-        ids, counts = self.encode_texts(pieces.texts)
+        return self.closed(*self.encode_texts(pieces.texts), pieces)
+
+    def closed(self, ids: np.ndarray, counts: np.ndarray, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+        """What `encode` returns, of the ids of pieces, [T], and how many each has, int64 [P]: with `<eos>` added."""
         ends = np.cumsum(counts)
         closing = pieces.where({"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[self.eos_after])
+        counts = counts.copy()
         counts[closing] += 1
         ids = np.insert(ids.astype(self.dtype), ends[closing], self.eos_id)
         return ids, np.cumsum(counts)

@@ -1,11 +1,15 @@
 """Words between white space, `<eos>` after each line: the tokens of WikiText and Penn Treebank."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.text.documents import ENDS_LINE
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, TrainableTokenizer
@@ -13,6 +17,47 @@ from stages.text.vocabulary import by_frequency, lower, words
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """Some text as words, split once for all that is done with them."""
+
+    words: list[str]
+    """Each once, in order of where they first are."""
+    places: np.ndarray
+    """Where in `words` each word of the text is, uint32 [T]."""
+    counts: np.ndarray
+    """How many words each piece of the text has, int64 [P]."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
+        """Of consecutive pieces."""
+        found: defaultdict[str, int] = defaultdict(count().__next__)
+        places: list[int] = []
+        ends = np.zeros(len(texts) + 1, np.int64)
+        for number, text in enumerate(texts, start=1):
+            places.extend(map(found.__getitem__, words(lower(text) if lowercase else text)))
+            ends[number] = len(places)
+        return cls(list(found), np.array(places, np.uint32), np.diff(ends))
+
+    def add_to(self, counts: Counter[str]) -> None:
+        """Count the words."""
+        for word, number in zip(self.words, np.bincount(self.places).tolist(), strict=True):
+            counts[word] += number
+
+    def save(self, path: Path) -> None:
+        """Write it to a file."""
+        text = np.frombuffer("\n".join(self.words).encode(), np.uint8)
+        save_arrays(path, text, self.places, self.counts)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What `save` wrote."""
+        with path.open("rb") as file:
+            text, places, counts = (np.load(file, allow_pickle=False) for _ in range(3))
+        spelled = text.tobytes().decode()
+        return cls(spelled.split("\n") if spelled else [], places, counts)
 
 
 class _WithUnknown(dict[str, int]):
@@ -34,21 +79,27 @@ class WordTokenizer(TrainableTokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        split = ((SplitText.of(p.texts, lowercase), len(p.where(ENDS_LINE))) for p in texts)
+        return cls.learn(split, vocab_size, lowercase, min_count)
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
+    ) -> Self:
+        """As `train`, of texts that are split already, each with the number of lines that end there."""
         counts: Counter[str] = Counter()
-        for pieces in texts:
-            for text in pieces.texts:
-                counts.update(words(lower(text) if lowercase else text))
-            counts[EOS] += len(pieces.where(ENDS_LINE))
+        for split, lines in texts:
+            split.add_to(counts)
+            counts[EOS] += lines
         return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        ids: list[int] = []
-        ends = np.zeros(len(texts) + 1, np.int64)
-        look_up = self.vocabulary.__getitem__
-        for number, text in enumerate(texts, start=1):
-            ids.extend(map(look_up, words(lower(text) if self.lowercase else text)))
-            ends[number] = len(ids)
-        return np.array(ids, np.int64), np.diff(ends)
+        return self.encode_split(SplitText.of(texts, self.lowercase))
+
+    def encode_split(self, split: SplitText) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode_texts`, of texts that are split already."""
+        ids = np.fromiter(map(self.vocabulary.__getitem__, split.words), np.int64, len(split.words))
+        return ids[split.places], split.counts
 
     def huggingface(self) -> "Tokenizer":
         return _word_layout(self.vocabulary, self.lowercase)

@@ -22,12 +22,14 @@ from stages.text.tokens import SPLITS
 from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
-from stages.tokenization.spooling import chosen_tokenizer
+from stages.tokenization.spooling import chosen_tokenizer, counts_words
 
 SAMPLE_BYTES = 4_000_000
 """Text that is read of each split at most, in equal parts of its files."""
 WORDS_BYTES = 64_000_000
 """Text of which the words are counted, all of them."""
+SPLIT_WORD_BYTES = 5
+"""On the disk while a vocabulary of words is made, of each word: its place, and its share of the words of its shard."""
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 
@@ -69,10 +71,13 @@ def cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
         figures[role] = counted.scaled(sizes[role] / max(1, counted.bytes))
         whole = whole and counted.bytes >= sizes[role]
     splits = _splits(config, figures)
+    split_words = SPLIT_WORD_BYTES * splits["train"]["tokens"] if counts_words(config, inputs) else 0
     return Cost(
         files=_files(splits, tokenizer),
         metrics=_metrics(config, splits, tokenizer),
-        scratch=sum(sizes.values()) + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values()),
+        scratch=sum(sizes.values())
+        + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values())
+        + split_words,
         approximate=not whole or ONE_CORPUS in figures,
         copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
     )

@@ -1,8 +1,7 @@
 """One shard of text as ids: what each leaves in the draft's scratch folder, and what it counts."""
 
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -13,27 +12,43 @@ from stages.text.given import open_tokenizer
 from stages.text.spool import Pieces, Spool
 from stages.text.tokenizer import TextTokenizer
 from stages.text.vocabulary import words
+from stages.text.word import SplitText, WordTokenizer
 from stages.tokenization.sources import TOKENIZER_FILE
 from stages.tokenization.spooling import SPOOL, TextShard
+from stages.tokenization.vocabulary import words_file
 
 
-@dataclass(frozen=True)
 class Work:
-    """What reading the spool takes."""
+    """What reading the spool takes, that of a draft's folder."""
 
-    spool: Spool
-    tokenizer: TextTokenizer
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.spool = Spool(folder / SPOOL)
 
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """That of a draft's folder."""
-        return cls(Spool(folder / SPOOL), open_tokenizer(folder / TOKENIZER_FILE))
+    @cached_property
+    def tokenizer(self) -> TextTokenizer:
+        """Once there is one."""
+        return open_tokenizer(self._folder / TOKENIZER_FILE)
+
+    def encode(self, shard: TextShard, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, int]:
+        """Ids of a shard, [T], the token at which each piece ends, int64 [P], and how many words there are.
+
+        The words of train are split already, where the vocabulary was made of them.
+        """
+        split, tokenizer = self._folder / words_file(shard), self.tokenizer
+        if isinstance(tokenizer, WordTokenizer) and split.exists():
+            text = SplitText.read(split)
+            return *tokenizer.closed(*tokenizer.encode_split(text), pieces), len(text.places)
+        return *tokenizer.encode(pieces), sum(len(words(piece)) for piece in pieces.texts)
 
 
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
-    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them."""
+    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them.
+
+    Characters and bytes are counted as read, newlines included; words between white space, plus one a line.
+    """
     pieces = work.spool.pieces(shard.text)
-    ids, ends = work.tokenizer.encode(pieces)
+    ids, ends, words_inside = work.encode(shard, pieces)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     documents = starts[pieces.where(OPENS_DOCUMENT)]
     paragraphs = starts[pieces.where(OPENS_PARAGRAPH)]
@@ -42,7 +57,9 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
         "documents": len(documents),
         "paragraphs": len(paragraphs),
         "unknown": int(np.count_nonzero(ids == work.tokenizer.unk_id)),
-        **_text_size(pieces),
+        "characters": sum(map(len, pieces.texts)),
+        "bytes": len("".join(pieces.texts).encode()),
+        "words": words_inside + len(pieces.where(ENDS_LINE)),
     }
     output = ShardOutput(folder, record)
     for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
@@ -53,12 +70,3 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
 def scratch_file(shard: TextShard, name: str) -> str:
     """Where a shard leaves its `ids`, `documents` or `paragraphs`."""
     return f"scratch/{name}/{shard.key}.npy"
-
-
-def _text_size(pieces: Pieces) -> dict[str, int]:
-    """Characters and bytes as read, newlines included; words between white space, plus one a line."""
-    return {
-        "characters": sum(map(len, pieces.texts)),
-        "bytes": sum(len(text.encode()) for text in pieces.texts),
-        "words": sum(len(words(text)) for text in pieces.texts) + len(pieces.where(ENDS_LINE)),
-    }

@@ -39,14 +39,25 @@ class TextShard(Shard):
     text: TextRange
 
 
+def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
+    """Whether a vocabulary of words is made of the text: then text is split into words once, in shards."""
+    return config.tokenizer == "word" and not is_given(inputs)
+
+
 def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
-    """The text of every split, in pieces; reads it, and makes the tokenizer, unless that is done already."""
+    """The text of every split, in pieces: read, unless that is done already; and a tokenizer, unless it is of words."""
     spool = Spool(job.folder / SPOOL)
     if not job.draft.done(SCANNED):
         _scan(job)
     shards = list(_text_shards(job, spool))
     if not job.draft.done(TOKENIZER_MADE):
-        _make_tokenizer(job, spool, [shard.text for shard in shards if shard.split == "train"])
+        train = [shard.text for shard in shards if shard.split == "train"]
+        if not is_given(job.inputs):
+            job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
+        if counts_words(job.config, job.inputs):
+            _warn_of_script(job, spool.pieces(train[0]))
+        else:
+            _make_tokenizer(job, spool, train)
     return shards
 
 
@@ -80,10 +91,6 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
-    if not is_given(job.inputs):
-        if job.config.tokenizer == "word":
-            _warn_of_script(job, spool.pieces(train[0]))
-        job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
     tokenizer = chosen_tokenizer(job.config, job.inputs, map(spool.pieces, train))
     if isinstance(tokenizer, PretrainedTokenizer):
         job.draft.add(PretrainedTokenizer.FILE)

@@ -29,6 +29,8 @@ class ArtificialConfig(StageConfig):
     dtype: str = "float16"
     metric: str = "l2"
     exact: bool = True
+    index: str = "flat"
+    queries: list[str] = Field(["valid", "test"])
     method: str = "lm"
     model: dict[str, Any] = Field(
         {
@@ -67,8 +69,8 @@ class Tokens(Artificial):
             for name, block in arrays.items():
                 job.draft.array(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24).write(0, block)
         units = ("tokens", "characters", "bytes", "words")
-        splits = {s: dict.fromkeys(units, n) for s, n in job.config.splits.items()}
-        return {"splits": splits, "eos_id": 0, "vocabulary_size": VOCABULARY}
+        splits = {s: {**dict.fromkeys(units, n), "documents": 1} for s, n in job.config.splits.items()}
+        return {"splits": splits, "eos_id": 0, "eos_after": "line", "vocabulary_size": VOCABULARY}
 
 
 class Model(Artificial):
@@ -98,7 +100,7 @@ class Datastore(Artificial):
         keys.write(0, np.zeros((rows, 1), np.float16))
         values = job.draft.array("datastore.zarr/values", (rows,), np.int32, rows)
         values.write(0, zipf(rows).astype(np.int32))
-        return {"rows": rows}
+        return {"rows": rows, "dim": 1, "dtype": "float16"}
 
 
 class Index(Artificial):
@@ -107,7 +109,7 @@ class Index(Artificial):
     kind = "index"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
-        return {"lossless": True}
+        return {"rows": job.config.rows, "dim": 1, "lossless": True}
 
 
 class Neighbors(Artificial):
@@ -127,7 +129,7 @@ class Neighbors(Artificial):
                 ids.write(shard, random.integers(0, config.rows, shape))
                 distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
                 job.draft.commit(f"{split}-{shard}")
-        return {}
+        return {"splits": {split: {} for split in config.splits}}
 
 
 def zipf(length: int) -> np.ndarray:

@@ -27,7 +27,7 @@ def prepare(store: Store, tokens: int, k: int, rows: int) -> Artifact:
     corpus = artificial(store, Tokens(), {}, splits=splits)
     model = artificial(store, Model(), {"tokens": corpus})
     datastore = artificial(store, Datastore(), {"encoder": model, "corpus": corpus}, rows=rows)
-    index = artificial(store, Index(), {"datastore": datastore})
+    index = artificial(store, Index(), {"datastore": datastore}, rows=rows)
     found = {"valid": tokens, "test": tokens}
     return artificial(store, Neighbors(), {"index": index, "queries": corpus}, splits=found, k=k, rows=rows)
 

@@ -30,7 +30,7 @@ from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
 from stages.training.loop import Trainer
-from stages.training.progress import Splits
+from stages.training.progress import Forecast, Splits
 from stages.training.ranks import make_fabric
 
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 3e-4, (0.9, 0.95), 0.1, 1.0
@@ -118,6 +118,7 @@ def our_step(
     )
     trainer.objective.train()
     trainer.journal = None
+    trainer._forecast = Forecast(trainer.progress, config.steps, trainer.update_tokens)
 
     def step() -> None:
         trainer._update()

@@ -38,7 +38,8 @@ def test_shipped_recipes_are_valid(name: str) -> None:
 
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
-TRIME = [name for name in shipped_recipes() if name.startswith("trime")]
+TABLE = "trime-wikitext2-table"
+TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name != TABLE]
 SPALM = [name for name in shipped_recipes() if name.startswith("spalm")]
 EXCLUDED = {"spalm-wikitext2-small": "document", "spalm-enwik8-small": "window:10000"}
 """Rows that a token may not find, where it is more than its own: on small corpora."""
@@ -57,7 +58,7 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
     small = {
         f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
     }
-    others = {"knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
+    others = {TABLE, "knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
     assert set(shipped_recipes()) == caches | trime | spalm | small | others
 
 
@@ -117,6 +118,44 @@ def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name:
     first, second = recipe.config("report").model_dump()["memory"]
     assert first.startswith("local+long+external:reader=joint")
     assert second.startswith("external:similarity=dot")
+
+
+def test_models_of_the_table_differ_in_their_method_alone() -> None:
+    recipe = load_recipe(find_recipe(TABLE), SPLITS, {})
+    trained = settings_of(recipe, "train")
+    methods = {name: config.pop("method") for name, config in trained.items()}
+    memories = {name: config.pop("memory") for name, config in trained.items()}
+    begun = [name for name in trained if "init_from" not in recipe.stages[name].references]
+    went_on = [name for name in trained if name not in begun]
+    assert [methods[name] for name in begun] == ["lm", "trime"]
+    assert trained["plain"] == trained["trime"]
+    assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext"]
+    assert all(trained[name] == trained["plain_on"] for name in went_on)
+    assert {recipe.stages[name].references["init_from"] for name in went_on} == {"plain"}
+    assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
+    assert recipe.stages["trime_ext"].source == "batches"
+    assert recipe.config("batches").model_dump()["exclude"] == "document"
+
+
+def test_models_of_the_table_are_read_beside_caches_of_the_same_reach() -> None:
+    recipe = load_recipe(find_recipe(TABLE), SPLITS, {})
+    readings = {
+        name: (recipe.stages[name].source, *(memory.split(":")[0] for memory in config["memory"]))
+        for name, config in settings_of(recipe, "evaluate").items()
+    }
+    assert readings == {
+        "window_cache_report": ("plain", "local"),
+        "cache_report": ("plain", "long"),
+        "trime_report": ("trime", "local"),
+        "trime_with_long_report": ("trime", "local+long"),
+        "plain_on_window_cache_report": ("plain_on", "local"),
+        "plain_on_cache_and_knn_report": ("plain_on_neighbors", "long", "external"),
+        "trime_on_report": ("trime_on", "local"),
+        "trime_on_with_long_report": ("trime_on", "local+long"),
+        "trime_long_report": ("trime_long", "local+long"),
+        "trime_ext_report": ("neighbors", "local+long+external", "external"),
+        "report": ("neighbors", "local+long", "external"),
+    }
 
 
 @pytest.mark.parametrize("name", SPALM)

@@ -13,6 +13,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
+from stages.numbers import size
 from stages.search import build
 from stages.search.open import open_searcher
 from tests.oracles.search import nearest
@@ -77,7 +78,8 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
     metrics = artifact.metrics
     assert artifact.config["index"] == "flat"
     assert metrics["automatic"]["index"] == "flat"
-    assert notes.infos[0] == f"index flat: {metrics['automatic']['why']}"
+    why, costs = metrics["automatic"]["why"], f"{size(TRAIN * 8 * 4)}; a query is compared with all keys"
+    assert notes.infos[0] == f"index flat: {why}. It costs {costs}"
     assert (metrics["rows"], metrics["dim"], metrics["lossless"]) == (TRAIN, 8, True)
     assert metrics["recall"] == {"1": 1, "4": 1, "8": 1, "64": 1}
     assert metrics["bytes"] == artifact.file("index.faiss").stat().st_size

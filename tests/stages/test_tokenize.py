@@ -328,6 +328,31 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("done", [1, 7, 12])
+def test_a_crash_costs_no_words_that_are_split(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
+    expected = tokenize(tmp_path / "whole", files, documents="wikitext")
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_after(patch, "run_shard", done)
+        run(tmp_path / "s", files, documents="wikitext")
+    outcome = run(tmp_path / "s", files, documents="wikitext")
+    assert outcome.status == "resumed"
+    assert outcome.artifact.manifest.files == expected.manifest.files
+    assert outcome.artifact.metrics == expected.metrics
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("tokenizer", ["word", "bpe"])
+def test_two_workers_make_what_one_makes(tokenizer: str, tmp_path: Path) -> None:
+    files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "documents": "wikitext", "lowercase": True}
+    one = tokenize(tmp_path / "one", files, **settings)
+    config = TokenizeConfig(**settings)
+    two = make(Tokenize(), config, files, Store(tmp_path / "two"), Execution(workers=2)).artifact
+    assert (two.manifest.files, two.metrics) == (one.manifest.files, one.metrics)
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"train": [write(tmp_path / "a.txt", ARTICLES)], "test": [write(tmp_path / "b.txt", TEXT)]}
     expected = tokenize(tmp_path / "whole", files)

@@ -5,15 +5,20 @@ records, never data. A worker that is lost, with its machine or alone, costs the
 computes it again.
 """
 
+import hashlib
 import logging
 import os
+import pickle
 import signal
+import socket
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.artifacts.executors.executor import Executor, ShardTask
@@ -21,6 +26,7 @@ from stages.artifacts.executors.failed import Failed
 from stages.artifacts.executors.worker import ShardWorker
 from stages.artifacts.progress import Written
 from stages.errors import ResourceError, UsageError
+from stages.interrupts import deferred_signals
 from stages.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -51,15 +57,20 @@ class Place(NamedTuple):
 class ShardActor:
     """A process of the cluster, which holds models and inputs open from one shard to the next."""
 
-    def __init__(self, task: ShardTask, place: Place) -> None:
+    def __init__(self, task: bytes, place: Place) -> None:
+        """`task`: a pickled `ShardTask`, which another version might not even be able to read."""
         self._task, self._place = task, place
         self._written: list[Written] = []
-        self._worker = ShardWorker(task, self._written.append)
 
     def ready(self) -> Failed | None:
-        """Whether shards can be computed here."""
+        """Open the task; what is wrong with this machine, if something is."""
         try:
-            self._require_place()
+            self._require_version()
+            if os.path.isdir(self._place.folder):
+                os.chdir(self._place.folder)
+            task: ShardTask = pickle.loads(self._task)
+            _require_shared(task.job.folder)
+            self._worker = ShardWorker(task, self._written.append)
         except Exception as error:
             return Failed.of(error)
         return None
@@ -73,20 +84,20 @@ class ShardActor:
             return Failed.of(error)
         return self._written.pop()
 
-    def _require_place(self) -> None:
-        machine = os.uname().nodename
+    def _require_version(self) -> None:
         if version("memlm") != self._place.memlm:
             raise ResourceError(
-                f"{machine} has memlm {version('memlm')}, and this command runs {self._place.memlm}: install the same "
-                "on all machines of the cluster."
+                f"{os.uname().nodename} has memlm {version('memlm')}, and this command runs {self._place.memlm}: "
+                "install the same on all machines of the cluster."
             )
-        if os.path.isdir(self._place.folder):
-            os.chdir(self._place.folder)
-        if not self._task.job.folder.is_dir():
-            raise ResourceError(
-                f"{machine} does not see {self._task.job.folder}: the store must lie on a file system that all "
-                "machines of the cluster share, under the same path."
-            )
+
+
+def _require_shared(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ResourceError(
+            f"{os.uname().nodename} does not see {folder}: the store must lie on a file system that all machines of "
+            "the cluster share, under the same path."
+        )
 
 
 class Slot:
@@ -122,8 +133,11 @@ class RayExecutor(Executor):
         self._losses = Counter[str]()
         self._left: deque[deque[Shard]] = deque()
         self._idle: list[Slot] = []
+        self._name = draft_name(task.job.folder)
         self._joined = ExitStack()
         self._joined.enter_context(joined())
+        for name in left_behind(self._name):
+            end_actor(name)
 
     def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
         self._left = deque(deque(chain) for chain in chains)
@@ -146,18 +160,16 @@ class RayExecutor(Executor):
             self._feed_idle()
 
     def _begin(self, wanted: int) -> None:
-        job = self.task.job
-        draft = f"{job.folder.parent.name}-{job.folder.name}"
         needs = resources(self.task)
         place = Place(os.getcwd(), version("memlm"))
-        task = ray.put(self.task)
+        task = ray.put(pickle.dumps(pinned(self.task)))
 
         def start(name: str) -> Any:
             settings = {"name": name, "namespace": NAMESPACE, "scheduling_strategy": "SPREAD", **needs}
             return ray.remote(ShardActor).options(**settings).remote(task, place)
 
         while len(self._slots) < wanted:
-            self._slots.append(Slot(f"{draft}-{len(self._slots)}", start))
+            self._slots.append(Slot(f"{self._name}{len(self._slots)}", start))
 
     def _feed_idle(self) -> None:
         for slot in list(self._idle):
@@ -168,16 +180,18 @@ class RayExecutor(Executor):
                 slot.feed()
 
     def _next(self) -> Slot:
-        """The slot of a worker that has answered, or is lost."""
+        """The slot of a worker that has answered, or is lost. Raises: what a signal asks for, within a second."""
         by_answer = {slot.awaited: slot for slot in self._slots if slot not in self._idle}
-        waited = 0
-        while True:
-            done, _ = ray.wait(list(by_answer), timeout=SECONDS_OF_PATIENCE)
-            if done:
-                return by_answer[done[0]]
-            waited += SECONDS_OF_PATIENCE
-            if waited == SECONDS_OF_PATIENCE and not any(slot.is_ready for slot in self._slots):
-                self.reporter.info("waiting until the cluster has room, or a worker has started")
+        told = time.monotonic() + SECONDS_OF_PATIENCE
+        with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
+            while True:
+                done, _ = ray.wait(list(by_answer), timeout=1)
+                request.check()
+                if done:
+                    return by_answer[done[0]]
+                if time.monotonic() > told and not any(slot.is_ready for slot in self._slots):
+                    told = float("inf")
+                    self.reporter.info("waiting until the cluster has room, or a worker has started")
 
     def _answer(self, slot: Slot) -> Any:
         """What a worker says. LOST if it is gone: its chain waits for others, and it is started again.
@@ -187,12 +201,14 @@ class RayExecutor(Executor):
         try:
             return ray.get(slot.awaited)
         except RayActorError as error:
+            if error.actor_init_failed:
+                raise ResourceError(f"No worker can be started on the cluster: {last_line(error)}") from error
             task = slot.task
             self._losses[task] += 1
             if self._losses[task] > MOST_LOSSES:
                 raise ResourceError(
                     f"{self._losses[task]} workers of the cluster were lost at the same work ({task}), as happens when "
-                    f"memory runs out; what is done is kept. The last one: {first_line(error)}"
+                    f"memory runs out; what is done is kept. The last one: {last_line(error)}"
                 ) from error
             self.reporter.info("a worker of the cluster was lost; its shard is computed again")
             if slot.chain:
@@ -231,19 +247,32 @@ def joined() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    address = os.environ.get("RAY_ADDRESS", "")
     with _handlers_kept():
         try:
+            require_answer(address)
             ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise ResourceError(
-                "There is no Ray cluster: start one (ray start --head), or say where it is (RAY_ADDRESS). "
-                "On one machine --workers N does the same without."
+                f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
+                "is (RAY_ADDRESS). On one machine --workers N does the same without."
             ) from error
-    try:
-        with redirect_stdout(sys.stderr):  # where Ray writes what machines have to say
+    with redirect_stdout(sys.stderr):  # where Ray writes what machines have to say, until its threads have ended
+        try:
             yield
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
+
+
+def require_answer(address: str) -> None:
+    """Raises: ConnectionError if nothing listens at HOST:PORT, for which Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_END).close()
+    except OSError as error:
+        raise ConnectionError(str(error)) from error
 
 
 @contextmanager
@@ -257,19 +286,42 @@ def _handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def computes_on_gpu(task: ShardTask) -> bool:
+    return task.stage.device(task.job.execution) != "cpu"
+
+
+def pinned(task: ShardTask) -> ShardTask:
+    """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
+    device = "cuda" if computes_on_gpu(task) else "cpu"
+    return replace(task, job=replace(task.job, execution=replace(task.job.execution, device=device)))
+
+
 def resources(task: ShardTask) -> dict[str, Any]:
     """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there."""
-    machines = [m["Resources"].get("CPU", 0) for m in ray.nodes() if m["Alive"]]
-    cores = [int(number) for number in machines if number >= 1] or [1]
-    side_by_side = -(-task.job.execution.workers // len(cores))
-    on_gpu = task.stage.device(task.job.execution) != "cpu"
-    return {"num_cpus": max(1, min(cores) // side_by_side), "num_gpus": int(on_gpu)}
+    machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
+    if computes_on_gpu(task):
+        cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
+        return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
+    side_by_side = -(-task.job.execution.workers // max(1, len(machines)))
+    return {"num_cpus": max(1, int(min((m["CPU"] for m in machines), default=1)) // side_by_side), "num_gpus": 0}
+
+
+def draft_name(folder: Path) -> str:
+    """How the names of all workers begin that write into a draft: its own, and where on the disk it lies."""
+    place = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
+    return f"{folder.parent.name}-{folder.name}-{place}-"
+
+
+def left_behind(beginning: str) -> list[str]:
+    """Workers of a command that was killed, whose names begin so."""
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    return [a["name"] for a in actors if a["namespace"] == NAMESPACE and a["name"].startswith(beginning)]
 
 
 def end_actor(name: str) -> None:
     """End a worker of this name, if there is one, and wait until it is gone: nothing may write after it.
 
-    One may be there of a command that was killed. Raises: ResourceError if it does not end.
+    Raises: ResourceError if it does not end.
     """
     deadline = time.monotonic() + SECONDS_TO_END
     while time.monotonic() < deadline:
@@ -281,5 +333,6 @@ def end_actor(name: str) -> None:
     raise ResourceError(f"The worker {name} of the cluster does not end; run the same command again.")
 
 
-def first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def last_line(error: Exception) -> str:
+    """Where Ray puts the reason."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
 from stages.text.given import open_tokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import TextTokenizer
-from stages.text.word import WordTokenizer
+from stages.text.vocabulary import lower, words
+from stages.text.word import SplitText, WordTokenizer
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import as_pieces, examples
 
@@ -226,6 +228,22 @@ def test_bpe_is_the_same_in_every_process(tmp_path: Path) -> None:
     there = tmp_path / "there.json"
     subprocess.run([sys.executable, "-c", program, str(there)], check=True, env=environment)
     assert (tmp_path / "here.json").read_bytes() == there.read_bytes()
+
+
+@examples
+@given(st.lists(ANY_TEXT), st.booleans())
+def test_split_text_is_encoded_as_the_text_is(texts: list[str], lowercase: bool) -> None:
+    tokenizer = TOKENIZERS_MADE["word", lowercase]
+    assert isinstance(tokenizer, WordTokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "words.npy")
+        SplitText.of(texts, lowercase).save(file)
+        split = SplitText.read(file)
+    assert len(set(split.words)) == len(split.words)
+    ids, counts = tokenizer.encode_split(split)
+    wanted = [[tokenizer.vocabulary[word] for word in words(lower(text) if lowercase else text)] for text in texts]
+    assert ids.tolist() == [id for found in wanted for id in found]
+    assert counts.tolist() == [len(found) for found in wanted]
 
 
 @pytest.mark.timeout(60)

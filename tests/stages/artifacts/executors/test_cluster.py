@@ -1,5 +1,9 @@
 import os
+import pickle
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import ResourceError
+from stages.interrupts import Terminated, raise_terminated
 from stages.reporting import Silent
 from tests.stages.artifacts.executors.contract import ExecutorContract
 from tests.stages.artifacts.executors.test_processes import processes_of
@@ -21,6 +26,8 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from stages.artifacts.executors import cluster  # noqa: E402
 
+DRAFT = "72737712c9f5"
+"""The id of what the stage of these tests makes."""
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 
@@ -91,18 +98,35 @@ class TestRay(ExecutorContract):
             self.made(store, Sums(trace, "add-004", SystemExit(3)))
         assert self.made(store, Sums(trace)).status == "resumed"
 
-    def test_the_worker_of_a_command_that_was_killed_is_ended_first(self, store: Store, trace: Path) -> None:
+    def test_workers_that_a_killed_command_left_behind_are_ended_first(self, store: Store, trace: Path) -> None:
         with cluster.joined():
-            task = cluster.ShardTask(Sums(trace), None, 0)  # type: ignore[arg-type]
-            place = cluster.Place(str(trace), "0")
-            name = f"tokens-.{'0' * 12}-partial-0"
-            left = ray.remote(cluster.ShardActor).options(name=name, namespace=cluster.NAMESPACE, num_cpus=0)
-            awaited = left.remote(task, place).ready.remote()
-            assert ray.get(awaited) is not None
-            cluster.end_actor(name)
-            with pytest.raises(ValueError, match=name):
-                ray.get_actor(name, namespace=cluster.NAMESPACE)
-            cluster.end_actor(name)
+            names = [f"{cluster.draft_name(store.draft_folder('tokens', id))}7" for id in (DRAFT, "0" * 12)]
+            for name in names:
+                settings = {"name": name, "namespace": cluster.NAMESPACE, "num_cpus": 0, "lifetime": "detached"}
+                left = ray.remote(cluster.ShardActor).options(**settings).remote(b"", cluster.Place("", "0"))
+                assert "runs 0" in str(ray.get(left.ready.remote()).error())
+        assert self.made(store, Sums(trace)).artifact.id == DRAFT
+        with cluster.joined():
+            assert cluster.left_behind("tokens-") == names[1:], "that of another artifact lives"
+            cluster.end_actor(names[1])
+            assert not cluster.left_behind("tokens-")
+
+    @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+    def test_a_signal_is_heard_while_all_wait(
+        self, number: int, error: type[BaseException], store: Store, trace: Path
+    ) -> None:
+        before = signal.signal(signal.SIGTERM, raise_terminated)
+        began, alarm = time.monotonic(), threading.Timer(15, os.kill, [os.getpid(), number])
+        try:
+            alarm.start()
+            with pytest.raises(error):
+                self.made(store, Sums(trace, seconds=60))
+        finally:
+            alarm.cancel()
+            signal.signal(signal.SIGTERM, before)
+        assert time.monotonic() - began < 45
+        with cluster.joined():
+            assert not cluster.left_behind("tokens-")
 
     def test_workers_for_whom_there_is_no_room_hold_nothing_up(self, store: Store) -> None:
         execution = Execution(workers=5, cluster="ray")
@@ -111,12 +135,12 @@ class TestRay(ExecutorContract):
 
 def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(tmp_path: Path) -> None:
     job = ShardJob(SquaresConfig(), Inputs(), tmp_path / "store" / "draft", Execution())
-    task = cluster.ShardTask(Sums(tmp_path), job, 0)
+    task = pickle.dumps(cluster.ShardTask(Sums(tmp_path), job, 0))
     here = os.uname().nodename
     own = cluster.version("memlm")
     unseen = cluster.ShardActor(task, cluster.Place(str(tmp_path / "nowhere"), own)).ready()
     assert unseen is not None and f"{here} does not see" in str(unseen.error())
-    older = cluster.ShardActor(task, cluster.Place(str(tmp_path), "0.0")).ready()
+    older = cluster.ShardActor(b"of another version", cluster.Place(str(tmp_path), "0.0")).ready()
     assert older is not None and f"{here} has memlm {own}, and this command runs 0.0" in str(older.error())
 
 
@@ -125,8 +149,19 @@ def test_without_a_cluster_it_is_said_how_to_start_one(monkeypatch: pytest.Monke
         raise ConnectionError("Could not find any running Ray instance.")
 
     monkeypatch.setattr(ray, "init", nowhere)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ResourceError, match=r"There is no Ray cluster: start one \(ray start --head\)"):
         cluster.joined().__enter__()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
+    with pytest.raises(ResourceError, match=r"There is no Ray cluster at 127\.0\.0\.1:\d+: start one"):
+        cluster.joined().__enter__()
+
+
+class OnGpu(Sums):
+    def device(self, execution: Execution) -> str:
+        return "some GPU"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +174,19 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
     nodes += [{"Alive": False, "Resources": {"CPU": 1}}, {"Alive": True, "Resources": {"memory": 5}}]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     job = ShardJob(SquaresConfig(), Inputs(), tmp_path, Execution(workers=workers))
-    assert cluster.resources(cluster.ShardTask(Sums(tmp_path), job, 0)) == {"num_cpus": each, "num_gpus": 0}
+    task = cluster.ShardTask(Sums(tmp_path), job, 0)
+    assert cluster.resources(task) == {"num_cpus": each, "num_gpus": 0}
+    assert cluster.pinned(task).job.execution.device == "cpu"
+
+
+def test_workers_on_gpus_share_the_cores_of_machines_that_have_some(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = [{"CPU": 64, "GPU": 4}, {"CPU": 2}, {"CPU": 32, "GPU": 4}]
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": one} for one in found])
+    task = cluster.ShardTask(OnGpu(tmp_path), ShardJob(SquaresConfig(), Inputs(), tmp_path, Execution(workers=8)), 0)
+    assert cluster.resources(task) == {"num_cpus": 8, "num_gpus": 1}
+    assert cluster.pinned(task).job.execution.device == "cuda"
 
 
 @pytest.mark.usefixtures("machines")
