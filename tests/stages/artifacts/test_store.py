@@ -424,7 +424,5 @@ def test_of_two_that_remove_the_same_the_later_does_nothing(
 
 def test_a_file_in_the_place_of_an_artifact_is_called_one(store: Store, tmp_path: Path) -> None:
     (tmp_path / "novel.txt").write_text("It was")
-    with pytest.raises(
-        ArtifactError, match=r"novel\.txt is a file, no artifact: of a text, memlm tokenize makes tokens"
-    ):
+    with pytest.raises(ArtifactError, match=r"novel\.txt is a file, no artifact: memlm tokenize reads texts"):
         store.get(str(tmp_path / "novel.txt"), "tokens")
