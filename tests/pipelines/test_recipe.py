@@ -129,11 +129,13 @@ def test_models_of_the_table_differ_in_their_method_alone() -> None:
     went_on = [name for name in trained if name not in begun]
     assert [methods[name] for name in begun] == ["lm", "trime"]
     assert trained["plain"] == trained["trime"]
-    assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext"]
+    assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext", "trime-ext", "trime-ext"]
+    assert memories["plain_on_batches"] == memories["trime_ext"] | {"warmup": 1}, "the plain loss on its batches"
     assert all(trained[name] == trained["plain_on"] for name in went_on)
     assert {recipe.stages[name].references["init_from"] for name in went_on} == {"plain"}
     assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
-    assert recipe.stages["trime_ext"].source == "batches"
+    assert recipe.stages["trime_ext_packed"].source == "packed"
+    assert {recipe.stages[name].source for name in ("trime_ext", "plain_on_batches")} == {"batches"}
     assert recipe.config("batches").model_dump()["exclude"] == "document"
 
 
@@ -155,6 +157,9 @@ def test_models_of_the_table_are_read_beside_caches_of_the_same_reach() -> None:
         "trime_on_report": ("trime_on", "local"),
         "trime_on_with_long_report": ("trime_on", "local+long"),
         "trime_long_report": ("trime_long", "local+long"),
+        "plain_on_batches_cache_report": ("plain_on_batches", "long"),
+        "packed_one_softmax_report": ("packed_neighbors", "local+long+external", "external"),
+        "packed_report": ("packed_neighbors", "local+long", "external"),
         "trime_ext_report": ("neighbors", "local+long+external", "external"),
         "report": ("neighbors", "local+long", "external"),
     }
