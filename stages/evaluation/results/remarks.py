@@ -145,7 +145,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model: on one trained for longer (--steps, --epochs) it gains less"
+        "gains more on an undertrained model: on one trained for longer (--steps, --epochs) it usually gains less"
     )
 
 
