@@ -52,7 +52,7 @@ def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int],
     for place, memory in enumerate(memories):
         gain = _gain(tuned, place)
         if tuned.rows[0].lowest[place] and gain is not None and gain < NOTABLE:
-            yield _hardly_needed(memory, tuned, place, gain)
+            yield _hardly_needed(report, tuned, place, gain)
             continue
         sentences, values = _looked_beyond(report, tuned, place, most)
         said += sentences
@@ -75,27 +75,33 @@ def _looked_beyond(
 ) -> tuple[list[str], dict[str, str]]:
     """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed."""
     memory, sentences = report["memories"][place], []
+    alone = _alone(report, place)
+    name, curve = report["rows"][1 + alone]["row"], tuned.rows[alone].curve
     values = _beyond(memory, most)
     if values:
-        best = " and ".join(f"{name} ({_digits(memory[name])})" for name in values)
-        of = f" of {'+'.join(memory['sources'])}" if len(report["memories"]) > 1 else ""
+        best = " and ".join(f"{setting} ({_digits(memory[setting])})" for setting in values)
+        of = f" of {name}" if len(report["memories"]) > 1 else ""
         lies = "lies at the edge of its grid" if len(values) == 1 else "lie at the edges of their grids"
         sentences.append(f"the best {best}{of} {lies}")
-    alone = place + 1 if len(report["memories"]) > 1 else 0
-    over, curve = tuned.rows[alone].over, tuned.rows[alone].curve
+    over = tuned.rows[alone].over
     points = [{over: amount, "perplexity": value} for amount, value in curve if value is not None]
-    grown = _still_gained(report["rows"][1 + alone]["row"], points, over, tuned.split, most.get(over, 0))
+    grown = _still_gained(name, points, over, tuned.split, most.get(over, 0))
     if grown is not None and over not in values:
         sentences.append(grown)
         values[over] = str(min(2 * points[-1][over], most[over]))
     return sentences, values
 
 
-def _hardly_needed(memory: Figures, tuned: Tuned, place: int, gain: float) -> str:
-    weight = tuned.rows[0].weights[place]
+def _alone(report: Figures, place: int) -> int:
+    """Which of the rows with memory reads that of a place and no other."""
+    return place + 1 if len(report["memories"]) > 1 else 0
+
+
+def _hardly_needed(report: Figures, tuned: Tuned, place: int, gain: float) -> str:
+    weight, name = tuned.rows[0].weights[place], report["rows"][1 + _alone(report, place)]["row"]
     return (
-        f"{'+'.join(memory['sources'])} is hardly needed: of all {weight} that were tried the lowest is best, "
-        f"{_digits(memory[weight])}, and it gains {max(gain, 0):.1%} on {tuned.split}"
+        f"{name} is hardly needed: of all {weight} that were tried the lowest is best, "
+        f"{_digits(report['memories'][place][weight])}, and it gains {max(gain, 0):.1%} on {tuned.split}"
     )
 
 

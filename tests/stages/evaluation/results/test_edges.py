@@ -44,7 +44,7 @@ def test_all_edges_are_one_sentence_and_one_command_and_memory_inside_its_grid_s
     both = [tuned_row(5.0, lowest=(False, False)), tuned_row(curve=[9, 8, 7]), tuned_row(curve=[9, 8, 7], over="size")]
     (line,) = warned(both, memories, k=9)
     assert line.startswith(
-        "the best temperature (12.5) and lambda (0.25) of external lie at the edges of their grids; "
+        "the best temperature (12.5) and lambda (0.25) of knn-lm lie at the edges of their grids; "
         "knn-lm still gained 12.5% on valid by the last doubling of k, to 4; wider: "
     )
     first, second = line.partition(f"{COMMAND} --memory ")[2].split(" --memory ")
@@ -56,7 +56,7 @@ def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
     memories = [{**KNN, "lambda": 0.02, "interior": {"lambda": False, "temperature": False}}]
     (line,) = warned([tuned_row(8.99, curve=[9, 8, 7], lowest=[True])], memories, k=9)
     assert line == (
-        "external is hardly needed: of all lambda that were tried the lowest is best, 0.02, and it gains 0.1% on valid"
+        "knn-lm is hardly needed: of all lambda that were tried the lowest is best, 0.02, and it gains 0.1% on valid"
     )
     assert COMMAND in warned([tuned_row(8.0, lowest=[True])], memories)[0], "it gains"
     assert COMMAND in warned([tuned_row(8.99)], memories)[0], "the other edge"
@@ -64,7 +64,7 @@ def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
     chain = [KNN, {**CACHE, "interior": {"lambda": False}}]
     beside = [tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)]
     (line,) = warned(beside, chain)
-    assert line.startswith("long is hardly needed"), "it is what it gains on top of the other that counts"
+    assert line.startswith("neural-cache is hardly needed"), "it is what it gains on top of the other that counts"
 
 
 @pytest.mark.parametrize("memory", [KNN, CACHE, {**CACHE, "reader": "joint", "lambda": None, "alpha": -2.0}])
