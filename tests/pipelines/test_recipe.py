@@ -146,7 +146,9 @@ def test_models_of_the_table_are_read_beside_caches_of_the_same_reach() -> None:
     assert readings == {
         "window_cache_report": ("plain", "local"),
         "cache_report": ("plain", "long"),
+        "cache_and_knn_report": ("plain_neighbors", "long", "external"),
         "trime_report": ("trime", "local"),
+        "trime_and_knn_report": ("trime_neighbors", "local+long", "external"),
         "trime_with_long_report": ("trime", "local+long"),
         "plain_on_window_cache_report": ("plain_on", "local"),
         "plain_on_cache_and_knn_report": ("plain_on_neighbors", "long", "external"),
