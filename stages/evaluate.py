@@ -210,7 +210,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
-        for warning in edge_warnings(made, _largest_amounts(job), _command(job)):
+        for warning in edge_warnings(made, tuning.tuned(), _largest_amounts(job), _command(job)):
             job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():

@@ -488,8 +488,8 @@ def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model
     spec = "external:k=3,lambda=0.001/0.002/0.003"
     evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
-    said, _, command = heard.warnings[1].partition("; a wider one: ")
-    assert "best lambda, 0.003, lies at the edge" in said
+    said, _, command = heard.warnings[1].partition("; wider: ")
+    assert "best lambda (0.003) lies at the edge" in said
     again = f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --memory external:"
     assert command.startswith(again)
 

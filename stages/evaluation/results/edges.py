@@ -1,7 +1,7 @@
 """Numbers whose best value is the first or last of those that were tried: the best may lie beyond. Free of torch."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.numbers import number
 from stages.retrieval.hyperparameters import amounts, settable
@@ -11,38 +11,131 @@ NOTABLE = 0.005
 """Share of perplexity that the last doubling of an amount must have gained for more of it to be worth its time."""
 
 
-def edge_warnings(report: Figures, most: Mapping[str, int], command: str) -> Iterator[str]:
-    """A sentence for each, with the command that looks beyond.
+class TunedRow(NamedTuple):
+    """What the tuning split says of a row; perplexities are None where they are not known."""
+
+    perplexity: float | None
+    """At what was chosen."""
+    over: str
+    """What the first memory's amount is called: `k`, `size`."""
+    curve: Sequence[tuple[int, float | None]]
+    """Of a lone memory the perplexity with every amount of it."""
+    weights: Sequence[str]
+    """What the weight of each memory is called: `lambda`, `alpha`."""
+    lowest: Sequence[bool]
+    """Whether the weight of each memory is the smallest of several that were tried."""
+
+
+class Tuned(NamedTuple):
+    """What the tuning split says."""
+
+    split: str
+    plain: float | None
+    """Perplexity of the model alone."""
+    rows: Sequence[TunedRow]
+    """Of each row of memory: the one that was asked for, then, of several memories, each alone."""
+
+
+def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int], command: str) -> Iterator[str]:
+    """A sentence on all numbers at an edge, with the command that looks beyond; others on memory hardly needed.
 
     Args:
         report: content of `metrics.json`.
+        tuned: None: nothing was; then only the scored split says what more memory is worth, and nothing is advised.
         most: of amounts (`k`, `size`) the largest that there can be, which is no edge.
         command: evaluates the same, but for its `--memory`.
     """
-    memories, reported = report["memories"], set()
+    if tuned is None:
+        yield from _growing_on_scored(report, most)
+        return
+    memories, said, wider = report["memories"], [], {}
     for place, memory in enumerate(memories):
-        for name in (name for name, inside in (memory.get("interior") or {}).items() if not inside):
-            reported.add(name)
-            value = memory[name]
-            if value < most.get(name, value + 1):
-                beyond = spelled({**memory, name: "/".join(map(_digits, _around(name, value, most.get(name))))})
-                words = [beyond if n == place else spelled(m, frozen=True) for n, m in enumerate(memories)]
-                yield (
-                    f"The best {name}, {value:.4g}, lies at the edge of its grid; a wider one: "
-                    f"{' '.join((command, *(f'--memory {word}' for word in words)))}"
-                )
-    alone = {row["row"]: row["memories"][0] for row in report["rows"] if len(row.get("memories") or ()) == 1}
+        gain = _gain(tuned, place)
+        if tuned.rows[0].lowest[place] and gain is not None and gain < NOTABLE:
+            yield _hardly_needed(report, tuned, place, gain)
+            continue
+        sentences, values = _looked_beyond(report, tuned, place, most)
+        said += sentences
+        if values:
+            wider[place] = spelled({**memory, **values})
+    if said:
+        words = [wider.get(place) or spelled(memory, frozen=True) for place, memory in enumerate(memories)]
+        yield f"{'; '.join(said)}; wider: {' '.join((command, *(f'--memory {word}' for word in words)))}"
+
+
+def _gain(tuned: Tuned, place: int) -> float | None:
+    """The share of perplexity that a memory takes off what the row has without it; None where that is not known."""
+    memories, row = len(tuned.rows[0].lowest), tuned.rows[0].perplexity
+    without = tuned.plain if memories == 1 else tuned.rows[2 - place].perplexity if memories == 2 else None
+    return None if without is None or row is None else 1 - row / without
+
+
+def _looked_beyond(
+    report: Figures, tuned: Tuned, place: int, most: Mapping[str, int]
+) -> tuple[list[str], dict[str, str]]:
+    """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed."""
+    memory, sentences = report["memories"][place], []
+    alone = _alone(report, place)
+    name, curve = report["rows"][1 + alone]["row"], tuned.rows[alone].curve
+    values = _beyond(memory, most)
+    if values:
+        best = " and ".join(f"{setting} ({_digits(memory[setting])})" for setting in values)
+        of = f" of {name}" if len(report["memories"]) > 1 else ""
+        lies = "lies at the edge of its grid" if len(values) == 1 else "lie at the edges of their grids"
+        sentences.append(f"the best {best}{of} {lies}")
+    over = tuned.rows[alone].over
+    points = [{over: amount, "perplexity": value} for amount, value in curve if value is not None]
+    grown = _still_gained(name, points, over, tuned.split, most.get(over, 0))
+    if grown is not None and over not in values:
+        sentences.append(grown)
+        values[over] = str(min(2 * points[-1][over], most[over]))
+    return sentences, values
+
+
+def _alone(report: Figures, place: int) -> int:
+    """Which of the rows with memory reads that of a place and no other."""
+    return place + 1 if len(report["memories"]) > 1 else 0
+
+
+def _hardly_needed(report: Figures, tuned: Tuned, place: int, gain: float) -> str:
+    weight, name = tuned.rows[0].weights[place], report["rows"][1 + _alone(report, place)]["row"]
+    return (
+        f"{name} is hardly needed: of all {weight} that were tried the lowest is best, "
+        f"{_digits(report['memories'][place][weight])}, and it gains {max(gain, 0):.1%} on {tuned.split}"
+    )
+
+
+def _beyond(memory: Figures, most: Mapping[str, int]) -> dict[str, str]:
+    """Values around each number at the edge of its grid, as they are typed."""
+    names = [name for name, inside in (memory.get("interior") or {}).items() if not inside]
+    return {
+        name: "/".join(map(_digits, _around(name, memory[name], most.get(name))))
+        for name in names
+        if memory[name] < most.get(name, memory[name] + 1)
+    }
+
+
+def _growing_on_scored(report: Figures, most: Mapping[str, int]) -> Iterator[str]:
+    """That memory still gained on the split that is scored, which is none to decide by."""
+    reported = set()
     for curve in report["curves"]:
         over, points = curve["over"], [point for point in curve["points"] if point["perplexity"] is not None]
-        if over in reported or over not in most or curve["row"] not in alone or len(points) < 3:
+        if over not in most or over in reported:
             continue
-        last, gained = points[-1][over], _last_doubling(points, over)
-        if gained > NOTABLE and last < most[over]:
+        sentence = _still_gained(curve["row"], points, over, report["split"], most[over])
+        if sentence is not None:
             reported.add(over)
-            yield (
-                f"{curve['row']} still gained {gained:.1%} by the last doubling of {over}, to {number(last)}; more: "
-                f"{command} --memory {spelled({**alone[curve['row']], over: min(2 * last, most[over])})}"
-            )
+            yield f"{sentence}: nothing was tuned, so nothing but the scored text says so; choose it on another split"
+
+
+def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, most: int) -> str | None:
+    """A sentence where the last doubling of an amount gained notably, and there is more to read."""
+    if len(points) < 3 or points[-1][over] >= most:
+        return None
+    gained = _last_doubling(points, over)
+    if gained <= NOTABLE:
+        return None
+    return f"{row} still gained {gained:.1%} on {split} by the last doubling of {over}, to {number(points[-1][over])}"
 
 
 def spelled(memory: Figures, frozen: bool = False) -> str:
@@ -80,4 +173,5 @@ def _around(name: str, value: float, most: int | None) -> list[float]:
 
 
 def _digits(value: float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """At most three digits: a grid is no finer."""
+    return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.results import report
 from stages.evaluation.results.changes import change_intervals
+from stages.evaluation.results.control import trigram_control
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.metrics import Counts
@@ -59,6 +60,7 @@ def metrics_of(
         "method": job.inputs["model"].config["method"],
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "valid_perplexity": _valid_perplexity(job),
+        "trigram": _trigram(job, plan),
         "rows": rows,
         "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
         "change_intervals": _change_intervals(job, plan, names),
@@ -70,6 +72,11 @@ def metrics_of(
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
+
+
+def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
+    config = job.config
+    return trigram_control(job.inputs.artifacts, config.split, config.score, config.reset, plan.breakdown.outside)
 
 
 def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:

@@ -1,6 +1,6 @@
 """What must be known of a report's figures before they are passed on, in sentences: for terminals and pages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
@@ -29,6 +29,7 @@ def on_change(report: Figures) -> Iterator[str]:
     yield from against_lines(report)
     if report.get("change_intervals"):
         yield _intervals_line(report["change_intervals"])
+    yield from control_lines(report)
     yield from undertrained_lines(report)
 
 
@@ -72,11 +73,15 @@ def against_lines(report: Figures) -> Iterator[str]:
     else:
         return
     yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
-    if first == PLAIN and method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory:
+    if first == PLAIN and _trained_with_memory(method):
         yield (
             "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
             "ordinary model above"
         )
+
+
+def _trained_with_memory(method: str) -> bool:
+    return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
 
 
 def _intervals_line(intervals: Figures) -> str:
@@ -101,6 +106,37 @@ def resampled_line(bootstrap: Figures) -> str:
     )
 
 
+def control_lines(report: Figures) -> Iterator[str]:
+    """What counting three tokens gives on the same text, and a warning where the model gives no more."""
+    counted = report.get("trigram")
+    if not counted or counted["perplexity"] is None:
+        return
+    line, outside = f"a trigram of the training text alone: {number(counted['perplexity'])}", _on_new_text(report)
+    rows, limit = (report["rows"], counted["perplexity"]) if outside is None else outside
+    yield line if outside is None else f"{line}, on new text {number(limit)}"
+    first, *others = rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
+    if _beats(first, limit):
+        return
+    nor = ", nor is any other row" if others and not any(_beats(row, limit) for row in others) else ""
+    yield (
+        f"{first['row']} is no better than that{nor}: the model is weaker than counting three tokens, so what a memory "
+        "gains here says little about stronger models; train longer (--steps, --epochs), or take a larger text or model"
+    )
+
+
+def _on_new_text(report: Figures) -> tuple[Sequence[Figures], float] | None:
+    """The rows and the trigram on text that was not read before, of which counting knows no more than a model.
+
+    None where all text is new, or none is.
+    """
+    outside, counted = report.get("outside_repeated_paragraphs"), report["trigram"]["perplexity_on_new_text"]
+    return (outside["rows"], counted) if outside and outside["repeated_share"] and counted is not None else None
+
+
+def _beats(row: Figures, limit: float) -> bool:
+    return row["perplexity"] is not None and row["perplexity"] < limit
+
+
 def undertrained_lines(report: Figures) -> Iterator[str]:
     """A warning that a memory's gain is that of a model that was not trained to its end, where one is due."""
     training = report.get("training")
@@ -109,7 +145,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model, so train longer (--steps, --epochs) before reporting a gain"
+        "gains more on an undertrained model: on one trained for longer (--steps, --epochs) it usually gains less"
     )
 
 

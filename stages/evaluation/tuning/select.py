@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stages.evaluation.results.edges import TunedRow
 from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.coordinate_descent import coordinate_descent, load_part
-from stages.metrics import finite
+from stages.metrics import finite, perplexity
 from stages.retrieval.grids import Best, Point, ReadingGrid, at_place, best_point
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Source
@@ -29,6 +30,10 @@ class Choice(NamedTuple):
     """The best places of a lone reading for every cut-off."""
     nll: Sequence[Sequence[float | None]] | None
     """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where nothing was tuned."""
+    best_nll: float | None = None
+    """Summed nats at `place`; None where nothing was tuned, or a memlm that kept none chose."""
+    nll_by_cutoff: Sequence[float | None] = ()
+    """Summed nats at each of `by_cutoff`; as empty as that, or where `best_nll` is None."""
 
 
 class Selected(NamedTuple):
@@ -52,15 +57,18 @@ def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
             points are tried, else log sums as `save_part` keeps them; none if there is no choice.
     """
     if files and not tries_all(grids):
-        return Choice(coordinate_descent(lambda: map(load_part, files), grids, _allowed(row)).best.place, [], None)
+        end = coordinate_descent(lambda: map(load_part, files), grids, _allowed(row))
+        return Choice(end.best.place, [], None, finite(end.nll[-1]))
     shape = [n for grid in grids for n in grid.shape]
     nll = np.sum([np.load(file) for file in files], axis=0) if files else np.zeros(shape)
     place = best_point(nll, grids, _allowed(row)).place
+    best = finite(float(nll[tuple(place)])) if files else None
     if len(grids) > 1:
-        return Choice(place, [], None)
+        return Choice(place, [], None, best)
     by_cutoff = [best_point(nll, grids, [(c,)]).place for c in grids[0].cutoffs]
     sums = [[finite(value) for value in line] for line in nll[:, place[1], :].tolist()]
-    return Choice(place, by_cutoff, sums if files else None)
+    at_cutoffs = [finite(float(nll[tuple(place)])) for place in by_cutoff]
+    return Choice(place, by_cutoff, sums, best, at_cutoffs) if files else Choice(place, by_cutoff, None)
 
 
 def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None = None) -> Selected:
@@ -69,6 +77,24 @@ def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None =
     best = at_place(choice.place, grids, _allowed(row))
     by_cutoff = [grids[0].point_at(*place) for place in choice.by_cutoff]
     return Selected(RowSettings(grids, best.points, by_cutoff), best, choice.nll)
+
+
+def tuned_row(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice, tokens: int) -> TunedRow:
+    """What the tuning split, of so many tokens that count, says of a row."""
+    weights = choice.place[2::3]
+    return TunedRow(
+        None if choice.best_nll is None else perplexity(choice.best_nll, tokens),
+        row.sources[0].about.amount,
+        [
+            (cutoff, None if nll is None else perplexity(nll, tokens))
+            for cutoff, nll in zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)
+        ],
+        [source.reading.weight_name for source in row.sources],
+        [
+            len(grid.weights) > 1 and grid.weights[at] == min(grid.weights)
+            for grid, at in zip(grids, weights, strict=True)
+        ],
+    )
 
 
 def _allowed(row: MemoryRow) -> list[Sequence[int]]:

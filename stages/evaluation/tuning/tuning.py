@@ -12,6 +12,7 @@ from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.range_pass import SAMPLE, SELECT, RangePass
+from stages.evaluation.results.edges import Tuned
 from stages.evaluation.results.range_scores import summed
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
 from stages.evaluation.tuning.select import (
@@ -23,7 +24,9 @@ from stages.evaluation.tuning.select import (
     describe_row,
     select,
     tries_all,
+    tuned_row,
 )
+from stages.metrics import perplexity
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
@@ -101,8 +104,23 @@ class Tuning:
         """The settings of every row; asked for once they are chosen."""
         if self._over is None:
             return [select(row, grids) for row, grids in zip(self._rows, self._grids, strict=True)]
-        chosen = [Choice(**choice) for choice in self._record(SELECT)["rows"]]
-        return [select(*one) for one in zip(self._rows, self._grids, chosen, strict=True)]
+        return [select(*one) for one in zip(self._rows, self._grids, self._choices(), strict=True)]
+
+    def _choices(self) -> list[Choice]:
+        return [Choice(**choice) for choice in self._record(SELECT)["rows"]]
+
+    def tuned(self) -> Tuned | None:
+        """What the tuning split says of the model alone and of every row; None where nothing was tuned."""
+        if self._split is None:
+            return None
+        tokens, plain = self._plain()
+        triples = zip(self._rows, self._grids, self._choices(), strict=True)
+        return Tuned(self._split, perplexity(plain, tokens), [tuned_row(*one, tokens) for one in triples])
+
+    def _plain(self) -> tuple[int, float]:
+        """The tokens of the tuning split that count, and the model's own sum over them, in nats."""
+        records = [self._record(shard) for shard in self._shards]
+        return sum(record["tokens"] for record in records), sum(record["plain_nll"] for record in records)
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""
@@ -118,12 +136,10 @@ class Tuning:
         """The grid of the row that was asked for, if it is one reading's and was tuned; JSON."""
         if self._split is None:
             return None
-        records = [self._record(shard) for shard in self._shards]
-        tokens = sum(record["tokens"] for record in records)
+        tokens, plain = self._plain()
         grid = describe_grid(self._rows[0], self.selected[0], tokens)
         if grid is None:
             return None
-        plain = sum(record["plain_nll"] for record in records)
         return {"split": self._split, **grid, "plain_nll": plain / tokens}
 
 

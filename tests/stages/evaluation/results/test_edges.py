@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.evaluation.results.edges import edge_warnings, spelled
+from stages.evaluation.results.edges import Tuned, TunedRow, edge_warnings, spelled
 from stages.retrieval.reading import parse_reading
 
 COMMAND = "memlm evaluate model/1 --index index/2"
@@ -13,25 +13,58 @@ KNN = {
 }
 
 
-def curve(over, perplexities):
-    points = [{over: 2**place, "perplexity": perplexity} for place, perplexity in enumerate(perplexities)]
-    return {"row": "knn-lm", "over": over, "points": points}
+AT_EDGE = {"lambda": False, "temperature": True}
 
 
-def warnings(curves, memories=(KNN,), **most):
-    rows = [{"row": "plain", "memories": []}, {"row": "knn-lm", "memories": [KNN]}]
-    return list(edge_warnings({"memories": memories, "rows": rows, "curves": curves}, most, COMMAND))
+def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,)):
+    points = [(2**place, value) for place, value in enumerate(curve)]
+    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest))
+
+
+def warned(tuned_rows, memories=(KNN,), plain=9.0, curves=(), **most):
+    alone = [{"row": "knn-lm", "memories": [KNN]}, {"row": "neural-cache", "memories": [CACHE]}]
+    rows = alone[:1] if len(memories) == 1 else [{"row": "both", "memories": memories}, *alone]
+    report = {"memories": memories, "rows": [{"row": "plain", "memories": []}, *rows], "curves": curves}
+    tuned = None if tuned_rows is None else Tuned("valid", plain, tuned_rows)
+    return list(edge_warnings({**report, "split": "test"}, tuned, most, COMMAND))
 
 
 def test_tuned_numbers_at_the_edge_come_with_the_command_that_looks_beyond_but_for_the_largest_there_can_be():
-    (line,) = warnings([], [{**KNN, "interior": {"lambda": False, "temperature": True}}, CACHE])
-    said, _, command = line.partition("a wider one: ")
-    assert said == "The best lambda, 0.25, lies at the edge of its grid; "
-    first, second = command.removeprefix(f"{COMMAND} --memory ").split(" --memory ")
-    assert first.endswith("k=1024,temperature=tune,lambda=0.07692/0.1429/0.25/0.4/0.5714")
+    (line,) = warned([tuned_row()], [{**KNN, "interior": AT_EDGE}])
+    said, _, command = line.partition("wider: ")
+    assert said == "the best lambda (0.25) lies at the edge of its grid; "
+    assert command.startswith(f"{COMMAND} --memory ")
+    assert command.endswith("k=1024,temperature=tune,lambda=0.0769/0.143/0.25/0.4/0.571")
+    assert not warned([tuned_row()], [{**CACHE, "interior": {"size": False}}], size=100)
+    assert "size=100/200/300" in warned([tuned_row()], [{**CACHE, "interior": {"size": False}}], size=300)[0]
+
+
+def test_all_edges_are_one_sentence_and_one_command_and_memory_inside_its_grid_stays_as_it_is():
+    memories = [{**KNN, "interior": {"temperature": False, "lambda": False}}, CACHE]
+    both = [tuned_row(5.0, lowest=(False, False)), tuned_row(curve=[9, 8, 7]), tuned_row(curve=[9, 8, 7], over="size")]
+    (line,) = warned(both, memories, k=9)
+    assert line.startswith(
+        "the best temperature (12.5) and lambda (0.25) of knn-lm lie at the edges of their grids; "
+        "knn-lm still gained 12.5% on valid by the last doubling of k, to 4; wider: "
+    )
+    first, second = line.partition(f"{COMMAND} --memory ")[2].split(" --memory ")
+    assert first.endswith("k=8,temperature=3.12/6.25/12.5/25/50,lambda=0.0769/0.143/0.25/0.4/0.571")
     assert second == "long:size=100,theta=0.3,lambda=0.1"
-    assert not warnings([], [{**CACHE, "interior": {"size": False}}], size=100)
-    assert "size=100/200/300" in warnings([], [{**CACHE, "interior": {"size": False}}], size=300)[0]
+
+
+def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
+    memories = [{**KNN, "lambda": 0.02, "interior": {"lambda": False, "temperature": False}}]
+    (line,) = warned([tuned_row(8.99, curve=[9, 8, 7], lowest=[True])], memories, k=9)
+    assert line == (
+        "knn-lm is hardly needed: of all lambda that were tried the lowest is best, 0.02, and it gains 0.1% on valid"
+    )
+    assert COMMAND in warned([tuned_row(8.0, lowest=[True])], memories)[0], "it gains"
+    assert COMMAND in warned([tuned_row(8.99)], memories)[0], "the other edge"
+    assert COMMAND in warned([tuned_row(None, lowest=[True])], memories)[0], "not known"
+    chain = [KNN, {**CACHE, "interior": {"lambda": False}}]
+    beside = [tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)]
+    (line,) = warned(beside, chain)
+    assert line.startswith("neural-cache is hardly needed"), "it is what it gains on top of the other that counts"
 
 
 @pytest.mark.parametrize("memory", [KNN, CACHE, {**CACHE, "reader": "joint", "lambda": None, "alpha": -2.0}])
@@ -41,13 +74,27 @@ def test_what_is_spelled_can_be_typed(memory):
     assert not parse_reading(spelled(memory, frozen=True)).choices
 
 
-def test_a_curve_that_still_falls_notably_at_its_end_is_told_once():
-    (line,) = warnings([curve("k", [9, 8, 7]), curve("k", [9, 8, 6])], k=9)
-    assert line.startswith(f"knn-lm still gained 12.5% by the last doubling of k, to 4; more: {COMMAND} --memory ")
+def test_more_memory_is_advised_where_the_tuning_split_still_gained_notably():
+    def said(curve, **most):
+        return warned([tuned_row(curve=curve)], **most)
+
+    (line,) = said([9, 8, 7], k=9)
+    assert line.startswith(f"knn-lm still gained 12.5% on valid by the last doubling of k, to 4; wider: {COMMAND} ")
     assert ",k=8,temperature=tune,lambda=tune" in line
-    assert ",k=5," in warnings([curve("k", [9, 8, 7])], k=5)[0]
-    assert not warnings([curve("k", [9, 8, 7])], k=4)
-    assert not warnings([curve("k", [9, 6, 7])], k=5)
-    assert not warnings([curve("k", [9, 8, 7.97])], k=5), "less than half a percent is not worth twice the time"
-    assert not warnings([curve("k", [9, 7])], k=5)
-    assert not warnings([curve("neighbors", [9, 8, 7])], k=5)
+    assert ",k=5," in said([9, 8, 7], k=5)[0]
+    assert not said([9, 8, 7], k=4)
+    assert not said([9, 6, 7], k=5)
+    assert not said([9, 8, 7.97], k=5), "less than half a percent is not worth twice the time"
+    assert not said([9, 7], k=5)
+    assert not said([], k=5)
+    assert not said([9, 8, 7], size=5)
+
+
+def test_a_curve_of_the_scored_split_is_no_reason_for_advice():
+    points = [{"k": 2**place, "perplexity": value} for place, value in enumerate([9, 8, 7])]
+    curve = {"row": "knn-lm", "over": "k", "points": points}
+    assert not warned([tuned_row()], curves=[curve], k=9)
+    (line,) = warned(None, curves=[curve, curve], k=9)
+    assert line.startswith("knn-lm still gained 12.5% on test by the last doubling of k, to 4: nothing was tuned")
+    assert COMMAND not in line
+    assert not warned(None, curves=[{**curve, "over": "neighbors"}], k=9)

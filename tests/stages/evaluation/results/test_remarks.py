@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.evaluation.results.remarks import against_lines, remarks, undertrained_lines
+from stages.evaluation.results.remarks import against_lines, control_lines, remarks, undertrained_lines
 
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
 REPORT = {"method": "lm", "read": {"model": "model/3"}, "rows": ROWS}
@@ -36,6 +36,46 @@ def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> 
     lines = remarks({**REPORT, "split": "test", "valid_perplexity": valid})
     start = f"plain has perplexity {valid:g} on valid and 80 on test: they are not the same kind of text"
     assert any(line.startswith(start) for line in lines) == said
+
+
+@pytest.mark.parametrize(
+    ("method", "trigram", "warning"),
+    [
+        ("lm", 80.5, None),
+        ("lm", 80.0, "plain is no better than that: the model is weaker than counting three tokens, so "),
+        ("lm", 72.0, "plain is no better than that, nor is any other row: the model is weaker than counting"),
+        ("trime", 79.0, None),
+        ("trime", 70.0, "knn-lm is no better than that: the model is weaker"),
+    ],
+)
+def test_the_model_is_held_against_counting_three_tokens(method: str, trigram: float, warning: str | None) -> None:
+    report = {**REPORT, "method": method, "trigram": {"perplexity": trigram, "perplexity_on_new_text": trigram}}
+    first, *others = control_lines(report)
+    assert first == f"a trigram of the training text alone: {trigram:g}"
+    assert [line[: len(warning or "")] for line in others] == ([] if warning is None else [warning])
+    assert set(control_lines(report)) <= set(remarks(report))
+
+
+def test_a_model_that_diverged_is_no_better_and_without_a_control_nothing_is_said() -> None:
+    rows = [{"row": "plain", "perplexity": None}]
+    assert (
+        len(
+            list(
+                control_lines({**REPORT, "rows": rows, "trigram": {"perplexity": 9.0, "perplexity_on_new_text": None}})
+            )
+        )
+        == 2
+    )
+    for none in (REPORT, {**REPORT, "trigram": None}, {**REPORT, "trigram": {"perplexity": None}}):
+        assert not list(control_lines(none))
+
+
+def test_where_text_was_read_before_the_new_one_decides() -> None:
+    report = {**REPORT, "trigram": {"perplexity": 7.8, "perplexity_on_new_text": 90.0}}
+    outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 85.0}], "texts": []}
+    (line,) = control_lines({**report, "outside_repeated_paragraphs": outside})
+    assert line == "a trigram of the training text alone: 7.8, on new text 90"
+    assert len(list(control_lines({**report, "outside_repeated_paragraphs": {**outside, "repeated_share": 0.0}}))) == 2
 
 
 @pytest.mark.parametrize(

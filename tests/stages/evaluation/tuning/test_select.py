@@ -1,13 +1,16 @@
 """What is chosen of a row's grid, as it is recorded and as a report holds it."""
 
 import json
+from math import exp
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stages.evaluation.tuning.select import Choice, choose, describe_grid, select
-from stages.retrieval.grids import Point
+from stages.evaluation.tuning import select as module
+from stages.evaluation.tuning.coordinate_descent import DescentResult
+from stages.evaluation.tuning.select import Choice, choose, describe_grid, select, tuned_row
+from stages.retrieval.grids import Best, Point
 from stages.retrieval.reading import parse_readings
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import SourceInputs
@@ -58,3 +61,30 @@ def test_without_a_choice_the_numbers_given_are_taken_and_no_grid_is_told():
     selected = select(row, row.grids([1.0]))
     assert selected.settings.points == (Point(8, 1.0, 0.2),)
     assert selected.nll is None and describe_grid(row, selected, tokens=4) is None
+
+
+def test_the_tuning_split_says_what_every_number_of_entries_is_worth(row, tmp_path):
+    grids = row.grids([1.0])
+    sums = np.full(grids[0].shape, 20.0)
+    sums[2, 1, 0], sums[0, 0, 1] = 10.0, 12.0
+    found = tuned_row(row, grids, choose(row, grids, saved(tmp_path, sums)), tokens=4)
+    assert found == (exp(2.5), "size", [(8, exp(3.0)), (16, exp(2.5))], ["lambda"], [True])
+    sums[2, 1, 1] = 9.0
+    assert tuned_row(row, grids, choose(row, grids, saved(tmp_path, sums)), tokens=4).lowest == [False]
+    before = Choice([2, 1, 0], [[0, 0, 1], [2, 1, 0]], None)
+    assert tuned_row(row, grids, before, tokens=4) == (None, "size", [], ["lambda"], [True])
+
+
+@pytest.mark.parametrize("together", [10_000, 1])
+def test_of_several_memories_the_best_sum_is_kept_however_it_was_found(together, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TRIED_TOGETHER", together)
+    row, *_ = rows_of(parse_readings((CACHE, CACHE)), INPUTS, False)
+    grids = row.grids([1.0, 1.0])
+    found = Best((), (), (0, 0, 1, 2, 1, 0))
+    monkeypatch.setattr(module, "coordinate_descent", lambda *_: DescentResult(found, [8.0, 3.0]))
+    sums = np.full([n for grid in grids for n in grid.shape], 20.0)
+    sums[0, 0, 1, 2, 1, 0] = 3.0
+    kept = choose(row, grids, saved(tmp_path, sums))
+    assert kept.best_nll == 3.0
+    one = tuned_row(row, grids, kept, tokens=3)
+    assert (one.perplexity, one.curve, one.lowest) == (exp(1.0), [], [False, True])
