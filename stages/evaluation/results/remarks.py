@@ -38,7 +38,7 @@ def on_text(report: Figures) -> Iterator[str]:
     yield from _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
-        yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
+        yield from _repeated_lines(report["split"], outside)
     if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
         yield unknown_line(report["unknown_tokens"])
     if report.get("exclude"):
@@ -138,6 +138,18 @@ def _change(row: Figures, first: Figures) -> str:
     """` (-12.3%)`; empty where there is no change or none is known."""
     value, before = row["perplexity_without"], first["perplexity_without"]
     return f" ({value / before - 1:+.1%})" if value and before and value != before else ""
+
+
+def _repeated_lines(split: str, outside: Figures) -> Iterator[str]:
+    """How much of the scored text was read before, and of what that could not be found out."""
+    texts = outside.get("texts", ())
+    unchecked = [text for text in texts if text.get("undivided")]
+    if not texts or len(unchecked) < len(texts):
+        known = {**outside, "texts": [text for text in texts if text not in unchecked]}
+        yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(known)}"
+    for text in unchecked:
+        one = split if text["undivided"] == "scored" else _text(text)
+        yield f"not checked: whether text of {split} is also in {_text(text)}, since {one} is a single paragraph"
 
 
 def _texts(outside: Figures) -> str:
