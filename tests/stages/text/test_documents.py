@@ -122,4 +122,7 @@ def test_a_line_of_many_has_the_hash_of_a_paragraph_of_its_own() -> None:
     lines_apart, hashes = "one\n\ntwo\n\n", ParagraphHashes()
     many = "one\ntwo\n" * module.LONGEST_LINES
     found = [hashes.add(piece) for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])]
-    assert {value for value in found if value is not None} == {oracle.paragraph_hash("one"), oracle.paragraph_hash("two")}
+    assert {value for value in found if value is not None} == {
+        oracle.paragraph_hash("one"),
+        oracle.paragraph_hash("two"),
+    }
