@@ -14,9 +14,9 @@ ENDS_LINE = 8
 LONGEST_SPACE = 1024
 """Characters of white space that are held until text follows."""
 LONGEST_LINES, LONGEST_TEXT = 100, 2**15
-"""Lines and characters beyond which a run of lines is no paragraph, but lines that stand for themselves, as captions and
-sentences do: prose wrapped at 70 columns would fill two pages, and the paragraphs of Python's documentation, tiny
-Shakespeare and WikiText have 77 lines at most. So much is held in memory until it is known."""
+"""Lines and characters beyond which a run of lines is no paragraph, but lines that stand for themselves, as captions
+and sentences do: prose wrapped at 70 columns would fill two pages, and the paragraphs of Python's documentation, tiny
+Shakespeare and WikiText-2 have 94 lines at most. So much is held in memory until it is known."""
 
 
 class MarkedPiece(NamedTuple):
