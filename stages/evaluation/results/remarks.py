@@ -10,8 +10,8 @@ from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
-FEW_UNITS = 10
-"""Documents, or blocks, of which an interval is rough."""
+FEW_UNITS = 20
+"""Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25
 """Factor between perplexities of valid and test above which they are texts of another kind. Those of WikiText and Penn
 Treebank lie within 1.05 of each other; splits of a few thousand tokens within this one, by chance."""
@@ -90,7 +90,9 @@ def _intervals_line(intervals: Figures) -> str:
 def resampled_line(bootstrap: Figures) -> str:
     """How the intervals in brackets were made."""
     units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
-    if bootstrap.get("block_tokens"):
+    if bootstrap["unit"] == "group":
+        units += f" of consecutive documents, {bootstrap['block_tokens']:,} tokens or more in each"
+    elif bootstrap.get("block_tokens"):
         units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
     if bootstrap["units"] < 2:
         return f"no interval: {units} cannot be resampled"
