@@ -164,6 +164,8 @@ class Store:
         path = Path(reference)
         if isfile(path / MANIFEST):
             return path.resolve()
+        if reference and isfile(path):
+            raise ArtifactError(f"{shortened(reference)} is a file, no artifact: memlm tokenize reads texts.")
         if reference and exists(path):
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")

@@ -153,6 +153,16 @@ def _require_source(spec: str, name: str) -> None:
         return
     if name in NAMED:
         meaning = " --memory ".join(NAMED[name])
-        raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it.")
+        raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it{_meant(spec)}.")
     others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")
+
+
+def _meant(spec: str) -> str:
+    """What a row's name with keys of its own would be, written out; nothing where it stands for several readings."""
+    name, _, tail = spec.partition(":")
+    if len(NAMED[name]) != 1 or not tail:
+        return ""
+    sources, _, own = NAMED[name][0].partition(":")
+    keys = dict(pair.partition("=")[::2] for pair in f"{own},{tail}".split(",") if pair)
+    return f": --memory {sources}:{','.join(f'{key}={value}' for key, value in keys.items())}"

@@ -420,3 +420,9 @@ def test_of_two_that_remove_the_same_the_later_does_nothing(
     monkeypatch.setattr(Store, "_forget_names", lambda self, going: (monkeypatch.undo(), other.remove(*going)))
     store.remove(squares.reference)
     assert forget is Store._forget_names and store.references() == [] and find_garbage(store) == []
+
+
+def test_a_file_in_the_place_of_an_artifact_is_called_one(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "novel.txt").write_text("It was")
+    with pytest.raises(ArtifactError, match=r"novel\.txt is a file, no artifact: memlm tokenize reads texts"):
+        store.get(str(tmp_path / "novel.txt"), "tokens")

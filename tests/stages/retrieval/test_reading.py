@@ -88,7 +88,11 @@ def test_values_have_the_types_of_the_contract():
         ("long:lambda=0.1,size=0", "size: Input should be greater than 0"),
         ("long:lambda=0.1,size=2,scope=page", "'stream' or 'document'"),
         ("local:reader=joint,alpha=inf", "alpha: .*finite"),
-        ("neural-cache:size=3", "'neural-cache' stands for long:size=tune,theta=tune,lambda=tune; write that out"),
+        (
+            "neural-cache:size=3",
+            "'neural-cache' stands for long:size=tune,theta=tune,lambda=tune; write that out to change it: "
+            "--memory long:size=3,theta=tune,lambda=tune",
+        ),
         ("external+external:lambda=0.1", "named twice"),
         ("none:k=3", "no source is called 'none'"),
     ],
