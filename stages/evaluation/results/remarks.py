@@ -10,6 +10,8 @@ from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
+LONGER = "--steps or --epochs of train, --minutes of try"
+"""What trains a model for longer."""
 FEW_UNITS = 20
 """Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25
@@ -111,7 +113,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model, so train longer (--steps, --epochs) before reporting a gain"
+        f"gains more on an undertrained model, so train longer ({LONGER}) before reporting a gain"
     )
 
 
