@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from memlm_cli import completion
+from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError
 
 PANEL = "Everywhere"
@@ -82,7 +83,6 @@ VerifyInputsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=PANEL)]
-DEFAULT_STORE = Path("memlm-store")
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The commands that do what a recipe does, one a stage, to be copied and typed."""
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.options import DEFAULT_STORE, Common
+from memlm_cli.options import Common
 from memlm_cli.reproduce import setting_words
+from stages.artifacts import advice
 
 if TYPE_CHECKING:
     from pipelines.recipe import StageRecipe
@@ -22,8 +22,8 @@ def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: C
 
 def store_words(common: Common) -> Iterator[list[str]]:
     """Where the store is, if a new command would not know."""
-    if common.store != DEFAULT_STORE and str(common.store) != os.environ.get("MEMLM_STORE"):
-        yield ["--store", str(common.store)]
+    if words := advice.store_words(common.store):
+        yield words
 
 
 def _read(references: Mapping[str, Any]) -> Iterator[list[str]]:

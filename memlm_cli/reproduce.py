@@ -12,6 +12,7 @@ from memlm_cli.settings import PARAMETERS
 from memlm_cli.trial import TRIALS
 from pipelines.catalogue import stage_of
 from pipelines.settings import merged, nested
+from stages.artifacts.advice import store_words
 from stages.artifacts.kinds import ADDED, PREVIOUS, command_of
 from stages.text.names import names_in
 from stages.text.tokens import SPLITS
@@ -60,7 +61,7 @@ def report_with_scores(report: "Artifact") -> str:
 
     members = lineage_of([report])
     words = [word for group in _command(members[report.reference], members) for word in group]
-    return shlex.join([*words, "--save-token-scores"])
+    return shlex.join([*words, "--save-token-scores", *store_words(report.store.root)])
 
 
 def command_line(member: "Member", members: Members) -> str:

@@ -14,8 +14,8 @@ from memlm_cli.app import app, invoke
 from memlm_cli.defaults import read_defaults
 from memlm_cli.exit_codes import BUG, CommandLineError, usage_message
 from memlm_cli.log_file import close_log
-from memlm_cli.options import DEFAULT_STORE
 from pipelines.catalogue import COMMANDS
+from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
-from stages.evaluation.results.remarks import passes
+from stages.evaluation.results.remarks import LONGER, passes
 from stages.metrics import undertrained
 from stages.numbers import number
 
@@ -40,4 +40,4 @@ def _more(model: Figures) -> str:
     """What to do about too short a run."""
     if not undertrained(model):
         return ""
-    return ": train longer, --steps or --epochs (a memory gains more on an undertrained model)"
+    return f": train longer, {LONGER} (a memory gains more on an undertrained model)"

@@ -3,21 +3,23 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
-from pipelines.trial_budget import MOST_COMPARED, Budget, Machine, TokenBytes, budget
+from pipelines.trial_budget import ENDLESS, MOST_COMPARED, Budget, Machine, TokenBytes, budget
 from stages.errors import DataError
 from stages.numbers import duration, number, percent, size
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
 
 PRESET = "tiny"
-RULES = 2
+RULES = 3
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
+AMPLE = "--minutes {} would be enough for all of the text, and for all passes that are worth making"
 FEWEST_DOCUMENTS = 30
 """That a text must fall into to be cut into train, valid and test."""
 
@@ -32,6 +34,8 @@ class Trial:
     """Bytes of the text, of which the budget may have a part."""
     documents: Documents
     steps: int
+    ample: int
+    """Minutes in which all of the text is read as often as is worth it, by both models."""
 
 
 def plan_trial(
@@ -57,7 +61,8 @@ def plan_trial(
     ends = documents.count / survey.bytes
     found = budget(first.bytes, first.trime, lambda types: 1 / (1 / token_bytes(types) + ends), machine, training)
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
-    return Trial(found, machine, total, documents, steps)
+    everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training)
+    return Trial(found, machine, total, documents, steps, ceil(everything.seconds(machine) / 60))
 
 
 def recipe_text(trial: Trial) -> str:
@@ -97,6 +102,8 @@ def _described(trial: Trial) -> Iterator[str]:
         yield "no second model trained with memory (TRIME), which takes more time (--minutes)"
     if trial.machine.seeds > 1:
         yield f"all of it with {trial.machine.seeds} seeds, for means and intervals"
+    if trial.ample > trial.machine.minutes:
+        yield AMPLE.format(trial.ample)
     yield (
         f"about {duration(round(budget.seconds(trial.machine)))}, at {number(round(trial.machine.speed))} tokens a "
         "second in training, as this machine was when this was planned"

@@ -24,6 +24,8 @@ LARGEST_SHARE, FEWEST_SCORED = 0.1, 1000
 GOOD_PASSES = 4.0
 """Passes over a text that a model makes at least, where they are worth making: memory gains more on a worse one."""
 
+ENDLESS = 1e6
+"""Minutes in which all is done that is worth doing."""
 START = 40.0
 """Seconds in which programs start, models load, and figures and pages are drawn, whatever the text."""
 SCORED_SHARE = 0.2
@@ -100,7 +102,7 @@ def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training:
         largest = _largest(total, fewest, trime, token_bytes, machine, training)
         if largest is not None:
             return largest
-    least = budget(FEWEST_BYTES, False, token_bytes, Machine(machine.speed, 1e6), training)
+    least = budget(FEWEST_BYTES, False, token_bytes, Machine(machine.speed, ENDLESS), training)
     work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
     needed = (START + work * machine.seeds / machine.speed) / 60
     raise UsageError(

@@ -196,6 +196,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.charts.drawing.files import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
+        from stages.evaluation.again import evaluate_command
         from stages.evaluation.results import report
         from stages.evaluation.results.edges import edge_warnings
         from stages.evaluation.results.metrics_file import metrics_of
@@ -210,7 +211,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
-        for warning in edge_warnings(made, tuning.tuned(), _largest_amounts(job), _command(job)):
+        command = evaluate_command(job.config, job.inputs.artifacts)
+        for warning in edge_warnings(made, tuning.tuned(), _largest_amounts(job), command):
             job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         for name, content in {"metrics.json": made, **files}.items():
@@ -241,21 +243,6 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
     length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
     return {"k": rows if stored is None else stored, "size": length}
-
-
-def _command(job: Job[EvaluateConfig]) -> str:
-    """What is typed to evaluate the same with another `--memory`; windows are left to their defaults."""
-    inputs, config = job.inputs.artifacts, job.config
-    words = ["memlm evaluate", inputs["model"].reference]
-    memory = next((role for role in ("neighbors", "index") if role in inputs), None)
-    words += [] if memory is None else [f"--{memory}", inputs[memory].reference]
-    tokens = inputs["tokens"].reference
-    words += [] if inputs["model"].input("tokens").reference == tokens else ["--tokens", tokens]
-    words += [] if config.split == "test" else ["--split", config.split]
-    words += ["--score", config.score] if config.score != "all" else []
-    words += ["--reset", config.reset] if config.reset != "none" else []
-    words += [] if config.exclude is None else ["--exclude", config.exclude]
-    return " ".join(words)
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:

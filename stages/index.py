@@ -13,6 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import PREVIOUS
@@ -304,9 +305,10 @@ def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[
     learned = Learned(**before["learned"]) if "learned" in before else first
     reason = no_longer_fits(learned, _described(job.inputs).rows, recall, error, lists["imbalance"])
     if reason is not None:
+        datastore = job.inputs["datastore"]
         job.reporter.warning(
             f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
-            f"Learn new ones: memlm build-index {job.inputs['datastore'].reference} --update none"
+            f"Learn new ones: {advised(datastore.store.root, 'build-index', datastore.reference, '--update', 'none')}"
         )
     sure = {"recall_error": dict(error)} if error else {}
     return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

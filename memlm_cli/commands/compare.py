@@ -9,8 +9,9 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import ConsoleReporter, answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_output_file
+from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:

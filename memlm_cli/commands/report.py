@@ -9,7 +9,8 @@ import typer
 from memlm_cli import completion
 from memlm_cli.browser import open_page, tell_page
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
+from stages.artifacts.advice import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from stages.pages.page import Page

@@ -56,7 +56,8 @@ def try_text(
     check_artifact_name(common)
     check_page_file(output)
     file, texts = planned(files, minutes, seeds or 1, common)
-    for line in described(file.read_text("utf-8")):
+    chosen = described(file.read_text("utf-8"))
+    for line in chosen:
         say(f"try: {line}")
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
@@ -78,7 +79,10 @@ def try_text(
             show_result(result.artifact)
     show_groups(results)
     publish_name(common, results[-1].artifact)
-    _write_page([result.reference for result in reports], output, common)
+    more = [line for line in chosen if line.startswith("--minutes ")]
+    for line in more:
+        say(f"try: {line}")
+    _write_page([result.reference for result in reports], output, common, more)
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
@@ -89,7 +93,8 @@ def try_text(
         tell_page("try", output)
 
 
-def _write_page(references: list[str], output: Path, common: Common) -> None:
+def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
+    """The page; `more` is said there of time that was lacking."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.recipe_commands import store_words
     from memlm_cli.reproduce import script
@@ -100,7 +105,9 @@ def _write_page(references: list[str], output: Path, common: Common) -> None:
 
     write_page(
         build_page(
-            find_reports(references, Store(common.store, verify_inputs=common.verify_inputs)), script, baseline_remarks
+            find_reports(references, Store(common.store, verify_inputs=common.verify_inputs)),
+            script,
+            lambda report: [*baseline_remarks(report), *more],
         ),
         output,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from stages.comparison.lengths import UNITS, lengths
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.results.places import Places, scored_places
+from stages.evaluation.results.places import Places, Units, are_parts, grouped, scored_places
 from stages.evaluation.results.token_scores import TokenScores
 from stages.metrics import perplexity, shown_word_perplexity
 from stages.reporting import Progress, unheard
@@ -65,21 +65,28 @@ def compare_text(
         ),
         "bootstrap": {
             **asdict(settings.bootstrap),
-            "unit": part,
+            **part,
             "units": int(held.sum()),
             "units_won": int((difference[held] < 0).sum()),
         },
     }
 
 
-def _sides(a: TokenScores, b: TokenScores) -> tuple[str, list[Side]]:
-    """What is resampled (documents or, where one holds all scored tokens, paragraphs), and both reports cut so."""
+def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
+    """What is resampled, and both reports cut so: documents, or groups of them as in a report's own intervals; where
+    one holds all scored tokens, paragraphs."""
     both = [(scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)]
-    if both[0][1].documents_with_tokens() > 1 or a.counted == "last-word":
-        return "document", [Side(scores, places, places.doc_offsets) for scores, places in both]
+    places = both[0][1]
+    if places.documents_with_tokens() > 1 or a.counted == "last-word":
+        offsets = [own.doc_offsets for _, own in both]
+        if not are_parts(places, a.tokens.config.get("documents")):
+            return {"unit": "document"}, [Side(*one, own) for one, own in zip(both, offsets, strict=True)]
+        facts = Units(places, None, groups := grouped(offsets[0])).facts(len(groups) - 1)
+        return facts, [Side(*one, own[groups]) for one, own in zip(both, offsets, strict=True)]
     start = np.zeros(1, np.int64)
-    ends = [np.asarray(places.split.paragraph_ends[:]) for _, places in both]
-    return "paragraph", [Side(*one, np.concatenate([start, own])) for one, own in zip(both, ends, strict=True)]
+    ends = [np.asarray(own.split.paragraph_ends[:]) for _, own in both]
+    sides = [Side(*one, np.concatenate([start, own])) for one, own in zip(both, ends, strict=True)]
+    return {"unit": "paragraph"}, sides
 
 
 def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ def compare_tokens(
     Raises: ArtifactError if the reports turn out not to hold scores of the same tokens.
     """
     places = scored_places(a.tokens, a.split, a.counted)
-    units = units_of(places, settings.block_tokens)
+    units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
     sums = read_sums(a, b, units, frequencies, settings.most, progress)
     bootstrap, around = settings.bootstrap, settings.around

@@ -155,8 +155,10 @@ def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown
 
     if not rows and "baseline" not in job.inputs:
         return None
-    split = open_split(job.inputs["tokens"].zarr("tokens.zarr"), job.config.split)
-    return UnitFiles(units_of(places_of(split, breakdown.last_words), None), breakdown.outside, 1 + len(rows))
+    tokens = job.inputs["tokens"]
+    places = places_of(open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words)
+    units = units_of(places, None, tokens.config.get("documents"))
+    return UnitFiles(units, breakdown.outside, 1 + len(rows))
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.rows import own_splits
@@ -103,8 +104,8 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
     """The command that finds neighbours as these were found, but for some options; None: leave that out."""
     record = neighbors.manifest.inputs["index"]
     options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
-    words = (f"--{name} {value}".strip() for name, value in options.items() if value is not None)
-    return " ".join([f"memlm precompute-neighbors {record.reference}", *words])
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
+    return advised(neighbors.store.root, "precompute-neighbors", record.reference, *words)
 
 
 def _asked_for(neighbors: Artifact) -> dict[str, Any]:

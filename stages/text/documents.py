@@ -13,6 +13,10 @@ ENDS_LINE = 8
 
 LONGEST_SPACE = 1024
 """Characters of white space that are held until text follows."""
+LONGEST_LINES, LONGEST_TEXT = 100, 2**15
+"""Lines and characters beyond which a run of lines is no paragraph, but lines that stand for themselves, as captions
+and sentences do: prose wrapped at 70 columns would fill two pages, and the paragraphs of Python's documentation, tiny
+Shakespeare and WikiText-2 have 94 lines at most. So much is held in memory until it is known."""
 
 
 class MarkedPiece(NamedTuple):
@@ -54,10 +58,11 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     """Find documents and paragraphs in one record (a file, or the text of a JSON line).
 
     A record begins a document, whatever `boundary` says. A paragraph is a maximal run of lines that are not
-    blank; like documents, it takes the blank lines after it along.
+    blank; like documents, it takes the blank lines after it along. Where that is longer than LONGEST_LINES or
+    LONGEST_TEXT, each of its lines is a paragraph.
     """
     last: MarkedPiece | None = None
-    for piece in _opened(record, boundary):
+    for piece in _long_runs_cut(_opened(record, boundary)):
         if last is not None:
             ends = ENDS_DOCUMENT if piece.marks & OPENS_DOCUMENT else 0
             yield MarkedPiece(last.text, last.marks | ends)
@@ -66,7 +71,8 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
         yield MarkedPiece(last.text, last.marks | ENDS_DOCUMENT)
 
 
-def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
+def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[tuple[MarkedPiece, bool]]:
+    """Each piece, and whether a line begins there that is not the first with text of the record, nor blank."""
     first, has_text, blank_before = True, False, True
     for piece, blank, blank_after in _with_blanks(record):
         marks = ENDS_LINE if piece.ends_line else 0
@@ -77,8 +83,31 @@ def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece
                 marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
             elif blank_before:
                 marks |= OPENS_PARAGRAPH
+        yield MarkedPiece(piece.text, marks), has_text and piece.starts_line and not blank
         first, has_text, blank_before = False, has_text or not blank, blank
-        yield MarkedPiece(piece.text, marks)
+
+
+def _long_runs_cut(pieces: Iterable[tuple[MarkedPiece, bool]]) -> Iterator[MarkedPiece]:
+    """Let every line of a run that is too long for a paragraph open one; holds what may be a paragraph yet."""
+    held: list[tuple[MarkedPiece, bool]] = []
+    cut, lines, characters = False, 0, 0
+    for piece, begins_line in pieces:
+        if piece.marks & OPENS_PARAGRAPH:
+            yield from (one for one, _ in held)
+            held, cut, lines, characters = [], False, 1, 0
+        elif begins_line:
+            lines += 1
+        held.append((piece, begins_line))
+        characters += len(piece.text)
+        cut = cut or lines > LONGEST_LINES or characters > LONGEST_TEXT
+        if cut:
+            yield from (_opening(one) if begins else one for one, begins in held)
+            held = []
+    yield from (one for one, _ in held)
+
+
+def _opening(piece: MarkedPiece) -> MarkedPiece:
+    return piece._replace(marks=piece.marks | OPENS_PARAGRAPH)
 
 
 def _with_blanks(record: Iterable[Piece]) -> Iterator[tuple[Piece, bool, bool]]:

@@ -1,5 +1,6 @@
 """What is said before a training run begins that may not be what its user wants."""
 
+from stages.artifacts.advice import advised
 from stages.artifacts.stage import Inputs
 from stages.models.config import BackboneConfig
 from stages.models.layers.config import AttentionConfig, remembers
@@ -11,10 +12,12 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     """That batches of a method which learns from packed ones are drawn at random, where none are given."""
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
+    tokens = inputs["tokens"]
+    store, length = tokens.store.root, str(config.segment_length)
+    packing = advised(store, "pack-batches", tokens.reference, "--segment-length", length)
     return (
         f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
-        f"segments that are alike: memlm pack-batches {inputs['tokens'].reference} --segment-length "
-        f"{config.segment_length} | memlm train --method {config.method}"
+        f"segments that are alike: {packing} | {advised(store, 'train', '--method', config.method)}"
     )
 
 

@@ -51,6 +51,12 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(Store(root), tmp_path_factory.mktemp("text"))
 
 
+@pytest.fixture(autouse=True)
+def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of some lines, each a document, that are drawn one by one."""
+    monkeypatch.setattr("stages.evaluation.results.places.SHORTEST_GROUP", 1)
+
+
 def test_it_shows_how_far_it_is(
     memlm: Memlm, root: Path, made: Reports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -325,6 +325,16 @@ def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:
         assert f"20.0% of the tokens stand in paragraphs that are {told}" in capsys.readouterr().err
 
 
+def test_a_text_of_one_paragraph_is_not_checked(capsys) -> None:
+    learned = {"corpus": "tokens/1", "split": "train", "read_by": ["model"], "repeated_share": 0.0}
+    for side, one in (("known", "train"), ("scored", "test")):
+        outside = {"repeated_share": 0.0, "texts": [{**learned, "undivided": side}], "rows": []}
+        show_report("report/1", {**REPORT, "outside_repeated_paragraphs": outside})
+        said = capsys.readouterr().err
+        assert f"not checked: whether text of test is also in train, since {one} is a single paragraph" in said
+        assert "0.0% of the tokens" not in said
+
+
 @pytest.mark.parametrize(
     ("share", "told"),
     [

@@ -19,7 +19,8 @@ def model(passes: float, falling: bool | None, *validations: tuple[int, float], 
         (
             model(0.5, True, (500, 91.0), (1000, 80.0)),
             "0.5 passes over the text; validation perplexity was still falling (91 at step 500, 80 at step 1,000): "
-            "train longer, --steps or --epochs (a memory gains more on an undertrained model)",
+            "train longer, --steps or --epochs of train, --minutes of try "
+            "(a memory gains more on an undertrained model)",
         ),
         (
             model(1, False, (500, 80.0), (1000, 79.9)),

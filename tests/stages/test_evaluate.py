@@ -1,8 +1,10 @@
 import json
 import math
+import shlex
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -490,8 +492,23 @@ def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
     said, _, command = heard.warnings[1].partition("; wider: ")
     assert "best lambda (0.003) lies at the edge" in said
-    again = f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --memory external:"
-    assert command.startswith(again)
+    again = (
+        f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --tune-split test --store {store.root} "
+    )
+    assert command.startswith(f"{again}--memory external:")
+
+
+def test_what_is_advised_is_typed_with_the_settings_that_were_asked_for(store, model, neighbors):
+    heard = Heard()
+    spec = "external:k=3,lambda=0.001/0.002/0.003"
+    settings = {"context": 5, "stride": 2, "save_token_scores": True, "frequency": "split"}
+    evaluated(store, neighbors, spec, split="valid", tune_split="test", reporter=heard, **settings)
+    words = shlex.split(heard.warnings[-1].partition("; wider: ")[2])
+    for option in ("context 5", "stride 2", "frequency split", "split valid", f"store {store.root}"):
+        assert f" --{option} " in f" {shlex.join(words)} "
+    assert "--save-token-scores" in words
+    asked = EvaluateConfig(memory=tuple(w for before, w in pairwise(words) if before == "--memory"))
+    assert asked.readings
 
 
 @pytest.mark.parametrize(

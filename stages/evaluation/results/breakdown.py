@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.results.frequency import Frequencies, find_frequencies
 from stages.evaluation.results.last_word import LastWords
-from stages.evaluation.results.paragraphs import KnownText, known_texts, repeated_tokens
+from stages.evaluation.results.paragraphs import KnownText, known_texts, paragraphs_of, repeated_tokens
 from stages.retrieval.rows import MemoryRow
 
 ACCURACY_AT = (1, 8, 64, 1024)
@@ -23,13 +24,22 @@ class Accuracy:
     at: tuple[int, ...]
 
 
+class Repeated(NamedTuple):
+    """A text that is known, and how many counted tokens stand in it."""
+
+    text: KnownText
+    tokens: int
+    undivided: Literal["known", "scored"] | None = None
+    """The side that is a single paragraph, where nothing was found: a part of it cannot be."""
+
+
 @dataclass(frozen=True)
 class Breakdown:
     """Which tokens of a split of T are reported apart.
 
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
     `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
-    `repeated`: those texts, the model's and the datastores', and how many counted tokens stand in each.
+    `repeated`: those texts, the model's and the datastores'.
     `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `frequencies`: by how often their type stands in a text; None if that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
@@ -37,7 +47,7 @@ class Breakdown:
 
     last_words: LastWords | None
     outside: np.ndarray | None
-    repeated: list[tuple[KnownText, int]]
+    repeated: list[Repeated]
     frequencies: Frequencies | None
     accuracy: Accuracy
     unknown_id: int | None = None
@@ -60,15 +70,27 @@ def find_breakdown(
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    inside = [repeated_tokens(read["tokens"], split, text.hashes()) for text in texts]
+    hashes = [text.hashes() for text in texts]
+    inside = [repeated_tokens(read["tokens"], split, known) for known in hashes]
+    own = paragraphs_of(read["tokens"], split)
     return Breakdown(
         counted,
         ~np.logical_or.reduce(inside) if inside else None,
-        [(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
+        [
+            Repeated(text, _count(tokens, counted), None if tokens.any() else _undivided(len(known), own))
+            for text, tokens, known in zip(texts, inside, hashes, strict=True)
+        ],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
     )
+
+
+def _undivided(known: int, scored: int) -> Literal["known", "scored"] | None:
+    """The side, of so many paragraphs each, that is a single one."""
+    if known == 1:
+        return "known"
+    return "scored" if scored == 1 else None
 
 
 def _count(tokens: np.ndarray, counted: LastWords | None) -> int:

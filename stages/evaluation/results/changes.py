@@ -100,7 +100,7 @@ class UnitFiles:
 
 
 def _file(number: int) -> str:
-    return f"scratch/units-{number:06d}.npy"
+    return f"scratch/drawn-{number:06d}.npy"
 
 
 def change_intervals(

@@ -64,11 +64,17 @@ def _held(datastore: Artifact) -> Iterator[KnownText]:
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
     """Whether each token of a split lies in a paragraph whose hash is among those of a known text, bool [T].
 
-    Compares the hashes of whole paragraphs (maximal runs of lines that are not blank).
+    Compares the hashes of whole paragraphs: runs of lines that are not blank or, of longer runs, single lines (see
+    `stages.text.documents.mark`).
     """
     repeated = np.isin(_read(scored, split, HASHES), known)
     ends = _read(scored, split, "paragraph_ends")
     return np.repeat(repeated, np.diff(ends, prepend=0))
+
+
+def paragraphs_of(tokens: Artifact, split: str) -> int:
+    """How many paragraphs a split has."""
+    return len(_read(tokens, split, "paragraph_ends"))
 
 
 def _read(tokens: Artifact, split: str, name: str) -> np.ndarray:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 TOKENS_AT_ONCE = 1 << 19
 LONGEST_BLOCK = 512
 FEWEST_BLOCKS = 20
+SHORTEST_GROUP = LONGEST_BLOCK
+"""Tokens of the fewest consecutive documents that are drawn together, where documents are parts of a passage."""
+PARTS = ("line", "blank-line")
+"""Of `tokenize --documents`: such documents are lines or paragraphs, and what a cache learns in one serves the next."""
 
 
 @dataclass(frozen=True)
@@ -79,33 +83,67 @@ def places_of(split: TokenSplit, words: "LastWords | None") -> Places:
 
 @dataclass(frozen=True)
 class Units:
-    """What the bootstrap draws: documents, or blocks of `block_tokens` consecutive tokens of the split."""
+    """What the bootstrap draws: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
+
+    `groups`: the document with which each group begins, then how many there are, int64 [G + 1]; None: no groups.
+    """
 
     places: Places
     block_tokens: int | None
+    groups: np.ndarray | None = None
 
     @property
     def count(self) -> int:
         """Units of the split, those without a scored token included."""
         if self.block_tokens is None:
-            return len(self.places.doc_offsets) - 1
+            return len(self.places.doc_offsets if self.groups is None else self.groups) - 1
         return -(-self.places.tokens // self.block_tokens)
 
     def of(self, places: np.ndarray) -> np.ndarray:
         """The unit of each place, int64 [n]."""
-        return self.places.documents(places) if self.block_tokens is None else places // self.block_tokens
+        if self.block_tokens is not None:
+            return places // self.block_tokens
+        documents = self.places.documents(places)
+        return documents if self.groups is None else np.searchsorted(self.groups, documents, side="right") - 1
 
     def facts(self, held: int) -> dict[str, Any]:
         """What a comparison says of them, `held` of which have a scored token."""
+        if self.groups is not None:
+            return {"unit": "group", "block_tokens": SHORTEST_GROUP, "units": held}
         unit = "document" if self.block_tokens is None else "block"
         return {"unit": unit, "block_tokens": self.block_tokens, "units": held}
 
 
-def units_of(places: Places, block_tokens: int | None) -> Units:
+def units_of(places: Places, block_tokens: int | None, documents: str | None = None) -> Units:
     """Documents; or blocks, if their length is given or all scored tokens lie in one document.
 
-    These blocks have LONGEST_BLOCK tokens, fewer where that leaves less than FEWEST_BLOCKS of them.
+    These blocks have LONGEST_BLOCK tokens, fewer where that leaves less than FEWEST_BLOCKS of them. Documents that are
+    parts of a passage resemble their neighbours, and are drawn in groups of SHORTEST_GROUP tokens or more.
+
+    Args:
+        documents: what they are, as in `tokenize --documents`.
     """
     if block_tokens is None and places.documents_with_tokens() == 1:
         block_tokens = min(LONGEST_BLOCK, max(1, places.tokens // FEWEST_BLOCKS))
+    if block_tokens is None and are_parts(places, documents):
+        return Units(places, None, grouped(places.doc_offsets))
     return Units(places, block_tokens)
+
+
+def are_parts(places: Places, documents: str | None) -> bool:
+    """Whether documents are parts of a passage, and shorter than what is drawn; last words are of passages."""
+    return documents in PARTS and places.chosen is None and len(grouped(places.doc_offsets)) < len(places.doc_offsets)
+
+
+def grouped(offsets: np.ndarray) -> np.ndarray:
+    """The part with which each group of SHORTEST_GROUP tokens or more begins, then the number of parts, int64 [G + 1].
+
+    Args:
+        offsets: where parts begin, then where the last ends, int64 [P + 1].
+    """
+    first, last = [0], len(offsets) - 1
+    while True:
+        after = int(np.searchsorted(offsets, offsets[first[-1]] + SHORTEST_GROUP))
+        if after >= last or offsets[last] - offsets[after] < SHORTEST_GROUP:
+            return np.array([*first, last])
+        first.append(after)

@@ -10,8 +10,10 @@ from stages.metrics import undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
-FEW_UNITS = 10
-"""Documents, or blocks, of which an interval is rough."""
+LONGER = "--steps or --epochs of train, --minutes of try"
+"""What trains a model for longer."""
+FEW_UNITS = 20
+"""Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25
 """Factor between perplexities of valid and test above which they are texts of another kind. Those of WikiText and Penn
 Treebank lie within 1.05 of each other; splits of a few thousand tokens within this one, by chance."""
@@ -39,7 +41,7 @@ def on_text(report: Figures) -> Iterator[str]:
     yield from _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
-        yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(outside)}"
+        yield from _repeated_lines(report["split"], outside)
     if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
         yield unknown_line(report["unknown_tokens"])
     if report.get("exclude"):
@@ -95,7 +97,9 @@ def _intervals_line(intervals: Figures) -> str:
 def resampled_line(bootstrap: Figures) -> str:
     """How the intervals in brackets were made."""
     units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
-    if bootstrap.get("block_tokens"):
+    if bootstrap["unit"] == "group":
+        units += f" of consecutive documents, {bootstrap['block_tokens']:,} tokens or more in each"
+    elif bootstrap.get("block_tokens"):
         units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
     if bootstrap["units"] < 2:
         return f"no interval: {units} cannot be resampled"
@@ -120,7 +124,7 @@ def control_lines(report: Figures) -> Iterator[str]:
     nor = ", nor is any other row" if others and not any(_beats(row, limit) for row in others) else ""
     yield (
         f"{first['row']} is no better than that{nor}: the model is weaker than counting three tokens, so what a memory "
-        "gains here says little about stronger models; train longer (--steps, --epochs), or take a larger text or model"
+        f"gains here says little about stronger models; train longer ({LONGER}), or take a larger text or model"
     )
 
 
@@ -145,7 +149,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     falling = ", and validation was still falling at the end" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
-        "gains more on an undertrained model: on one trained for longer (--steps, --epochs) it usually gains less"
+        f"gains more on an undertrained model: on one trained for longer ({LONGER}) it usually gains less"
     )
 
 
@@ -174,6 +178,18 @@ def _change(row: Figures, first: Figures) -> str:
     """` (-12.3%)`; empty where there is no change or none is known."""
     value, before = row["perplexity_without"], first["perplexity_without"]
     return f" ({value / before - 1:+.1%})" if value and before and value != before else ""
+
+
+def _repeated_lines(split: str, outside: Figures) -> Iterator[str]:
+    """How much of the scored text was read before, and of what that could not be found out."""
+    texts = outside.get("texts", ())
+    unchecked = [text for text in texts if text.get("undivided")]
+    if not texts or len(unchecked) < len(texts):
+        known = {**outside, "texts": [text for text in texts if text not in unchecked]}
+        yield f"{outside['repeated_share']:.1%} of the tokens stand in paragraphs that are also in {_texts(known)}"
+    for text in unchecked:
+        one = split if text["undivided"] == "scored" else _text(text)
+        yield f"not checked: whether text of {split} is also in {_text(text)}, since {one} is a single paragraph"
 
 
 def _texts(outside: Figures) -> str:

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
-from stages.evaluation.results.paragraphs import KnownText
 from stages.metrics import Counts, diverged, figures, finite, perplexity
+
+if TYPE_CHECKING:
+    from stages.evaluation.results.breakdown import Repeated
 
 PLAIN, GATED = "plain", "spalm"
 """The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
@@ -117,12 +119,12 @@ def baseline_row(report: Artifact) -> dict[str, Any]:
 
 
 def outside_repeated_paragraphs(
-    names: Sequence[str], totals: Totals, repeated: Sequence[tuple[KnownText, int]] = ()
+    names: Sequence[str], totals: Totals, repeated: Sequence["Repeated"] = ()
 ) -> dict[str, Any] | None:
     """The rows again, on the tokens in no paragraph that stands word for word in a text that was read before.
 
     Args:
-        repeated: the texts of the model and the datastores, and how many scored tokens stand in each.
+        repeated: the texts of the model and the datastores, and what was found of each.
     """
     if totals.nll_outside is None:
         return None
@@ -133,12 +135,13 @@ def outside_repeated_paragraphs(
         "repeated_share": 1 - left / totals.tokens,
         "texts": [
             {
-                "corpus": text.corpus,
-                "split": text.split,
-                "read_by": list(text.read_by),
-                "repeated_share": tokens / totals.tokens,
+                "corpus": one.text.corpus,
+                "split": one.text.split,
+                "read_by": list(one.text.read_by),
+                "repeated_share": one.tokens / totals.tokens,
+                **({} if one.undivided is None else {"undivided": one.undivided}),
             }
-            for text, tokens in repeated
+            for one in repeated
         ],
         "rows": [
             {"row": name, "perplexity": perplexity(nll, left)}

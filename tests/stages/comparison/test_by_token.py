@@ -56,6 +56,14 @@ def test_three_documents_by_hand(store, tokens, monkeypatch, block):
     }
 
 
+def test_lines_are_drawn_in_groups_that_are_long_enough(store, tokens, monkeypatch):
+    monkeypatch.setattr(places, "SHORTEST_GROUP", 3)
+    assert compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]["unit"] == "document"
+    monkeypatch.setattr(places, "SHORTEST_GROUP", 4)
+    found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]
+    assert (found["unit"], found["units"], found["block_tokens"]) == ("group", 1, 4)
+
+
 def test_buckets_and_positions_by_hand(store, tokens):
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))
     frequency = found["by_frequency"]

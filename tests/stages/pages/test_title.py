@@ -43,6 +43,17 @@ def test_one_report_is_told_by_its_lowest_row(store: Store) -> None:
     assert title(store, report.reference) == "neural-cache: perplexity 113.57 on test, 32.4% below plain"
 
 
+def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store: Store) -> None:
+    report = made.chain(store)
+    drawn = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
+    intervals = {**drawn, "rows": [{"row": "neural-cache", "interval": [-0.4, -0.21], "on_new_text": None}]}
+    training = {"passes": 0.5, "still_falling": True}
+    told = another(store, report, change_intervals=intervals, training=training)
+    said = "perplexity 113.57 on corpus test, 32.4% [21.0%, 40.0%] below plain (undertrained)"
+    assert title(store, told.reference) == f"neural-cache: {said}"
+    assert title(store, report.reference, told.reference).endswith(" (undertrained)") is False
+
+
 def test_a_row_that_is_no_better_is_not_praised(store: Store) -> None:
     report = made.chain(store, {"rows": [made.row("plain", 80.0), made.row("knn-lm", 90.0)]})
     assert title(store, report.reference) == "plain: perplexity 80.00 on corpus test"

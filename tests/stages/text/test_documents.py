@@ -92,3 +92,37 @@ def test_a_run_of_blank_lines_is_held_within_bounds(blank: str) -> None:
 )
 def test_titles_are_level_one_headings(line: str, title: bool) -> None:
     assert is_title(line) == title
+
+
+def paragraphs_of(text: str) -> list[str]:
+    return marked_groups(text, "file", module.OPENS_PARAGRAPH)
+
+
+def test_lines_that_no_blank_line_parts_are_paragraphs_where_they_are_many() -> None:
+    captions = [f"a dog number {n} runs\n" for n in range(module.LONGEST_LINES + 1)]
+    text = "\n" + "".join(captions[:-1])
+    assert paragraphs_of(text) == [text]
+    assert paragraphs_of(text + captions[-1] + "\n\nlast\n") == [
+        "\n" + captions[0],
+        *captions[1:-1],
+        captions[-1] + "\n\n",
+        "last\n",
+    ]
+
+
+def test_lines_are_paragraphs_where_they_are_long() -> None:
+    line = "word " * (module.LONGEST_TEXT // 12) + "\n"
+    assert paragraphs_of(line * 2 + "\n" + line * 3) == [line * 2 + "\n", line, line, line]
+    one = "word " * module.LONGEST_TEXT + "\n"
+    assert paragraphs_of(one) == [one]
+    assert paragraphs_of(one + "short\n\nother\n") == [one, "short\n\n", "other\n"]
+
+
+def test_a_line_of_many_has_the_hash_of_a_paragraph_of_its_own() -> None:
+    lines_apart, hashes = "one\n\ntwo\n\n", ParagraphHashes()
+    many = "one\ntwo\n" * module.LONGEST_LINES
+    found = [hashes.add(piece) for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])]
+    assert {value for value in found if value is not None} == {
+        oracle.paragraph_hash("one"),
+        oracle.paragraph_hash("two"),
+    }
