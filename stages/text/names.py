@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from stages.errors import content_of
 from stages.text.documents import OPENS_DOCUMENT, MarkedPiece
 
 
@@ -46,10 +47,13 @@ class NameRuns:
 
 
 def read_runs(path: Path) -> Iterator[NamedRun]:
-    """The runs of a file, one after the other."""
-    with path.open(encoding="utf-8") as file:
+    """The runs of a file, one after the other. Raises: ArtifactError where a line is none."""
+    with content_of(path), path.open(encoding="utf-8") as file:
         for line in file:
-            yield NamedRun(**json.loads(line))
+            run = NamedRun(**json.loads(line))
+            if type(run.documents) is not int or run.documents < 0 or not isinstance(run.name, str | None):
+                raise ValueError(f"{line[:60]!r} is no run of names")
+            yield run
 
 
 def runs_between(runs: Iterable[NamedRun], start: int, stop: int) -> Iterator[NamedRun]:

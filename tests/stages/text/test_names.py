@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from stages.errors import ArtifactError
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, MarkedPiece
 from stages.text.names import DocumentNames, NamedRun, NameRuns, names_file, read_runs, runs_between
 
@@ -32,3 +35,23 @@ def test_names_are_read_back_by_number_and_old_tokens_have_none(tmp_path: Path) 
     assert list(read_runs(path)) == runs
     names = DocumentNames.read(tmp_path, "train")
     assert [names.of(document) for document in range(4)] == ["größe\n\udcff", "größe\n\udcff", "b", None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"documents": 1, "name": "\x96"}',
+        b'{"documents": "1", "name": "a"}',
+        b'{"documents": -1, "name": "a"}',
+        b'{"documents": true, "name": "a"}',
+        b'{"documents": 1, "name": 2}',
+        b'{"documents": 1}',
+        b"[]",
+        b"{",
+    ],
+)
+def test_lines_that_are_no_runs_of_names_are_refused(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "names.jsonl"
+    path.write_bytes(b'{"documents": 1, "name": "a"}\n' + line + b"\n")
+    with pytest.raises(ArtifactError, match=r"names\.jsonl holds nothing that memlm wrote"):
+        list(read_runs(path))
