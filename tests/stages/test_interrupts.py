@@ -8,6 +8,8 @@ import pytest
 
 from stages.interrupts import stoppable
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
 
 def interrupt(after=0.2):
     """Ctrl-C, a moment later."""

@@ -246,6 +246,7 @@ def test_split_text_is_encoded_as_the_text_is(texts: list[str], lowercase: bool)
     assert counts.tolist() == [len(found) for found in wanted]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.timeout(60)
 def test_a_vocabulary_in_the_making_hears_of_signals() -> None:
     """The library reads text in threads of its own, and Python's first thread, which alone hears signals, waits."""
