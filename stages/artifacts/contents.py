@@ -6,6 +6,7 @@ Shapes are compared when an array is opened; values where they are read, a slice
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 Check = Callable[[np.ndarray, int, int], "str | None"]
-"""What is wrong with rows start … of an array of so many, for (values, start, rows); None: nothing."""
+"""What is wrong with rows start … of an array of so many, for (values, start, rows); None: nothing. Can be pickled."""
 _PLAIN = frozenset({"bytes", "crc32c"})
 """Codecs that give back as many bytes as they read: none of an artifact's arrays is compressed."""
 
@@ -36,31 +37,31 @@ class Expected(NamedTuple):
 
 def between(low: int, stop: int, what: str) -> Check:
     """Integers low <= value < stop."""
+    return partial(_outside, low, stop, what)
 
-    def check(values: np.ndarray, start: int, rows: int) -> str | None:
-        if not values.size or (values.min() >= low and values.max() < stop):
-            return None
-        place = int(np.flatnonzero((values.ravel() < low) | (values.ravel() >= stop))[0])
-        row = start + place * len(values) // values.size
-        return f"row {row} holds {values.ravel()[place]}, where {what} from {low} to {stop - 1} are"
 
-    return check
+def _outside(low: int, stop: int, what: str, values: np.ndarray, start: int, rows: int) -> str | None:
+    if not values.size or (values.min() >= low and values.max() < stop):
+        return None
+    place = int(np.flatnonzero((values.ravel() < low) | (values.ravel() >= stop))[0])
+    row = start + place * len(values) // values.size
+    return f"row {row} holds {values.ravel()[place]}, where {what} from {low} to {stop - 1} are"
 
 
 def offsets(last: int | None) -> Check:
     """Integers that never fall, from 0 on, or from wherever they begin; the last of all is known."""
+    return partial(_no_offsets, last)
 
-    def check(values: np.ndarray, start: int, rows: int) -> str | None:
-        falls = np.flatnonzero(values[1:] < values[:-1])
-        if len(falls):
-            return f"row {start + 1 + int(falls[0])} holds {values[1 + falls[0]]}, less than the one before"
-        if len(values) and (values[0] < 0 or (last is not None and values[-1] > last)):
-            return f"rows from {start} on hold {values[0]} to {values[-1]}, where offsets from 0 to {last} are"
-        if last is not None and len(values) and start + len(values) == rows and values[-1] != last:
-            return f"the last row holds {values[-1]}, not {last}"
-        return None
 
-    return check
+def _no_offsets(last: int | None, values: np.ndarray, start: int, rows: int) -> str | None:
+    falls = np.flatnonzero(values[1:] < values[:-1])
+    if len(falls):
+        return f"row {start + 1 + int(falls[0])} holds {values[1 + falls[0]]}, less than the one before"
+    if len(values) and (values[0] < 0 or (last is not None and values[-1] > last)):
+        return f"rows from {start} on hold {values[0]} to {values[-1]}, where offsets from 0 to {last} are"
+    if last is not None and len(values) and start + len(values) == rows and values[-1] != last:
+        return f"the last row holds {values[-1]}, not {last}"
+    return None
 
 
 def permutation(values: np.ndarray, start: int, rows: int) -> str | None:

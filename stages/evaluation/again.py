@@ -7,6 +7,7 @@ from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics.options import option_names, resolve_options
 from stages.encoding.window_settings import WindowedConfig, resolve_windows
+from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.lineage.evaluation import MODELS_OWN
 
@@ -44,7 +45,10 @@ def _settings(config: EvaluateConfig, read: Mapping[str, Artifact]) -> dict[str,
     usual = {name: EvaluateConfig.model_fields[name].default for name in ASKED}
     usual |= resolve_windows(read["model"], dict.fromkeys(WindowedConfig.model_fields))._asdict()
     splits = tuple(split for split in (config.split, config.tune_split) if split is not None)
-    usual |= resolve_options(dict.fromkeys(option_names()), read, splits)
+    try:
+        usual |= resolve_options(dict.fromkeys(option_names()), read, splits)
+    except (UsageError, ArtifactError):  # what they would be by themselves cannot be read here
+        usual |= dict.fromkeys(option_names())
     usual |= {"tune_split": "valid" if config.tune_split is not None else None}
     return {name: getattr(config, name) for name, value in usual.items() if getattr(config, name) != value}
 

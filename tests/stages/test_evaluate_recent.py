@@ -133,7 +133,8 @@ def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(store, trans
     monkeypatch.setattr(Draft, "expect", lambda draft, total: told.append(total))
     evaluated(store, transformer, *memory, context=6, save_token_scores=False)
     evaluated(store, transformer, memory[0], context=6, save_token_scores=False)
-    assert told == [4 * 40 * (2 + 3 * 3 + 3 * 2)]
+    sums = [16 * rows * 4 for rows in (5, 4)]  # of four documents, for intervals
+    assert told == [4 * 40 * (2 + 3 * 3 + 3 * 2) + sums[0], sums[1]]
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

@@ -310,7 +310,9 @@ def test_neighbours_of_other_tokens_are_refused(store, index, model, neighbors):
     others = found(store, index, tokens=other)
     report = evaluated(store, model, references={"tokens": other, "neighbors": others})
     assert metrics(report)["read"]["tokens"] == other.reference
-    with pytest.raises(ArtifactError, match=f"{index.reference} --k 5 --tokens {other.reference}$"):
+    with pytest.raises(
+        ArtifactError, match=f"{index.reference} --k 5 --tokens {other.reference} --store {store.root}$"
+    ):
         evaluated(store, model, references={"tokens": other, "neighbors": others}, gate_k=(5,))
     own = model.input("tokens").reference
     with pytest.raises(ArtifactError, match=f"precompute-neighbors {index.reference} --tokens {own}"):

@@ -440,8 +440,12 @@ class TestNeighbors:
         ("settings", "memory", "message"),
         [
             ({}, {"k": 3}, "2 neighbours a token, fewer than k=3; .* --k 3"),
-            ({"queries": ("train",)}, {"k": 2}, "no neighbours of split 'valid' .* --queries train,valid --k 2$"),
-            ({"exclude": "window:2"}, {"k": 3}, "fewer than k=3; .* --k 3 --exclude window:2$"),
+            (
+                {"queries": ("train",)},
+                {"k": 2},
+                "no neighbours of split 'valid' .* --queries train,valid --k 2 --store ",
+            ),
+            ({"exclude": "window:2"}, {"k": 3}, "fewer than k=3; .* --k 3 --exclude window:2 --store "),
             ({"exclude": "none"}, {"k": 2}, "their own rows, which hold the answers; .* --exclude self"),
         ],
     )

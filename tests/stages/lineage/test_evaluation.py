@@ -51,13 +51,13 @@ def test_neighbours_that_leave_the_own_row_out_may_be_read(store: Store, index: 
 def test_more_than_are_stored_are_refused_with_both_ways_out(store: Store, index: Artifact) -> None:
     neighbors = found(store, index)
     finding = f"memlm precompute-neighbors {index.reference} --k 3"
-    with pytest.raises(ArtifactError, match=f"read fewer: train --set memory.k=2, or find more: {finding}$"):
+    with pytest.raises(ArtifactError, match=f"read fewer: train --set memory.k=2, or find more: {finding} --store "):
         require_neighbors(neighbors, "train", 3, FEWER)
 
 
 def test_a_split_that_was_not_looked_up_is_refused(store: Store, index: Artifact) -> None:
     neighbors = found(store, index, queries=("test",))
-    with pytest.raises(ArtifactError, match=r"no neighbours of split 'valid' .* --queries test,valid --k 2$"):
+    with pytest.raises(ArtifactError, match=r"no neighbours of split 'valid' .* --queries test,valid --k 2 --store "):
         require_neighbors(neighbors, "valid", 1, FEWER)
 
 
