@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ray.cluster_utils import Cluster
 
-from tests.endurance.kill_and_resume import differences, finish, start
+from tests.endurance.kill_and_resume import differences, finish, start, timed
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 ON_CLUSTER = ["--executor", "ray", "--workers", "2"]
@@ -34,12 +34,6 @@ def pipeline(texts: list[str]) -> list[tuple[str, list[str], bool]]:
         ("xl", ["train", "{tokens}", "--backbone", "transformer-xl", "--steps", "60"], False),
         ("carried", ["build-datastore", "{xl}"], False),
     ]
-
-
-def timed(store: Path, arguments: list[str]) -> tuple[str, float]:
-    began = time.monotonic()
-    reference, _ = finish(start(store, arguments))
-    return reference, time.monotonic() - began
 
 
 def main() -> None:
