@@ -3,7 +3,9 @@
 import json
 from collections.abc import Sequence
 from itertools import count, pairwise
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, ScoredBlock
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
+from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
 
 TOKENS = 24
@@ -127,3 +130,35 @@ def _numbers(metrics: object) -> list[float]:
     if isinstance(metrics, list):
         return [number for value in metrics for number in _numbers(value)]
     return [float(metrics)] if isinstance(metrics, int | float) else []
+
+
+def opened(probe: type[Probe], model: BackboneConfig) -> Probe | None:
+    """A probe of a model with these settings; None where it has nothing to see."""
+    artifact: Any = SimpleNamespace(path=Path(), config={"model": model.model_dump(mode="json")})
+    return probe.open({"model": artifact}, {}, "test")
+
+
+class AttentionProbeContract(ProbeContract):
+    """Of a Transformer-XL with an attention that remembers."""
+
+    kind: ClassVar[type[Probe]]
+    attention: ClassVar[dict[str, Any]]
+    """Its settings."""
+    sizes: ClassVar[dict[str, Any]] = {"memory_length": 4}
+    """Settings of the backbone beside those that all have."""
+
+    @pytest.fixture
+    def model(self) -> LanguageModel:
+        torch.manual_seed(0)
+        shape = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, **self.sizes}
+        model = LanguageModel(parse_model({**shape, "attention": self.attention}).sized(11, CONTEXT)).eval()
+        for parameter in model.backbone.parameters():
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        return model
+
+    @pytest.fixture
+    def probe(self, model: LanguageModel) -> Probe | None:
+        return opened(self.kind, model.config)
+
+    def reader(self, start: int, stop: int) -> None:
+        return None

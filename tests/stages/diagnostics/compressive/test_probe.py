@@ -1,8 +1,7 @@
 """What is reported of compressive attention: against its weights, position by position."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,41 +9,17 @@ import torch
 
 from stages.diagnostics.compressive.probe import CompressiveProbe
 from stages.diagnostics.compressive.report import PARTS, PLACES, attention_figures, summary
-from stages.models.config import BackboneConfig, parse_model
-from stages.models.language_model import LanguageModel
+from stages.models.config import parse_model
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss
-from tests.stages.diagnostics.contract import CONTEXT, TOKENS, ProbeContract
+from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
 CHOSEN = {"name": "compressive", "compressed_length": 3, "rate": 2}
 
 
-def config(**changes) -> BackboneConfig:
-    sizes = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, "memory_length": 4}
-    return parse_model({**sizes, "activation": "relu", **changes}).sized(11, CONTEXT)
-
-
-def opened(model: BackboneConfig) -> CompressiveProbe | None:
-    artifact = SimpleNamespace(path=Path(), config={"model": model.model_dump(mode="json")})
-    return CompressiveProbe.open({"model": artifact}, {}, "test")
-
-
-class TestCompressive(ProbeContract):
+class TestCompressive(AttentionProbeContract):
     registered_as = "compressive"
-
-    @pytest.fixture
-    def model(self) -> LanguageModel:
-        torch.manual_seed(0)
-        model = LanguageModel(config(attention=CHOSEN)).eval()
-        for parameter in model.backbone.parameters():
-            parameter.data += 0.3 * torch.randn_like(parameter)
-        return model
-
-    @pytest.fixture
-    def probe(self, model) -> CompressiveProbe:
-        return opened(model.config)
-
-    def reader(self, start: int, stop: int) -> None:
-        return None
+    kind, attention = CompressiveProbe, CHOSEN
+    sizes: ClassVar = {"memory_length": 4, "activation": "relu"}
 
     def test_it_reports_the_loss_of_every_segment_and_where_attention_goes(self, probe, model):
         (seen,) = self.seen(probe, model, [TOKENS])
@@ -72,8 +47,8 @@ class TestCompressive(ProbeContract):
 @pytest.mark.parametrize("changes", [{}, {"backbone": "transformer", "memory_length": None}])
 def test_other_models_have_no_probe(changes):
     other = {name: value for name, value in changes.items() if value is not None}
-    sizes = {"width": 8, "heads": 2, "backbone": "transformer-xl"}
-    assert opened(parse_model({**sizes, **other}).sized(11, CONTEXT)) is None
+    sizes: ClassVar = {"width": 8, "heads": 2, "backbone": "transformer-xl"}
+    assert opened(CompressiveProbe, parse_model({**sizes, **other}).sized(11, CONTEXT)) is None
 
 
 def test_where_nothing_was_compressed_there_is_no_loss():

@@ -2,8 +2,7 @@
 
 import json
 from math import erf, log, sqrt
-from pathlib import Path
-from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,41 +10,17 @@ import torch
 
 from stages.diagnostics.infinity.probe import InfinityProbe
 from stages.diagnostics.infinity.report import PARTS, signal_figures, summary
-from stages.models.config import BackboneConfig, parse_model
-from stages.models.language_model import LanguageModel
+from stages.models.config import parse_model
 from tests.oracles.infinity import Shape, infinity
-from tests.stages.diagnostics.contract import CONTEXT, TOKENS, ProbeContract
+from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
 CHOSEN = {"name": "infinity", "basis": 8, "samples": 5, "widths": (0.05, 0.2), "contraction": 0.7}
 
 
-def config(**changes) -> BackboneConfig:
-    sizes = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, "memory_length": 0}
-    return parse_model({**sizes, "activation": "relu", **changes}).sized(11, CONTEXT)
-
-
-def opened(model: BackboneConfig) -> InfinityProbe | None:
-    artifact = SimpleNamespace(path=Path(), config={"model": model.model_dump(mode="json")})
-    return InfinityProbe.open({"model": artifact}, {}, "test")
-
-
-class TestInfinity(ProbeContract):
+class TestInfinity(AttentionProbeContract):
     registered_as = "infinity"
-
-    @pytest.fixture
-    def model(self) -> LanguageModel:
-        torch.manual_seed(0)
-        model = LanguageModel(config(attention=CHOSEN)).eval()
-        for parameter in model.backbone.parameters():
-            parameter.data += 0.3 * torch.randn_like(parameter)
-        return model
-
-    @pytest.fixture
-    def probe(self, model) -> InfinityProbe:
-        return opened(model.config)
-
-    def reader(self, start: int, stop: int) -> None:
-        return None
+    kind, attention = InfinityProbe, CHOSEN
+    sizes: ClassVar = {"memory_length": 0, "activation": "relu"}
 
     def test_it_reports_where_every_head_looks(self, probe, model):
         (seen,) = self.seen(probe, model, [TOKENS])
@@ -74,7 +49,7 @@ class TestInfinity(ProbeContract):
 
 @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
 def test_other_models_have_no_probe(backbone):
-    assert opened(parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT)) is None
+    assert opened(InfinityProbe, parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT)) is None
 
 
 def test_a_line_says_where_half_of_attention_lies():

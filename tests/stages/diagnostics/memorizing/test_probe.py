@@ -2,49 +2,21 @@
 
 import json
 from collections import Counter
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from stages.diagnostics.memorizing.probe import MemorizingProbe
 from stages.diagnostics.memorizing.report import AGES, search_figures, summary
-from stages.models.config import BackboneConfig, parse_model
-from stages.models.language_model import LanguageModel
-from tests.stages.diagnostics.contract import CONTEXT, TOKENS, ProbeContract
+from stages.models.config import parse_model
+from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
 CHOSEN = {"name": "memorizing", "memory_size": 12, "neighbors": 3, "layers": [2]}
 
 
-def config(**changes) -> BackboneConfig:
-    sizes = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, "memory_length": 4}
-    return parse_model({**sizes, **changes}).sized(11, CONTEXT)
-
-
-def opened(model: BackboneConfig) -> MemorizingProbe | None:
-    artifact = SimpleNamespace(path=Path(), config={"model": model.model_dump(mode="json")})
-    return MemorizingProbe.open({"model": artifact}, {}, "test")
-
-
-class TestMemorizing(ProbeContract):
+class TestMemorizing(AttentionProbeContract):
     registered_as = "memorizing"
-
-    @pytest.fixture
-    def model(self) -> LanguageModel:
-        torch.manual_seed(0)
-        model = LanguageModel(config(attention=CHOSEN)).eval()
-        for parameter in model.backbone.parameters():
-            parameter.data += 0.3 * torch.randn_like(parameter)
-        return model
-
-    @pytest.fixture
-    def probe(self, model) -> MemorizingProbe:
-        return opened(model.config)
-
-    def reader(self, start: int, stop: int) -> None:
-        return None
+    kind, attention = MemorizingProbe, CHOSEN
 
     def test_it_counts_what_searches_find(self, probe, model):
         found, layer = [], model.backbone.blocks[1].attention
@@ -79,7 +51,9 @@ class TestMemorizing(ProbeContract):
 
 @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
 def test_other_models_have_no_probe(backbone):
-    assert opened(parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT)) is None
+    assert (
+        opened(MemorizingProbe, parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT)) is None
+    )
 
 
 def test_a_line_says_how_far_back_memory_is_read():

@@ -16,6 +16,7 @@ from stages.models.layers.compressive.settings import CompressiveSettings
 from stages.models.windows import WindowSettings
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss, slot, slots_before
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.layers.precision import assert_low_precision_is_near
 
 V, D, HEADS, LAYERS, T = 30, 8, 2, 2, 21
 SHAPES = [Shape(HEADS, 4, 4, 3, 2), Shape(HEADS, 4, 0, 5, 2), Shape(HEADS, 3, 6, 2, 3), Shape(HEADS, 2, 4, 100, 1)]
@@ -169,12 +170,7 @@ def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memo
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    net, stream = model(SHAPES[0]).float().train(), embedded().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = net.backbone(stream)
-    exact = net.backbone(stream)
-    assert float((low.hidden.float() - exact.hidden).detach().abs().median()) < 0.1
-    assert [part.dtype for part in low.state] == [part.dtype for part in exact.state]
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
 
 
 class TestBackboneOfIt(BackboneContract):

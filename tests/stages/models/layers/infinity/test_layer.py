@@ -18,6 +18,7 @@ from stages.models.layers.infinity.settings import InfinitySettings
 from stages.models.windows import WindowSettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.layers.precision import assert_low_precision_is_near
 
 V, D, HEADS, LAYERS, T = 30, 8, 2, 2, 26
 SHAPES = [
@@ -232,12 +233,7 @@ def test_state_that_does_not_stick_is_not_carried(sticky):
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    net, stream = model(SHAPES[0]).float().train(), embedded().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = net.backbone(stream)
-    exact = net.backbone(stream)
-    assert float((low.hidden.float() - exact.hidden).detach().abs().median()) < 0.1
-    assert [part.dtype for part in low.state] == [part.dtype for part in exact.state]
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
 
 
 class TestBackboneOfIt(BackboneContract):

@@ -18,6 +18,7 @@ from stages.models.layers.memorizing.settings import MemorizingSettings
 from stages.models.windows import WindowSettings
 from tests.oracles.memorizing import Shape, bucket, memorizing
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.layers.precision import assert_low_precision_is_near
 
 V, D, HEADS, T, BUCKETS, LONGEST = 30, 8, 2, 23, 6, 10
 SHAPES = [Shape(HEADS, 4, 4, 8, 3), Shape(HEADS, 4, 0, 100, 5), Shape(HEADS, 3, 6, 7, 100), Shape(HEADS, 5, 2, 0, 2)]
@@ -172,12 +173,7 @@ def test_a_longer_memory_at_test():
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    net, stream = model(SHAPES[0]).float().train(), embedded().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        low = net.backbone(stream)
-    exact = net.backbone(stream)
-    assert float((low.hidden.float() - exact.hidden).detach().abs().median()) < 0.1
-    assert [part.dtype for part in low.state] == [part.dtype for part in exact.state]
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
 
 
 class TestBackboneOfIt(BackboneContract):
