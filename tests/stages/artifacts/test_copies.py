@@ -142,7 +142,7 @@ def lead_elsewhere(content: dict[str, Any]) -> None:
         (lambda content: content["files"].pop("cubes.zarr/cubes/c/1"), "c/1 is not what the manifest says"),
         (lambda content: content["files"].update({"progress.jsonl": NOTHING}), "cannot have the names"),
         (lambda content: content["files"].update({"cubes.zarr/cubes/c/1/x": NOTHING}), "cannot have the names"),
-        (lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]), "in circles|has the id"),
+        (lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]), "in circles"),
     ],
 )
 def test_manifests_of_strangers_are_refused(
