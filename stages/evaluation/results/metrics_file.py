@@ -68,7 +68,7 @@ def metrics_of(
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": report.retrieval_accuracy(totals),
-        **_learned_weight(names, memory, tuning, records),
+        **_learned_weight(names, memory, tuning, records, totals),
         "curves": [*report.curves(tuning.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": tuning.grid(),
@@ -77,13 +77,18 @@ def metrics_of(
 
 
 def _learned_weight(
-    names: Sequence[str], memory: "Sequence[MemoryRow]", tuning: "Tuning", records: Sequence[Mapping[str, Any]]
+    names: Sequence[str],
+    memory: "Sequence[MemoryRow]",
+    tuning: "Tuning",
+    records: Sequence[Mapping[str, Any]],
+    totals: report.Totals,
 ) -> dict[str, Any]:
     """What the first row's weight is where it is learned; else nothing."""
     learned = tuning.learned()
     if learned is None:
         return {}
-    return {"learned_weight": learned_figures(names[1], memory[0].sources[-1].reading.weight_name, learned, records)}
+    name = memory[0].sources[-1].reading.weight_name
+    return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
 
 
 def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
