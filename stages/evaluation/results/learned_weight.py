@@ -73,7 +73,9 @@ def learned_line(report: Mapping[str, Any]) -> str:
     )
     gains = figures["held_out_gains"]
     if not gains:
-        return f"{split} is too short to learn {figures['name']} ({figures['fitted_tokens']:,} tokens): {one} is read"
+        all_of_them = ", and every token is searched for" if "searched" in report["memories"][-1] else ""
+        tokens = f"{figures['fitted_tokens']:,} tokens"
+        return f"{split} is too short to learn {figures['name']} ({tokens}): {one} is read{all_of_them}"
     change = f"{math.exp(-sum(gains) / len(gains)) - 1:+.1%}"
     parts = f"on {len(gains)} parts of {split} that it was not fitted on ({change} perplexity against {one})"
     if not figures["used"]:
