@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from stages.config import StageConfig
 from stages.errors import UsageError, did_you_mean
+from stages.numbers import size
 from stages.search import KINDS
 
 APPLIES = {
