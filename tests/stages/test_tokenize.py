@@ -154,8 +154,6 @@ def split_sizes(artifact: Artifact) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("lines", "documents", "said"), [(1000, None, True), (999, None, False), (1000, "line", False)]
 )
-    ("lines", "documents", "said"), [(1000, None, True), (999, None, False), (1000, "line", False)]
-)
 def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
     tmp_path: Path, lines: int, documents: str | None, said: bool
 ) -> None:
