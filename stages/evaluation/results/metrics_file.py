@@ -8,6 +8,7 @@ from stages.evaluation.results.chance import chance_accuracy
 from stages.evaluation.results.changes import change_intervals
 from stages.evaluation.results.control import trigram_control
 from stages.evaluation.results.frequency import type_counts
+from stages.evaluation.results.learned_weight import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.metrics import Counts
@@ -71,11 +72,22 @@ def metrics_of(
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
+        **_learned_weight(names, memory, tuning, records),
         "curves": [*report.curves(tuning.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
+
+
+def _learned_weight(
+    names: Sequence[str], memory: "Sequence[MemoryRow]", tuning: "Tuning", records: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What the first row's weight is where it is learned; else nothing."""
+    learned = tuning.learned()
+    if learned is None:
+        return {}
+    return {"learned_weight": learned_figures(names[1], memory[0].sources[-1].reading.weight_name, learned, records)}
 
 
 def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
