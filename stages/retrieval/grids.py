@@ -52,7 +52,7 @@ class ReadingGrid:
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
-    weights = reading.with_tuned_weight().weight if reading.learned else reading.weight
+    weights = reading.tuned_as.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     return ReadingGrid(
         reader=READERS.load(reading.reader)(),
