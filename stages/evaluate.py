@@ -185,8 +185,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
-        result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
-        passage = work.evaluator.score(result, work.tuning.settings)
+        settings = work.tuning.settings
+        gate = settings[0].gate if settings else None
+        result = scoring_pass.read_range(shard, work.evaluator, work.states, output, gate)
+        passage = work.evaluator.score(result, settings)
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
         if work.plan.unit_files is not None:
