@@ -12,16 +12,18 @@ import numpy as np
 from stages.search.distances import pair_scores
 from stages.search.found import Found
 from stages.search.keys import widened
+from stages.search.lists import Lists, ListsInMemory
 from stages.search.ranking import sorted_places
 from stages.search.scan import KeyBlock, QueryBlock, extended_keys
 from stages.search.scanning import ScanningSearcher
+from stages.search.searcher import block_bytes
 from stages.threads import Share, in_turn, shared_out
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
 
-MOST_PAIRS = 1 << 26
-"""Pairs of all queries that are held at a time: 0.5 GB."""
+MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
+"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
@@ -31,23 +33,21 @@ class DecodedLists:
     """The inverted lists of an IVF index, decoded one at a time.
 
     Attributes:
+        sizes: [lists] keys in each.
         starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
     """
 
-    def __init__(self, ivf: Any) -> None:
-        self.ivf = ivf
-        self.lists = ivf.invlists
-        self.sizes = np.array([self.lists.list_size(number) for number in range(ivf.nlist)])
+    def __init__(self, ivf: Any, lists: Lists) -> None:
+        self.ivf, self.lists, self.sizes = ivf, lists, lists.sizes
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     def ids(self, number: int) -> np.ndarray:
-        """Rows in a list, rising since keys are added in order; a view. The list is not empty."""
-        return faiss.rev_swig_ptr(self.lists.get_ids(number), int(self.sizes[number]))
+        """Rows in a list, rising since keys are added in order. The list is not empty."""
+        return self.lists.ids(number)
 
     def keys(self, number: int) -> np.ndarray:
         """Keys of a list as the index knows them, [size, dim] float16 or float32. It is not empty."""
-        size, width = int(self.sizes[number]), self.ivf.code_size
-        codes = faiss.rev_swig_ptr(self.lists.get_codes(number), size * width).reshape(size, width)
+        codes = self.lists.codes(number)
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
         quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
@@ -81,13 +81,18 @@ class GroupedSearcher(ScanningSearcher):
 
     A query that finds fewer than k allowed rows in its `probe` nearest lists is searched again in
     four times as many, up to all of them.
+
+    Args:
+        lists: those of the index; None: in memory, with it.
     """
 
-    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu") -> None:
+    def __init__(
+        self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu", lists: Lists | None = None
+    ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
-        self.lists = DecodedLists(ivf)
+        self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
@@ -111,11 +116,12 @@ class GroupedSearcher(ScanningSearcher):
         probe = min(self.ivf.nlist, self.probe * 4**effort)
         lists = self._nearest_lists(queries.vectors, probe, share)
         bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
+        most = min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
         def scan(visit: Visit) -> None:
             for pairs in queries.within(visit.pairs // probe, self._keys(visit.number), bounds):
                 found.add(pairs)
-                if found.pairs > MOST_PAIRS and len(queries) > 1:
+                if found.pairs > most and len(queries) > 1:
                     raise _TooMany
 
         try:
