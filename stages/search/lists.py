@@ -24,11 +24,11 @@ class Lists(Protocol):
 
     sizes: np.ndarray
 
-    def ids(self, number: int) -> np.ndarray:
-        """Rows in a list that is not empty, int64 [size], rising where keys were added in order."""
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        """Rows in a list that is not empty, or in a part of it, int64 [n], rising where keys were added in order."""
 
-    def codes(self, number: int) -> np.ndarray:
-        """Their codes, uint8 [size, bytes of a code]."""
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        """Their codes, uint8 [n, bytes of a code]."""
 
 
 class ListsInMemory:
@@ -38,12 +38,14 @@ class ListsInMemory:
         self._index, self._lists, self._width = ivf, ivf.invlists, ivf.code_size
         self.sizes = np.array([self._lists.list_size(number) for number in range(ivf.nlist)], np.int64)
 
-    def ids(self, number: int) -> np.ndarray:
-        return faiss.rev_swig_ptr(self._lists.get_ids(number), int(self.sizes[number]))
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        whole = faiss.rev_swig_ptr(self._lists.get_ids(number), int(self.sizes[number]))
+        return whole if part is None else whole[part.start : part.stop]
 
-    def codes(self, number: int) -> np.ndarray:
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
         size = int(self.sizes[number])
-        return faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
+        whole = faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
+        return whole if part is None else whole[part.start : part.stop]
 
 
 class Head(NamedTuple):
@@ -72,14 +74,15 @@ class ListsInFile:
         whole = np.frombuffer(self._head.bytes + EMPTY, np.uint8)
         return faiss.deserialize_index(whole, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
 
-    def ids(self, number: int) -> np.ndarray:
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
         size = int(self.sizes[number])
-        return self._read(np.dtype(np.int64), size, int(self._starts[number]) + size * self._width)
+        rows, first = part or range(size), int(self._starts[number]) + size * self._width
+        return self._read(np.dtype(np.int64), len(rows), first + ROW_BYTES * rows.start)
 
-    def codes(self, number: int) -> np.ndarray:
-        size = int(self.sizes[number])
-        codes = self._read(np.dtype(np.uint8), size * self._width, int(self._starts[number]))
-        return codes.reshape(size, self._width)
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        rows = part or range(int(self.sizes[number]))
+        first = int(self._starts[number]) + self._width * rows.start
+        return self._read(np.dtype(np.uint8), len(rows) * self._width, first).reshape(len(rows), self._width)
 
     def _read(self, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
         """Raises: OSError if the file has become shorter."""
