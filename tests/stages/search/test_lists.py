@@ -38,6 +38,10 @@ def test_lists_in_a_file_are_those_in_memory(factory: str, tmp_path: Path) -> No
     for number in np.flatnonzero(own.sizes).tolist():
         np.testing.assert_array_equal(own.ids(number), other.ids(number))
         np.testing.assert_array_equal(own.codes(number), other.codes(number))
+        half = range(int(own.sizes[number]) // 2, int(own.sizes[number]))
+        for lists in (own, other):
+            np.testing.assert_array_equal(own.ids(number)[half.start :], lists.ids(number, half))
+            np.testing.assert_array_equal(own.codes(number)[half.start :], lists.codes(number, half))
     bare = other.index()
     assert bare.ntotal == index.ntotal
     assert not ListsInMemory(bare).sizes.any()
