@@ -36,6 +36,7 @@ from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import shape_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
+from stages.search.size import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
@@ -103,8 +104,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         """What a report takes on the disk depends on what it shows."""
-        held = [4 * inputs["model"].metrics["parameters"], *(a.metrics.get("bytes", 0) for a in _indexes(inputs))]
-        return Cost(metrics={"tokens": inputs["tokens"].metrics["splits"][config.split]["tokens"]}, memory=sum(held))
+        model = 4 * inputs["model"].metrics["parameters"]
+        held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
+        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
+        return Cost(metrics={"tokens": tokens}, memory=sum(held, model))
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]
@@ -115,6 +118,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Effort(sum(int(splits[split]["tokens"]) for split in read), "tokens", kin, scale=rows)
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
+        from stages.search.open import tell_of_large
+
+        for index in _indexes(job.inputs):
+            tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
     def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
