@@ -113,8 +113,8 @@ def resampled_line(bootstrap: Figures) -> str:
 
 def worse_than_none_lines(report: Figures) -> Iterator[str]:
     """That a lone memory costs whatever was tried, where that it be switched off was not."""
-    grid = report.get("grid")
-    tried = [value for line in grid["nll"] for value in line if value is not None] if grid else []
+    grid = report.get("grid") or {"nll": ()}
+    tried = [value for line in grid["nll"] for value in line if value is not None]
     if not tried or grid["weight_name"] != "lambda" or 0 in grid["weights"] or min(tried) <= grid["plain_nll"]:
         return
     yield (
