@@ -9,7 +9,7 @@ from stages.search.distances import exact_distances
 from stages.search.found import Found
 from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import score_to_distance
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
+from stages.search.scan import KeyBlock, QueryBlock, extended_keys
 from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
 
@@ -81,19 +81,18 @@ class ExactSearcher(ScanningSearcher):
 
     # On another device
 
-    def collect(
-        self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
         from stages.search.tensors import TensorCandidates
 
-        found = TensorCandidates(extended_queries(queries, self.origin, self.metric), size, self.device)
+        found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
         everyone = np.arange(len(queries))
         for first, block in self.keys.each():
-            hidden = None if masked is None else masked - first
-            rows = np.arange(first, first + len(block))
-            found.scan(everyone, extended_keys(block, self.origin), rows, hidden)
+            keys = self._extended(first, block, in_turn)
+            hidden = None if queries.exclude is None else queries.exclude - first
+            found.scan(everyone, keys.extended, keys.rows, hidden)
+            radius = max(radius, keys.radius)
             self.compared(first + len(block))
-        return found.result()
+        return *found.result(), radius
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         distances = exact_distances(self.keys, queries, names, self.metric)

@@ -13,9 +13,9 @@ from stages.search.distances import pair_scores
 from stages.search.found import Found
 from stages.search.keys import widened
 from stages.search.ranking import sorted_places
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys, extended_queries
+from stages.search.scan import KeyBlock, QueryBlock, extended_keys
 from stages.search.scanning import ScanningSearcher
-from stages.threads import Share, shared_out
+from stages.threads import Share, in_turn, shared_out
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
@@ -125,11 +125,16 @@ class GroupedSearcher(ScanningSearcher):
         return found
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
-        """Numbers of the lists that each query probes, nearest first, int64 [n, probe]."""
+        """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
+
+        A graph before the lists may not lead to all of them: the last places then hold -1, unless all are asked for.
+        """
         out = np.empty((len(queries), probe), np.int64)
 
         def find(part: slice) -> None:
             out[part] = self.ivf.quantizer.search(queries[part], probe)[1]
+            if probe == self.ivf.nlist:
+                _put_others(out[part])
 
         share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
@@ -217,19 +222,18 @@ class GroupedSearcher(ScanningSearcher):
 
     # On another device
 
-    def collect(
-        self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
         from stages.search.tensors import TensorCandidates
 
-        found = TensorCandidates(extended_queries(queries, self.origin, self.metric), size, self.device)
+        found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
         probe = min(self.ivf.nlist, self.probe * 4**effort)
-        for number, pairs in self._visits(self.ivf.quantizer.search(queries, probe)[1]):
-            positions, which = np.arange(self.lists.starts[number], self.lists.starts[number + 1]), pairs // probe
-            hidden = None if masked is None else np.searchsorted(self.lists.ids(number), masked[which])
-            keys = extended_keys(self.lists.keys(number), self.origin)
-            found.scan(which, keys, positions, hidden)
-        return found.result()
+        for number, pairs in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
+            keys, which = self._keys(number), pairs // probe
+            positions = np.arange(self.lists.starts[number], self.lists.starts[number + 1])
+            hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
+            found.scan(which, keys.extended, positions, hidden)
+            radius = max(radius, keys.radius)
+        return *found.result(), radius
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions, places = sorted_places(names.ravel())
@@ -243,3 +247,10 @@ class GroupedSearcher(ScanningSearcher):
             scores[pairs] = pair_scores(queries, owners, keys, offsets, self.metric)
             ids[pairs] = self.lists.ids(number)[offsets]
         return scores.reshape(names.shape), ids.reshape(names.shape)
+
+
+def _put_others(lists: np.ndarray) -> None:
+    """Put the lists that a row [lists] lacks in the place of its -1."""
+    for number in np.flatnonzero((lists < 0).any(axis=1)):
+        row = lists[number]
+        row[row < 0] = np.setdiff1d(np.arange(len(row)), row)

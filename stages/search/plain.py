@@ -1,5 +1,7 @@
 """Search with FAISS's own `index.search`, for kinds of index that are not searched list by list."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import faiss
@@ -28,13 +30,14 @@ class PlainSearcher(Searcher):
     def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
         super().__init__(rows=index.ntotal, dim=index.d, metric=metric, lossless=lossless)
         self.index, self.probe = index, probe
-        self.ivf = faiss.try_extract_index_ivf(index)
+        self.ivf: Any = faiss.try_extract_index_ivf(index)
 
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
         size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
-        distances, ids = self._index(exhausted).search(queries, size)
+        with self._every_list_found() if exhausted else nullcontext():
+            distances, ids = self._index(exhausted).search(queries, size)
         scores = score_to_distance(distances, self.metric)
         scores, ids = best_first(scores, without(ids, exclude), k)
         enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
@@ -51,6 +54,19 @@ class PlainSearcher(Searcher):
         if isinstance(self.index, faiss.IndexRefine):
             self.index.k_factor = min(REFINE_FACTOR, max(1, self.rows // size))
         return self.ivf is None or probe == self.ivf.nlist
+
+    @contextmanager
+    def _every_list_found(self) -> Iterator[None]:
+        """Lists are found by comparing with all their centroids, not by a graph that may not lead to some."""
+        graph = None if self.ivf is None else faiss.downcast_index(self.ivf.quantizer)
+        if not isinstance(graph, faiss.IndexHNSW):
+            yield
+            return
+        self.ivf.quantizer = graph.storage
+        try:
+            yield
+        finally:
+            self.ivf.quantizer = graph
 
     def _index(self, exhausted: bool) -> Any:
         """The index, or the keys behind a graph that may not lead to all of them."""

@@ -97,10 +97,14 @@ class QueryBlock:
         """The largest rough score of a row that is as near as one of this score, whatever rounding does.
 
         Args:
-            radius: distance from the origin within which all keys of these scores lie; `within` adds what the
+            radius: distance from the origin within which all keys of these scores lie; `allowed` adds what the
                 rounding of others takes.
         """
         return rough + np.float32(2 * ROUNDING) * (self.magnitude(radius) + np.abs(rough))
+
+    def allowed(self, bounds: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
+        """The largest rough scores, of keys within a distance of the origin, that may lie within bounds of `reach`."""
+        return bounds if self.metric == "l2" else bounds + np.float32(2 * ROUNDING) * self.magnitude(radius)
 
     def rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Float32[np.ndarray, "q m"]:
         """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
@@ -143,8 +147,7 @@ class QueryBlock:
         self, which: Int64[np.ndarray, " q"], keys: KeyBlock, bounds: Float32[np.ndarray, " n"]
     ) -> Iterator["Pairs"]:
         """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound."""
-        if self.metric == "ip":
-            bounds = bounds + np.float32(2 * ROUNDING) * self.magnitude(keys.radius)
+        bounds = self.allowed(bounds, keys.radius)
         for part in _tiles(which, keys):
             near = self.extended[part] @ keys.extended.T <= bounds[part, None]
             if self.hides and self.exclude is not None:

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import numpy as np
 
 from stages.search.ranking import allowed_rows, best_first, slack, without
-from stages.search.scan import NARROW, ROUNDING, QueryBlock, widest
+from stages.search.scan import NARROW, QueryBlock, widest
 from stages.search.searcher import GROWTH, Attempt, Searcher
 from stages.threads import Share, shared_out
 
@@ -62,26 +62,26 @@ class ScanningSearcher(Searcher):
         width = widest(exclude)
         masked, wanted = (exclude, k) if width > NARROW else (None, k + width)
         size = min(self.rows, wanted + slack(k) * GROWTH**effort)
-        rough, names = self.collect(queries, size, masked, effort)
-        unsure = (size < self.rows) & self._too_close(queries, rough, min(wanted, size))
+        block = self.block(queries, masked)
+        rough, names, radius = self.collect(block, size, effort)
+        unsure = (size < self.rows) & _too_close(block, rough, min(wanted, size), radius)
         scores, ids = self.settle(queries, names)
         scores, ids = best_first(scores, without(ids, exclude), k)
         return Attempt(scores, ids, ~unsure & self._is_enough(ids, exclude, effort))
 
-    def _too_close(self, queries: np.ndarray, rough: np.ndarray, k: int) -> np.ndarray:
-        """Queries [n] bool whose k-th candidate and last differ by rounding at most: a better one may be missing."""
-        last, kth = rough[:, -1], rough[:, k - 1]
-        squares = np.einsum("nd,nd->n", queries, queries)
-        if self.metric == "l2":
-            squares += self.origin @ self.origin - 2 * (queries @ self.origin)
-        return (last < np.inf) & (last <= kth + ROUNDING * (np.abs(squares) + np.abs(kth)))
-
     @abstractmethod
-    def collect(
-        self, queries: np.ndarray, size: int, masked: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rough scores and names [n, size] of the best candidates, without the rows in `masked` ([n, 2] ranges)."""
+    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
+        """Rough scores and names [n, size] of the best candidates, without excluded rows where these are hidden.
+
+        With them the distance from the origin within which all keys lie that were looked at.
+        """
 
     @abstractmethod
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores by `pair_scores` and rows of the candidates, both of the shape of `names`."""
+
+
+def _too_close(queries: QueryBlock, rough: np.ndarray, k: int, radius: np.float32) -> np.ndarray:
+    """Queries [n] bool whose k-th candidate and last differ by rounding at most: a better one may be missing."""
+    last = rough[:, -1]
+    return (last < np.inf) & (last <= queries.allowed(queries.reach(rough[:, k - 1], radius), radius))

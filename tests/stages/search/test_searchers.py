@@ -57,11 +57,15 @@ def on_tensors(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8, device="cpu:0")
 
 
+def exact_on_tensors(keys: np.ndarray, metric: str) -> Searcher:
+    return ExactSearcher(StoredKeys(keys, rows_per_shard=37), metric, device="cpu:0")
+
+
 def flat(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("Flat", keys, metric), metric, None)
 
 
-COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped, on_tensors])
+COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped, on_tensors, exact_on_tensors])
 """Searchers that look at every row."""
 
 
@@ -165,11 +169,11 @@ def probing_all(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8)
 
 
-@pytest.mark.parametrize("make", [exact, probing_all])
+@pytest.mark.parametrize("make", [exact, probing_all, on_tensors, exact_on_tensors])
 def test_small_inner_products_of_large_terms_are_no_less_exact(make: Any) -> None:
     random = np.random.default_rng(0)
     keys, queries = (random.standard_normal((n, 64)).astype(np.float32) for n in (4000, 40))
-    keys[:, :32] += random.standard_normal((4000, 1)).astype(np.float32) * 10_000
+    keys[:, :32] += random.standard_normal((4000, 1)).astype(np.float32) * 1_000_000
     queries *= np.float32(0.1)
     queries[:, :32] -= queries[:, :32].mean(axis=1, keepdims=True)
     which, rows = np.repeat(np.arange(40), 4000), np.tile(np.arange(4000), 40)
@@ -177,6 +181,24 @@ def test_small_inner_products_of_large_terms_are_no_less_exact(make: Any) -> Non
     _, want = best_first(scores, np.tile(np.arange(4000), (40, 1)), 64)
     ids, _ = make(keys, "ip").search(queries, 64)
     np.testing.assert_array_equal(ids, want)
+
+
+def without_links_to(lists: list[int], factory: str, keys: np.ndarray) -> Any:
+    """An index whose graph of lists leads to none of these."""
+    index = built(factory, keys)
+    links = faiss.downcast_index(faiss.extract_index_ivf(index).quantizer).hnsw.neighbors
+    links = faiss.rev_swig_ptr(links.data(), links.size())
+    links[np.isin(links, lists)] = -1
+    return index
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+@pytest.mark.parametrize("factory", ["IVF16_HNSW4,Flat", "IVF16_HNSW4,PQ3x4fs", "PCA6,IVF16_HNSW4,Flat"])
+def test_lists_that_a_graph_does_not_lead_to_are_read_once_all_are(factory: str, device: str) -> None:
+    keys = smooth_keys(400)
+    searcher = searcher_of(without_links_to([3, 8], factory, keys), "l2", probe=2, device=device)
+    ids, _ = searcher.search(keys[:20], 400)
+    assert (np.sort(ids, axis=1) == np.arange(400)).all()
 
 
 def test_a_query_that_comes_up_short_reads_more_lists() -> None:

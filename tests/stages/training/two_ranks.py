@@ -15,7 +15,18 @@ MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     "lstm": {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
 }
+KEYS = {"name": "product-keys", "heads": 2, "sub_keys": 4, "neighbors": 2}
+REMEMBERING = {
+    "compressive": {"compressed_length": 6},
+    "memorizing": {"memory_size": 12, "neighbors": 3},
+    "infinity": {"basis": 4, "samples": 4, "scope": "stream"},
+}
+MODELS["product-keys"] = MODELS["transformer"] | {"feed_forward": KEYS}
 MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "memory_length": 12}
+MODELS |= {
+    name: MODELS["transformer-xl"] | {"memory_length": 8, "attention": {"name": name} | settings}
+    for name, settings in REMEMBERING.items()
+}
 CASES = {
     "lm": ("lm", None, "transformer"),
     "lm of an lstm": ("lm", None, "lstm"),
@@ -26,6 +37,8 @@ CASES = {
     "trime-ext": ("trime-ext", {"local_dropout": 0.5}, "transformer"),
     "trime-ext in groups": ("trime-ext", {"local_dropout": 0.5, "groups": 2}, "transformer"),
     "lm of a transformer-xl": ("lm", None, "transformer-xl"),
+    "lm with product keys": ("lm", None, "product-keys"),
+    **{f"lm of {name} attention": ("lm", None, name) for name in REMEMBERING},
     "spalm": ("spalm", {"k": 2}, "transformer"),
     "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),
 }

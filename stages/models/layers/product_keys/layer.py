@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.config import AttentionConfig
+from stages.models.layers.product_keys.norm import SharedBatchNorm
 from stages.models.layers.product_keys.search import best_slots
 from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart
@@ -28,7 +29,7 @@ class Lookup(nn.Module):
         super().__init__()
         self.heads, self.neighbors, width = settings.heads, settings.neighbors, settings.queries_of(config.width)
         self.query = nn.Linear(config.width, settings.heads * width)
-        self.norm = nn.BatchNorm1d(settings.heads * width) if settings.query_norm == "batch" else nn.LayerNorm(width)
+        self.norm = SharedBatchNorm(settings.heads * width) if settings.query_norm == "batch" else nn.LayerNorm(width)
         self.keys = nn.Parameter(torch.empty(2, settings.heads, settings.sub_keys, width // 2))
 
     def initialize(self) -> None:
