@@ -224,6 +224,41 @@ def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told:
     assert told in ended.err
 
 
+def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
+    chain = recipe(tmp_path)
+    ended = memlm("plan", "--calibrate", chain, *files, "--json")
+    stages = {stage["stage"]: stage for stage in json.loads(ended.out)["stages"]}
+    assert [name for name, stage in stages.items() if stage["calibrated"]] == ["model"], (
+        "the others read what is not there"
+    )
+    least, most = stages["model"]["seconds"]
+    assert 0 < least < most and stages["model"]["measured"] == 0
+    assert "measuring model on a part of its work" in ended.err
+    assert not (tmp_path / "store").exists()
+    assert memlm("run", chain, *files).code == 0
+    before = sorted(path for path in (tmp_path / "store").rglob("*"))
+    for name, command in {"index": "precompute-neighbors", "model": "build-datastore"}.items():
+        typed = [command, _made(tmp_path, name), "--set", "k=3" if name == "index" else "dtype=float32"]
+        (stage,) = json.loads(memlm("plan", *typed, "--calibrate", "--json").out)["stages"]
+        assert stage["calibrated"] and stage["seconds"][0] > 0, command
+        assert memlm("plan", *typed).out.count("?") == 1, "without it, only the time is not known"
+    settings = (
+        "--split",
+        "valid",
+        "--memory",
+        "external:k=3,lambda=tune",
+        "--tune-split",
+        "train",
+        "--exclude",
+        "self",
+    )
+    ended = memlm("plan", "--calibrate", "evaluate", _made(tmp_path, "index"), *settings)
+    assert "measured here, on a part of the work: evaluate" in ended.out
+    assert sorted(path for path in (tmp_path / "store").rglob("*")) == before, "nothing is kept"
+
+
 @pytest.mark.parametrize(
     ("options", "rows"), [(("--forget", "1-2"), "rows"), (("--forget", "3", "--add", "MORE"), "tokens")]
 )
