@@ -2,12 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.calibration import seconds_by_samples
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
@@ -221,11 +224,11 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
         return ()
 
     def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
-        from stages.artifacts.calibration import seconds_by_samples
-
         if not all(artifact.path.is_dir() for artifact in inputs.artifacts.values()):
             return None
-        return seconds_by_samples(self, config, inputs, execution)
+        with TemporaryDirectory(prefix="memlm-") as folder, closing(Draft(Path(folder) / "draft", {})) as draft:
+            quiet = replace(execution, reporter=Silent())
+            return seconds_by_samples(self, Job(config, inputs, draft.path, quiet, draft))
 
     def output_bytes(self, job: Job[C], plan: P) -> int:
         """Size of what will be written, where it is known beforehand."""
