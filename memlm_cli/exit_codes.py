@@ -96,9 +96,16 @@ def usage_message(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
-        message = f"No such option: {error.option_name}{_nearest(error.option_name, context)}"
+        message = f"No such option: {error.option_name}{_instead(error.option_name, context)}"
     hint = f" (see {context.command_path} --help)" if context and message else ""
     return message.replace("Value error, ", "") + hint
+
+
+def _instead(option: str, context: Any) -> str:
+    """What does that which an option of another command does, or is spelled like it."""
+    if option == "--dry-run":
+        return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
+    return _nearest(option, context)
 
 
 def _nearest(option: str, context: Any) -> str:

@@ -18,7 +18,9 @@ def reading_line(memory: Mapping[str, Any]) -> str:
     tuned = memory.get("tuned") or ()
     parts = ["+".join(memory["sources"]), memory["reader"]]
     for name in hyperparameters():
-        if memory.get(name) is not None:
+        if name == memory.get("learned"):
+            parts.append(f"{name} learned on {memory['tune_split']} (one for all: {number(memory[name])})")
+        elif memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
             parts.append(f"{name} {number(memory[name])}{where}")
     return ", ".join(parts)

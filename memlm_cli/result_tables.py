@@ -1,6 +1,6 @@
 """What a stage found out, as tables on stderr."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import figure_name, say
@@ -10,7 +10,7 @@ from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
 from stages.metrics import FEW_TOKENS, shown_word_perplexity
-from stages.numbers import bucket_label, number
+from stages.numbers import bucket_label, number, size
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS
@@ -29,6 +29,11 @@ SPLIT_COLUMNS = {
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
+FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "bytes": ("data", size),
+    "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
+}
+"""Figures of artifacts that are not shown under their own name, as they stand."""
 NOT_MEASURED = "-"
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
@@ -160,15 +165,18 @@ def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
 def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: for each `size`, `k` or `neighbors`, the perplexity of every row and the first one's settings.
 
-    By `k` also how often one of k neighbours is right; no cells where the report has nothing of it.
+    By `k` also how often one of k neighbours is right, and one of k rows drawn at random would be; no cells where the
+    report has nothing of it.
     """
     columns: list[Column] = []
     for curve in report["curves"]:
         if curve["over"] == over:
             columns += _curve_columns(curve, list(hyperparameters()) if not columns else ())
-    if over == "k" and report["retrieval_accuracy"]:
-        shares = {int(k): f"{share:.1%}" for k, share in report["retrieval_accuracy"].items()}
-        columns.append(("retrieval accuracy@k", shares))
+    if over == "k":
+        accuracies = {"retrieval accuracy@k": "retrieval_accuracy", "by chance": "retrieval_accuracy_by_chance"}
+        for header, name in accuracies.items():
+            shares = {int(k): f"{share:.1%}" for k, share in (report.get(name) or {}).items()}
+            columns += [(header, shares)] if shares else []
     amounts = sorted({amount for _, values in columns for amount in values})
     cells = [[_value(amount), *(values.get(amount, NOT_MEASURED) for _, values in columns)] for amount in amounts]
     return [over, *(header for header, _ in columns)], cells
@@ -222,6 +230,9 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
                 for k in sorted(value, key=int):
                     if isinstance(value[k], int | float):
                         yield f"{figure_name(name)}@{k}", _value(value[k])
+        elif name in FIGURES:
+            shown, spelled = FIGURES[name]
+            yield shown, spelled(value)
         elif isinstance(value, str | int | float):
             yield figure_name(name), _value(value)
 

@@ -33,7 +33,8 @@ def _ending(model: Figures) -> str:
         return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
     if model["valid_step"] < model["steps"]:
         return f"validation perplexity was lowest at step {model['valid_step']:,}, whose weights are kept"
-    return f"validation perplexity fell by less than 1% at the end ({first} at step {before}, {second} at step {last})"
+    fell = f"validation perplexity fell by less than 1% at the end ({first} at step {before}, {second} at step {last})"
+    return f"{fell}, a sign that more steps would gain little"
 
 
 def _more(model: Figures) -> str:

@@ -76,7 +76,7 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     for problem in error.errors(include_url=False):
         path, known = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
-            yield f"There is no setting {path!r}; {did_you_mean(path.rpartition('.')[2], known)}"
+            yield f"There is no setting {path!r}; {_meant(path, known, model)}"
         elif isinstance(said := problem.get("ctx", {}).get("error"), UsageError):
             yield str(said).rstrip(".")
         elif problem["type"] == "missing":
@@ -86,6 +86,17 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     for path, problems in wrong.items():
         messages = dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
         yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
+
+
+def _meant(path: str, known: list[str], model: type[BaseModel]) -> str:
+    """The setting of that name in a group of settings, where there is one; else as `did_you_mean`."""
+    name = path.rpartition(".")[2]
+    inner = sorted(
+        f"{group}.{name}"
+        for group, field in _fields(model).items()
+        if any(name in _fields(below) for below in _models_of(field))
+    )
+    return f"did you mean {' or '.join(map(repr, inner))}?" if path == name and inner else did_you_mean(name, known)
 
 
 def _wrong_value(path: str, message: str, value: Any) -> str:
@@ -107,7 +118,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
         named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
         if part in fields:
             known = sorted(map(str, fields))
-            models = [m for found in (fields[part].annotation, *fields[part].metadata) for m in _models_in(found)]
+            models = _models_of(fields[part])
         elif unknown and not any_name:
             known = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
@@ -124,6 +135,11 @@ def _tagged(models: list[type[BaseModel]], tag: int | str) -> list[type[BaseMode
 
 def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models_of(field: FieldInfo) -> list[type[BaseModel]]:
+    """The groups of settings that may stand in a field."""
+    return [model for found in (field.annotation, *field.metadata) for model in _models_in(found)]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

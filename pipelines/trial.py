@@ -59,7 +59,12 @@ def plan_trial(
             "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
         )
     ends = documents.count / survey.bytes
-    found = budget(first.bytes, first.trime, lambda types: 1 / (1 / token_bytes(types) + ends), machine, training)
+    whole = first.bytes == total
+
+    def with_ends(types: int) -> float:
+        return 1 / (1 / token_bytes(types) + ends)
+
+    found = budget(first.bytes, first.trime, with_ends, machine, training, whole=whole)
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training)
     return Trial(found, machine, total, documents, steps, ceil(everything.seconds(machine) / 60))
@@ -93,7 +98,7 @@ def _described(trial: Trial) -> Iterator[str]:
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"
     yield (
         f"a model {PRESET} of {budget.weights / 1e6:.1f} million weights, {trial.steps:,} steps: "
-        f"{budget.passes:.2g} passes over the text, of {budget.worthwhile:.2g} that are worth making"
+        f"{budget.passes:.2g} passes over the text (more than {budget.worthwhile:.2g} gain little)"
     )
     yield "read alone, with a cache, with kNN-LM, and with both"
     if budget.trime:

@@ -19,8 +19,8 @@ SHORT_BOOK = 300_000
 """Bytes of a part of a text that is worth two models, rather than one and more text."""
 TokenBytes = Callable[[int], float]
 """Bytes a token of a text, by the number of types of the vocabulary that is made of it."""
-LARGEST_SHARE, FEWEST_SCORED = 0.1, 1000
-"""Of the text, for valid and for test each; and tokens there."""
+LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
+"""Of a whole text, for valid and for test each; of a part of one, whose rest is not read; and tokens there."""
 GOOD_PASSES = 4.0
 """Passes over a text that a model makes at least, where they are worth making: memory gains more on a worse one."""
 
@@ -111,12 +111,21 @@ def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training:
     )
 
 
-def budget(text_bytes: int, trime: bool, token_bytes: TokenBytes, machine: Machine, training: TrainConfig) -> Budget:
-    """What there is time for with so much text."""
+def budget(
+    text_bytes: int,
+    trime: bool,
+    token_bytes: TokenBytes,
+    machine: Machine,
+    training: TrainConfig,
+    *,
+    whole: bool = True,
+) -> Budget:
+    """What there is time for with so much text, which is the `whole` of it or a part."""
     every = text_bytes / token_bytes(bpe_vocabulary(text_bytes))
     scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED) + (TRIME_SCORED if trime else 0)
     affordable = SCORED_SHARE * machine.work / (2 * scored)
-    share = _two_digits(min(LARGEST_SHARE, max(affordable, FEWEST_SCORED) / every))
+    largest = LARGEST_SHARE if whole else LARGEST_OF_PART
+    share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
     tokens, types = round((1 - 2 * share) * every), bpe_vocabulary((1 - 2 * share) * text_bytes)
     learnt = weights(training.model.sized(types, training.segment_length))
     reading, a_pass = STORED * tokens + 2 * scored * share * every, tokens * (1 + (TRIME if trime else 0))
@@ -131,7 +140,7 @@ def _largest(
     """Most of a text of which models can be trained well, in steps of a tenth; None if that is less than `fewest`."""
     part = total
     while part >= min(fewest, total):
-        found = budget(part, trime, token_bytes, machine, training)
+        found = budget(part, trime, token_bytes, machine, training, whole=part == total)
         if found.good:
             return found
         part = 900 * part // 1_000_000 * 1000

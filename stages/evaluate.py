@@ -3,7 +3,7 @@
 Scores a split with the model alone and with memory on top. A shard is a range of tokens: of the
 tuning split, which leaves sums over the grid, then, once the best setting is chosen and recorded, of the
 split that is reported, read with it. The model reads a token once in each; what later tokens need of it is
-handed on.
+handed on. Where a weight is learned, the tuning split is read once more between the two, with what was chosen.
 """
 
 import json
@@ -23,7 +23,7 @@ from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
-from stages.evaluation.range_pass import SAMPLE, SCORE, SELECT, Part
+from stages.evaluation.range_pass import LEARN, SAMPLE, SCORE, SELECT, WEIGH, Part
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -128,8 +128,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         scoring = plan.scoring_pass.parts
         if plan.tuning_pass is None:
             return scoring
-        sample, select = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT))
-        return [sample, *plan.tuning_pass.parts, select, *scoring]
+        sample, select, learn = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT, LEARN))
+        learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
+        return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
 
     def samples(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[tuple[Part, float]]:
         """A part of the tuning split stands for the scored one, too, which all rows read at fewer settings."""
@@ -164,7 +165,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             exclude=config.exclude or "self",
             last_words=plan.last_words,
         )
-        tuning = Tuning(job.folder, job.record, evaluator.rows, plan.tuning_pass)
+        tuning = Tuning(job.folder, job.record, evaluator.rows, plan.tuning_pass, plan.weighing_pass)
         return Work(plan, evaluator, tuning, StateStore(job.folder, evaluator.reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
@@ -176,6 +177,12 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             output.record |= work.tuning.sample(work.evaluator)
         elif shard.phase == SELECT:
             output.record |= work.tuning.choose()
+        elif shard.phase == LEARN:
+            output.record |= work.tuning.learn()
+        elif shard.phase == WEIGH:
+            assert work.plan.weighing_pass is not None
+            result = work.plan.weighing_pass.read_range(shard, work.evaluator, work.states, output)
+            work.tuning.keep_positions(work.evaluator, shard.key, result.scored_range, output)
         else:
             result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
             work.tuning.keep_sums(work.evaluator, shard.key, result.scored_range, output)
@@ -187,7 +194,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
         result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
-        passage = work.evaluator.score(result, [selected.settings for selected in work.tuning.selected])
+        passage = work.evaluator.score(result, work.tuning.settings)
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
         if work.plan.unit_files is not None:
@@ -211,7 +218,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.tuning.tuning import Tuning
 
         shards, rows = plan.scoring_pass.parts, rows_of_report(job)
-        tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass)
+        tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass, plan.weighing_pass)
         if plan.scores is not None:
             plan.scores.finish(job.draft, [plan.scoring_pass.number(shard) for shard in shards])
         records = [job.draft.record(shard.key) for shard in shards]
@@ -223,6 +230,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         for warning in edge_warnings(made, tuning.tuned(), _largest_amounts(job), command):
             job.reporter.warning(warning)
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
+        learned = tuning.learned()
+        if learned is not None and learned["network"] is not None:
+            _write(job, "weight-network.json", learned["network"])
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]

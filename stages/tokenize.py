@@ -20,7 +20,7 @@ from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.cost import cost, effort
 from stages.tokenization.encoded import Work, encode_shard
-from stages.tokenization.size_warnings import report_shares, warn_of_size
+from stages.tokenization.size_warnings import hint_at_documents, report_shares, warn_of_size
 from stages.tokenization.sources import find_inputs
 from stages.tokenization.spooling import TextShard, counts_words, spooled_shards
 from stages.tokenization.vocabulary import (
@@ -82,6 +82,8 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
         warn_of_size(tokenizer.vocabulary_size, job.reporter)
+        if job.config.documents is None:
+            hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
             report_shares(splits, job.reporter)
         return {

@@ -143,7 +143,8 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
                 f"{previous.reference} has rows of {split!r} of {added.reference} already; to add documents of it that "
-                f"were forgotten, tokenize these alone: memlm tokenize --tokenizer {added.reference} --train FILE"
+                "were forgotten, tokenize these alone: "
+                + added.advise("tokenize", "--tokenizer", added.reference, "--train", "FILE")
             )
         return Inputs(read | {ADDED: added})
 
@@ -155,8 +156,8 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         forgotten = documents_meant(config.forget, rows.named_runs, total)
         if len(forgotten) == total and ADDED not in inputs:
             raise UsageError(
-                f"Nothing of {inputs[PREVIOUS].reference} would be left; remove it: memlm artifacts rm "
-                f"{inputs[PREVIOUS].reference}"
+                f"Nothing of {inputs[PREVIOUS].reference} would be left; remove it: "
+                + inputs[PREVIOUS].advise("artifacts", "rm", inputs[PREVIOUS].reference)
             )
         return config.model_copy(
             update={
@@ -303,7 +304,7 @@ def _taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
         if getattr(config, name) not in (None, value):
             raise UsageError(
                 f"The rows of {previous.reference} have {name} {value}, and so must those that are added: leave "
-                f"{name} out, or build another: memlm build-datastore {inputs['encoder'].reference}"
+                f"{name} out, or build another: {previous.advise('build-datastore', inputs['encoder'].reference)}"
             )
     return own
 

@@ -43,8 +43,8 @@ def evaluate(
             metavar="SOURCES[:key=value,…]",
             autocompletion=completion.memories,
             help="One reading, on top of those before it: external:lambda=tune or "
-            "long:size=500,lambda=tune; or by name: knn-lm, neural-cache, trime, trime-long, trime-ext, none "
-            "(default: as the model was trained to read, knn-lm on top of an index).",
+            "long:size=500,lambda=tune (lambda=learned: one for each context); or by name: knn-lm, neural-cache, "
+            "trime, trime-long, trime-ext, none (default: as the model was trained to read, knn-lm of an index).",
         ),
     ] = None,
     tune_split: Annotated[str | None, typer.Option(help="Split that numbers are tuned on (default: valid).")] = None,

@@ -7,6 +7,9 @@ from pathlib import Path
 DEFAULT_STORE = Path("memlm-store")
 """Folder of artifacts where nobody names one."""
 
+REMOVE = ("artifacts", "rm", "--force")
+"""The command that removes what is damaged."""
+
 
 def advised(store: Path, *words: str) -> str:
     """A command about artifacts of a store, as it is typed."""

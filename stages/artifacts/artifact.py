@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.checksums import table_digest
 from stages.artifacts.contents import CheckedGroup
 from stages.artifacts.kinds import USED_UP
@@ -114,7 +115,7 @@ class Artifact:
         if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
-                f"make it again: memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
+                f"make it again: {self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
             )
         return found
 
@@ -129,11 +130,15 @@ class Artifact:
                 continue
         raise LookupError(f"Nothing that {self.reference} was made from has the role {role!r}.")
 
+    def advise(self, *words: str) -> str:
+        """A command about the store that it is in, as it is typed."""
+        return advised(self.store.root, *words)
+
     def damaged(self, problem: str) -> ArtifactError:
         """What is said where something of it is not as it must be, and how to mend it."""
         return ArtifactError(
             f"{self.reference} is damaged: {problem}. Make it again: "
-            f"memlm artifacts rm --force {self.reference}, then memlm {self.manifest.command}."
+            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
         )
 
     def file(self, relative: str | Path) -> Path:

@@ -72,6 +72,15 @@ def permutation(values: np.ndarray, start: int, rows: int) -> str | None:
     return wrong
 
 
+def _no_neighbors(rows_found: int, values: np.ndarray, start: int, rows: int) -> str | None:
+    """Rows of a datastore of so many; -1 where one is missing, behind all that are there."""
+    wrong = between(-1, rows_found, "rows of the datastore, and -1,")(values, start, rows)
+    after_missing = (values[:, :-1] < 0) & (values[:, 1:] >= 0)
+    if wrong is None and after_missing.any():
+        return f"row {start + int(np.flatnonzero(after_missing.any(-1))[0])} has neighbours behind one that is missing"
+    return wrong
+
+
 def finite(values: np.ndarray, start: int, rows: int) -> str | None:
     """Neither nan nor infinite."""
     return _first(np.isfinite(values), values, start)
@@ -137,7 +146,7 @@ def _of_neighbors(artifact: Artifact, name: str) -> Expected | None:
     shape = recorded["tokens"], artifact.config["k"]
     rows = artifact.find("datastore").metrics["rows"]
     return {
-        "ids": Expected(shape, ("int64",), between(-1, rows, "rows of the datastore, and -1,")),
+        "ids": Expected(shape, ("int64",), partial(_no_neighbors, rows)),
         "distances": Expected(shape, ("float32",), numbers),
     }.get(array)
 

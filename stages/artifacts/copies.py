@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.attempts import ATTEMPT
 from stages.artifacts.bucket import Bucket
@@ -210,8 +211,8 @@ def _require_room(copy: Copy, store: Store) -> None:
     kind, id = copy.manifest.kind, copy.manifest.id
     if store.folder(kind, id).exists():
         raise ArtifactError(
-            f"{store.folder(kind, id)} is there, and has no {MANIFEST}. Remove it: memlm artifacts rm --force "
-            f"{copy.reference}, then the same command."
+            f"{store.folder(kind, id)} is there, and has no {MANIFEST}. Remove it: "
+            f"{advised(store.root, *REMOVE, copy.reference)}, then the same command."
         )
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.attempts import Attempt
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
@@ -129,7 +130,7 @@ def _require_readable(store: Store, unread: set[str]) -> None:
     if left:
         raise ArtifactError(
             f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "
-            f"is removed for want of a name. Remove that first: memlm artifacts rm --force {left[0]}"
+            f"is removed for want of a name. Remove that first: {advised(store.root, *REMOVE, left[0])}"
         )
 
 

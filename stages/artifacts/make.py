@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.draft import Draft, publish
@@ -101,7 +102,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
         raise ArtifactError(
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
-            f"Make it again: memlm artifacts rm --force {work.reference}, then the same command."
+            f"Make it again: {advised(store.root, *REMOVE, work.reference)}, then the same command."
         )
     stage.require(config, inputs, execution)
     _require_folder(store)
@@ -133,7 +134,7 @@ def _checked(work: ResolvedWork, inputs: Inputs, store: Store) -> Artifact:
         if not read.matches(artifact.manifest.inputs.get(role)):
             raise ArtifactError(
                 f"{work.reference} is there, but was made from a {read.reference} with other bytes; "
-                f"make it again: memlm artifacts rm --force {work.reference}, then the same command."
+                f"make it again: {advised(store.root, *REMOVE, work.reference)}, then the same command."
             )
     return artifact
 

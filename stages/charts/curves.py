@@ -9,6 +9,7 @@ from stages.charts.reported import Report, measure
 from stages.charts.symbols import symbol_in_words
 
 TITLE = "Retrieval accuracy@K"
+BY_CHANCE = ", by chance"
 Curve = tuple[Report, Mapping[str, Any]]
 
 
@@ -27,24 +28,36 @@ def curve_charts(reports: Sequence[Report]) -> list[Chart]:
 
 def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
     """Share of tokens whose word is among the best K neighbours, over K."""
-    accuracies = [(report, shares) for report in reports if (shares := report.metrics.get("retrieval_accuracy"))]
+    measured = (("retrieval_accuracy", ""), ("retrieval_accuracy_by_chance", BY_CHANCE))
+    accuracies = [
+        (report, f"{report.scored}{what}", shares)
+        for report in reports
+        for name, what in measured
+        if (shares := report.metrics.get(name))
+    ]
     return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(accuracies)]
 
 
-def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, Mapping[str, float]]]) -> Chart:
-    """Of each report its share by K."""
-    curves = [(report, sorted((int(k), share) for k, share in shares.items())) for report, shares in accuracies]
+def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]) -> Chart:
+    """Of each report, and what was counted of it, the share by K."""
+    curves = [
+        (report, row, sorted((int(k), share) for k, share in shares.items())) for report, row, shares in accuracies
+    ]
+    by_chance = any(row.endswith(BY_CHANCE) for _, row, _ in curves)
     return Chart(
         name,
         title,
-        "Share of tokens that stand among the values of their best K neighbours.",
+        "Share of tokens that stand among the values of their best K neighbours"
+        + ("; by chance: of K rows drawn at random." if by_chance else "."),
         Lines(
-            [Line(report.series(report.scored), points) for report, points in curves],
+            [Line(report.series(row), points) for report, row, points in curves],
             *("K", "accuracy@K"),
-            ticks=sorted({k for _, points in curves for k, _ in points}),
+            ticks=sorted({k for _, _, points in curves for k, _ in points}),
             percent=True,
         ),
-        _table(("k", "accuracy"), [(report, point) for report, points in curves for point in points]),
+        _table(
+            ("of", "k", "accuracy"), [(report, (row, *point)) for report, row, points in curves for point in points]
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from stages.charts.curves import accuracy_charts, curve_charts
 from stages.charts.data import Chart
 from stages.charts.frequency import frequency_charts
+from stages.charts.learned_weight import learned_charts
 from stages.charts.reported import Report, scored
 from stages.charts.tuning import tuning_charts
 
@@ -16,4 +17,11 @@ from stages.charts.tuning import tuning_charts
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Those that the content of `metrics.json` has numbers for; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
-    return [*tuning_charts(metrics), *curve_charts(alone), *accuracy_charts(alone), *frequency_charts(metrics)]
+    learned = learned_charts(metrics)
+    return [
+        *tuning_charts(metrics),
+        *learned,
+        *curve_charts(alone),
+        *accuracy_charts(alone),
+        *frequency_charts(metrics),
+    ]

@@ -11,6 +11,11 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import RangeProbe, ScoredBlock
 from stages.models.language_model import LanguageModel, State
 
+DENSE_SCORES = 1 << 24
+"""Probabilities of whole vocabularies that are in memory together."""
+LEAST = -1e4
+"""In place of log 0, which 0 is not to be multiplied by."""
+
 
 @dataclass(frozen=True)
 class LMScores:
@@ -19,6 +24,7 @@ class LMScores:
     `keys` [n, d] by name, float32, as many as were asked for; `context_keys` by name, of each window
     that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d], what
     the softmax reads, is kept of the rows that were asked for. `state`: what the backbone carries on.
+    `certainty` [n, 2] of `certainty_of` is there where it was asked for.
     Keys are as before a hidden memory enters.
     """
 
@@ -30,6 +36,7 @@ class LMScores:
     context_keys: Mapping[str, Sequence[Tensor]]
     hidden: Tensor | None
     state: State
+    certainty: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -47,6 +54,7 @@ def score_blocks(
     hidden_rows: Tensor | None = None,
     reader: HiddenReader | None = None,
     probes: Sequence[RangeProbe] = (),
+    certainty: bool = False,
 ) -> LMScores:
     """Score encoded tokens with the model that encoded them.
 
@@ -56,8 +64,9 @@ def score_blocks(
         hidden_rows: bool [n], tokens whose hidden state is kept; None: none.
         reader: lets memory into the hidden states; None: they are scored as they are.
         probes: watch the range.
+        certainty: whether distributions of all tokens are looked at.
     """
-    scores, hidden = [], []
+    scores, hidden, sure = [], [], list[Tensor]()
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
     before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
     start, done, state = None, 0, None
@@ -74,6 +83,8 @@ def score_blocks(
             contexts += [part.float().clone() for part in block.context_keys(name)]
         if hidden_rows is not None:
             hidden.append(read[hidden_rows[done : done + len(read)]])
+        if certainty:
+            sure.append(certainty_of(model, read))
         done, state = done + len(read), block.state
     assert start is not None, "a range without tokens cannot be scored"
     targets, log_ps, log_zs = (torch.cat(parts) for parts in zip(*scores, strict=True))
@@ -86,4 +97,16 @@ def score_blocks(
         context_keys=before,
         hidden=torch.cat(hidden) if hidden else None,
         state=state,
+        certainty=torch.cat(sure) if sure else None,
     )
+
+
+def certainty_of(model: LanguageModel, hidden: Tensor) -> Tensor:
+    """log of the largest probability, and entropy in nats, of the distributions after n hidden states, [n, 2]."""
+    step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
+    parts = []
+    for part in hidden.split(step):
+        log_p = model.log_probs(part)
+        entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
+        parts.append(torch.stack((log_p.amax(-1), entropy), -1))
+    return torch.cat(parts)

@@ -65,5 +65,10 @@ class SplitReader:
         document = np.searchsorted(documents, np.arange(start, stop), side="right") - 1
         return Places(documents[document], scoring)
 
+    def before(self, split: str, start: int, stop: int) -> np.ndarray:
+        """The token before each of tokens [start, stop), int64; `<eos>` before the first of the split."""
+        ids = np.asarray(self.tokens[f"{split}/ids"][max(0, start - 1) : stop - 1], np.int64)
+        return ids if start else np.concatenate(([self.eos], ids))
+
     def _documents(self, split: str) -> np.ndarray:
         return np.asarray(self.tokens[f"{split}/doc_offsets"][:])

@@ -14,12 +14,13 @@ from stages.encoding.clock import Stopwatch
 from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, Probe, RangeProbe
-from stages.encoding.scoring import LMScores, score_blocks
+from stages.encoding.scoring import DENSE_SCORES, LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import TuningSums
 from stages.memory.entries import LogSums
+from stages.memory.weight_network import Positions
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
@@ -28,9 +29,7 @@ from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs
-
-DENSE_SCORES = 1 << 24
-"""Probabilities of whole vocabularies that are in memory together."""
+from stages.retrieval.weight_inputs import weight_inputs
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Evaluator:
     # One range of tokens
 
     def read_range(
-        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
+        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False, known: bool = False
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
@@ -95,6 +94,7 @@ class Evaluator:
 
         Args:
             probed: whether probes watch.
+            known: whether what learned weights know of contexts is found out, if there are any.
         """
         counted = self._counted(split, start, stop)
         watch = Stopwatch(self.reader.device)
@@ -105,16 +105,19 @@ class Evaluator:
             watching = {name: p.watch(self.model, hidden_reader, start, counted) for name, p in probes.items()}
             stored = self.external is not None and not self.external.retrieval.needs_keys
             early = background.submit(self._find, split, start, stop, None) if stored else None
+            known = known and self.needs.context
             scored = self._score_without_readings(
-                split, start, stop, carried, counted, hidden_reader, tuple(watching.values())
+                split, start, stop, carried, counted, hidden_reader, tuple(watching.values()), known
             )
+            context = self._context(split, scored) if known else None
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
             found = early.result() if early else self._find(split, start, stop, queries)
             search = watch.lap()
         after = carried.after(scored, self.reach, self.needs.keys, encoder_state)
         past = watch.lap()
-        scored_range = ScoredRange(scored, carried, self.reader.places(split, start, stop), counted, found, queries)
+        places = self.reader.places(split, start, stop)
+        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context)
         seen = {name: probe.observation() for name, probe in watching.items()}
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, Seconds(model, search, past), seen)
@@ -149,6 +152,7 @@ class Evaluator:
         counted: Tensor | None = None,
         hidden_reader: HiddenReader | None = None,
         probes: Sequence[RangeProbe] = (),
+        certainty: bool = False,
     ) -> LMScores:
         """What the model says, its gate included, and the keys that readings need, which are as before the gate."""
         return score_blocks(
@@ -159,7 +163,22 @@ class Evaluator:
             counted,
             hidden_reader,
             probes,
+            certainty,
         )
+
+    def _context(self, split: str, scored: LMScores) -> Tensor:
+        """What is known of each context, float [n, 3]; see `weight_inputs.CONTEXT`."""
+        assert scored.certainty is not None
+        before = torch.from_numpy(self.reader.before(split, scored.start, scored.stop))
+        counts = self._token_counts[before.to(self._token_counts.device)]
+        return torch.cat((scored.certainty, counts.float().log1p()[:, None]), -1)
+
+    @cached_property
+    def _token_counts(self) -> Tensor:
+        """How often each token stands in the datastore, int64 [V]; without one 0."""
+        none = torch.zeros(0, dtype=torch.int64, device=self.reader.device)
+        values = none if self.external is None else self.external.datastore.values[:-1]
+        return values.bincount(minlength=self.model.config.vocab_size or 1)
 
     @cached_property
     def needs(self) -> Needs:
@@ -217,6 +236,20 @@ class Evaluator:
         ]
         return scored.log_p[counted], scored.log_z[counted], [_beside(list(one)) for one in zip(*parts, strict=True)]
 
+    def positions(self, scored_range: ScoredRange, row: MemoryRow, settings: RowSettings) -> Positions:
+        """What the weight of a row's last reading is learned from; positions without memory are left out."""
+        scored, parts = scored_range.lm, []
+        for rows, retrieved in row.retrieve(scored_range):
+            log_p, log_z = scored.log_p[rows], scored.log_z[rows]
+            if len(retrieved) > 1:
+                log_p, _ = compose(log_p, log_z, retrieved[:-1], settings.grids[:-1], settings.points[:-1])
+            point = settings.points[-1]
+            log_sums = retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
+            inputs = weight_inputs(scored_range, rows, retrieved[-1], point.scale, point.cutoff)
+            found = Positions(inputs, log_p.double(), log_sums.log_prob.double())
+            parts.append(found.taken(~log_sums.empty))
+        return Positions.joined(parts)
+
     # Scoring
 
     def score(self, result: RangeResult, settings: Sequence[RowSettings]) -> RangeScores:
@@ -249,13 +282,14 @@ class Evaluator:
         parts = [RowScores.of_nothing(len(row.sources), len(settings.by_cutoff), scored.log_p, likeliest)]
         for rows, retrieved in row.retrieve(scored_range):
             log_z = scored.log_z[rows]
-            log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, retrieved, settings)
+            weights = _learned_weights(scored_range, rows, retrieved, settings)
+            log_p, log_p_mem, sums = _read_part(scored.log_p[rows], log_z, retrieved, settings, weights)
             correct = None
             if scored.hidden is not None:
                 hidden = scored.hidden[done : done + len(log_p)]
-                correct = self._correct(hidden, scored.targets[rows], log_z, retrieved, settings)
+                correct = self._correct(hidden, scored.targets[rows], log_z, retrieved, settings, weights)
             memory = torch.stack(log_p_mem, -1)
-            parts.append(RowScores(log_p, memory, np.array(sums), retrieved[0].first_matches, correct))
+            parts.append(RowScores(log_p, memory, np.array(sums), retrieved[0].first_matches, correct, weights))
             done += len(log_p)
         return RowScores.joined(parts)
 
@@ -266,6 +300,7 @@ class Evaluator:
         log_z: Tensor,
         retrieved: Sequence[Retrieved],
         settings: RowSettings | None,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """Whether no token is likelier than the target once memory, if any is retrieved, is read; bool [c]."""
         correct = []
@@ -274,17 +309,32 @@ class Evaluator:
             part = slice(start, start + step)
             log_p = self.model.log_probs(hidden[part])
             if settings is not None:
-                log_p = compose_dense(log_p, log_z[part], retrieved, part, settings.grids, settings.points)
+                log_p = compose_dense(log_p, log_z[part], retrieved, part, settings.grids, settings.points, weights)
             correct.append(is_best(log_p, targets[part]))
         return torch.cat(correct) if correct else targets.new_empty(0, dtype=torch.bool)
 
 
+def _learned_weights(
+    scored_range: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved], settings: RowSettings
+) -> Tensor | None:
+    """The last reading's weight at each of some rows, where it is learned, [c]."""
+    if settings.network is None:
+        return None
+    point, like = settings.points[-1], scored_range.lm.log_p
+    inputs = weight_inputs(scored_range, rows, retrieved[-1], point.scale, point.cutoff)
+    return settings.network.weights(inputs).to(like)
+
+
 def _read_part(
-    log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], settings: RowSettings
+    log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], settings: RowSettings, weights: Tensor | None
 ) -> tuple[Tensor, list[Tensor], list[float]]:
-    """log p [c], log p_mem of each reading [c], and summed nats for each cut-off of a lone one."""
+    """log p [c], log p_mem of each reading [c], and summed nats for each cut-off of a lone one.
+
+    Args:
+        weights: of the last reading, [c], where it is learned.
+    """
     if not settings.by_cutoff:
-        return *compose(log_p, log_z, retrieved, settings.grids, settings.points), []
+        return *compose(log_p, log_z, retrieved, settings.grids, settings.points, weights), []
     reads = read_points(log_p, log_z, retrieved[0], settings.grids[0], settings.by_cutoff)
     main, memory = reads[settings.by_cutoff.index(settings.points[0])]
     return main, [memory], [-summed(read) for read, _ in reads]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stages.artifacts.stage import Job
 from stages.encoding.window_settings import shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.range_pass import SCORE, TUNE, RangePass
+from stages.evaluation.range_pass import SCORE, TUNE, WEIGH, RangePass
 from stages.methods.defaults import is_own_datastore
 from stages.models.windows import WindowSettings
 
@@ -32,6 +32,8 @@ class Plan:
 
     tuning_pass: RangePass | None
     """None if nothing is tuned."""
+    weighing_pass: RangePass | None
+    """None if no weight is learned."""
     scoring_pass: RangePass
     chained: bool
     """Whether a part goes on from what the one before it read."""
@@ -54,17 +56,20 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     rows, last_words = rows_of_report(job), _last_words(job)
     reach = max((row.needs.reach for row in rows), default=0)
     tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split, reach)
+    learned = any(row.learned for row in rows)
+    weighing_pass = _pass(job, WEIGH, config.tune_split, reach) if learned and config.tune_split else None
     scoring_pass = _pass(job, SCORE, config.split, reach)
     carried = _state_bytes(job, rows)
     breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
     unit_files = _unit_files(job, rows, breakdown)
     return Plan(
         tuning_pass,
+        weighing_pass,
         scoring_pass,
         chained=bool(reach or carried),
         scratch_bytes=_tuning_bytes(job, rows, last_words)
         + (unit_files.scratch_bytes if unit_files is not None else 0)
-        + sum(one.state_bytes(carried) for one in (tuning_pass, scoring_pass) if one is not None),
+        + sum(one.state_bytes(carried) for one in (tuning_pass, weighing_pass, scoring_pass) if one is not None),
         last_words=last_words,
         breakdown=breakdown,
         scores=_score_files(job, last_words),

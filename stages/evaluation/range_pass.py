@@ -17,12 +17,16 @@ SAMPLE = "sample"
 TUNE = "tune"
 SELECT = "select"
 """Phase, and key of the one part, that chooses by what the parts of the tuning split left."""
+WEIGH = "weigh"
+"""Phase that reads the tuning split once more, with what was chosen, for weights that are learned."""
+LEARN = "learn"
+"""Phase, and key of the one part, that learns weights from what that left."""
 SCORE = "score"
 
 
 @dataclass(frozen=True)
 class Part(TokenRange):
-    """Tokens of a split, and what is done with them, its phase: SAMPLE, TUNE, SELECT or SCORE."""
+    """Tokens of a split, and what is done with them, its phase: SAMPLE, TUNE, SELECT, WEIGH, LEARN or SCORE."""
 
     phase: str
 
@@ -52,8 +56,8 @@ class RangePass:
     ) -> "RangeResult":
         """Read a part with the model, going on from the one before it."""
         carried = self._carried_into(part, evaluator, states)
-        probed = self.phase == SCORE
-        result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed)
+        probed, known = self.phase == SCORE, self.phase in (WEIGH, SCORE)
+        result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed, known=known)
         idle = self.number(part) - self._parts_back - 1
         states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
         return result

@@ -30,7 +30,7 @@ def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
 def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
     """The readings of a report's main row, with the numbers that its evaluation selected on.
 
-    Raises: ArtifactError if another model was evaluated.
+    Raises: ArtifactError if another model was evaluated; UsageError if a weight is learned.
     """
     if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
@@ -39,7 +39,16 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
         )
     found = report.json("metrics.json")
     with content_of(report.file("metrics.json"), UsageError):
-        return tuple(map(_reading, found["memories"]))
+        memories = found["memories"]
+        readings = tuple(map(_reading, memories))
+        learned = [memory["learned"] for memory in memories if "learned" in memory]
+    if learned:
+        one_for_all = " ".join(f"--memory {reading.spelled}" for reading in readings)
+        raise UsageError(
+            f"{report.reference} reads every context with a {learned[0]} of its own, which evaluate alone does; with "
+            f"one for all: {one_for_all}"
+        )
+    return readings
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:

@@ -92,19 +92,11 @@ def _kept(retrieved: Retrieved, reader: Any, point: Point, log_z: Tensor) -> Ten
 
 def entry_weights(retrieved: Retrieved, scale: float, cutoff: int) -> list[Tensor]:
     """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where there are none."""
-    scores = [_scores_read(part, cutoff) for part in retrieved.parts]
+    scores = [part.scores_read(cutoff) for part in retrieved.parts]
     joined = torch.cat(scores, -1)
     scaled = torch.where(joined.isneginf(), joined, joined * scale)
     weights = scaled.softmax(-1).nan_to_num(nan=0.0)
     return list(weights.split([part.shape[1] for part in scores], -1))
-
-
-def _scores_read(part: MatchedEntries, cutoff: int) -> Tensor:
-    """Scores [n, k] of the entries that a cut-off reads; -inf of the others."""
-    entries, reads = part.entries, cutoff if part.reads is None else part.reads
-    reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
-    places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
-    return entries.scores.float().masked_fill(places >= reach, -torch.inf)
 
 
 def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:

@@ -34,7 +34,8 @@ def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) ->
     if tokenizer_digest(own) != tokenizer_digest(given):
         raise ArtifactError(
             f"{given.reference} was tokenized differently from what {encoder.reference} was trained "
-            f"on; tokenize it with the model's tokenizer: memlm tokenize --tokenizer {own.reference}"
+            "on; tokenize it with the model's tokenizer: "
+            + own.advise("tokenize", "--tokenizer", own.reference, "FILE")
         )
 
 
@@ -77,7 +78,7 @@ def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
 def require_split(tokens: Artifact, split: str) -> None:
     """Raises: ArtifactError, naming what mends it, if the tokens have no such split, or an empty one."""
     splits = tokens.metrics["splits"]
-    making = f"memlm tokenize --tokenizer {tokens.reference} --{split} FILE"
+    making = tokens.advise("tokenize", "--tokenizer", tokens.reference, f"--{split}", "FILE")
     if split not in splits:
         mend = f"tokens that have one: {making}" if split in SPLITS else did_you_mean(split, splits)
         raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}); {mend}")

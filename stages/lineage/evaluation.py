@@ -117,7 +117,7 @@ def _require_fitting(memory: Artifact, tokens: Artifact) -> None:
         searching = ", memlm precompute-neighbors" if memory.kind == "neighbors" else ""
         raise ArtifactError(
             f"{memory.reference} holds rows of {memory.find('datastore').reference}, whose tokenizer is not that of "
-            f"{tokens.reference}; search a datastore with the same: memlm train {tokens.reference}, "
+            f"{tokens.reference}; search a datastore with the same: {tokens.advise('train', tokens.reference)}, "
             f"memlm build-datastore, memlm build-index{searching}"
         )
     if memory.kind == "neighbors":

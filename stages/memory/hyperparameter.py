@@ -51,6 +51,8 @@ def _split_list(value: Any) -> Any:
 Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
 """One number, several to choose from, or `tune`: the default grid."""
+Learned = Literal["learned"]
+"""A number for each context, from a network that is fitted on the tuning split; see `stages.memory.weight_network`."""
 Count = Annotated[int, Field(gt=0)]
 
 

@@ -193,12 +193,15 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
+    learned = memory.get("learned")
     chosen = [
         f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}"
         for name in hyperparameters()
-        if memory.get(name) is not None
+        if memory.get(name) is not None and name != learned
     ]
     kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
-    tuned = [symbol(name) for name in memory.get("tuned") or ()]
+    tuned = [symbol(name) for name in memory.get("tuned") or () if name != learned]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
+    if learned is not None:
+        where = "; ".join(filter(None, (where, f"{symbol(learned)} learned on {memory['tune_split']}")))
     return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where)

@@ -65,7 +65,8 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         reports = [artifact] if artifact.kind == "report" else _made_from(artifact)
         if not reports:
             raise ArtifactError(
-                f"No report in {artifact.store.root} was made from {artifact.reference}; make one: memlm evaluate"
+                f"No report in {artifact.store.root} was made from {artifact.reference}; make one: "
+                + artifact.advise("evaluate", artifact.reference)
             )
         for report in reports:
             report.store.check_files(report)

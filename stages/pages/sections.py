@@ -9,6 +9,7 @@ from stages.charts.data import Chart
 from stages.charts.drawing.draw import figures
 from stages.charts.drawing.figure import Figure
 from stages.charts.frequency import frequency_charts
+from stages.charts.learned_weight import learned_charts
 from stages.charts.training import training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
@@ -39,7 +40,9 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
     reports = [source.report for source in sources]
     headings: Mapping[tuple[str, str], Iterable[Item]] = {
         ("memory", "More memory"): [*curve_charts(reports), *accuracy_charts(reports)],
-        ("tuning", "Tuning"): [c for s in sources for c in s.labelled(tuning_charts(s.metrics))],
+        ("tuning", "Tuning"): [
+            c for s in sources for c in s.labelled([*tuning_charts(s.metrics), *learned_charts(s.metrics)])
+        ],
         ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
         **{(name, name.replace("_", " ").capitalize()): _probe(name, sources) for name in PROBES.names()},
         ("training", "Training"): training_charts(read_journals(members)),

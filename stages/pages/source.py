@@ -135,6 +135,6 @@ def _read(report: Artifact, name: str) -> Mapping[str, Any]:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ArtifactError(
-            f"{path} cannot be read ({error}); make the report again: memlm artifacts rm {report.reference}, "
-            "then memlm evaluate."
+            f"{path} cannot be read ({error}); make the report again: "
+            f"{report.advise('artifacts', 'rm', report.reference)}, then memlm evaluate."
         ) from None

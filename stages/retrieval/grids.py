@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
+from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.retrieval.reading import Reading
@@ -71,7 +72,7 @@ class ReadingGrid:
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
-    weights = reading.weight
+    weights = reading.with_tuned_weight().weight if reading.learned else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     weight = reading.tunable[reading.weight_name]
     return ReadingGrid(
@@ -80,8 +81,13 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
         cutoffs=cutoffs,
         weights=weights,
         off=weight.off,
-        beside=() if weight.off is None or weights != weight.grid else (weight.off,),
+        beside=_beside(reading, weight),
     )
+
+
+def _beside(reading: Reading, weight: Hyperparameter) -> tuple[float, ...]:
+    """The weight at which memory changes nothing, where the default grid is tried; a learned one starts from others."""
+    return () if weight.off is None or reading.weight != weight.grid else (weight.off,)
 
 
 def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
@@ -140,12 +146,17 @@ def compose(
     retrieved: Sequence[Retrieved],
     grids: Sequence[ReadingGrid],
     points: Sequence[Point],
+    last: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """log p of the targets after every reading, [n], and each reading's log p_mem, [n] each."""
+    """log p of the targets after every reading, [n], and each reading's log p_mem, [n] each.
+
+    Args:
+        last: the last reading's weight at each position, [n]; None: that of its point.
+    """
     log_p_mem = []
-    for one, grid, point in zip(retrieved, grids, points, strict=True):
+    for one, grid, point, weight in zip(retrieved, grids, points, _weights(points, last), strict=True):
         log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
-        log_p = grid.reader.read(log_p, log_z, log_sums, point.weight)
+        log_p = grid.reader.read(log_p, log_z, log_sums, weight)
         log_p_mem.append(log_sums.log_prob)
     return log_p, log_p_mem
 
@@ -157,17 +168,26 @@ def compose_dense(
     rows: slice,
     grids: Sequence[ReadingGrid],
     points: Sequence[Point],
+    last: Tensor | None = None,
 ) -> Tensor:
     """Log-probabilities of every token after every reading, [r, V].
 
     Args:
         log_p, log_z: of the model alone, [r, V] and [r], in nats.
         retrieved: what each reading reads, in the order of reading, of n positions, of which `rows` are these r.
+        last: the last reading's weight at each of the n positions; None: that of its point.
     """
-    for one, grid, point in zip(retrieved, grids, points, strict=True):
+    own = None if last is None else last[rows, None]
+    for one, grid, point, weight in zip(retrieved, grids, points, _weights(points, own), strict=True):
         log_sums = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
-        log_p = grid.reader.read_dense(log_p, log_z, log_sums, point.weight)
+        log_p = grid.reader.read_dense(log_p, log_z, log_sums, weight)
     return log_p
+
+
+def _weights(points: Sequence[Point], last: Tensor | None) -> list[float | Tensor]:
+    """The weight of each reading."""
+    weights: list[float | Tensor] = [point.weight for point in points]
+    return weights if last is None else [*weights[:-1], last]
 
 
 def read_points(

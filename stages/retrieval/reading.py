@@ -9,7 +9,7 @@ from pydantic import SerializeAsAny, ValidationError, model_validator
 
 from stages.config import Settings
 from stages.errors import UsageError
-from stages.memory.hyperparameter import Hyperparameter, ReadingOptions, Tune
+from stages.memory.hyperparameter import Hyperparameter, Learned, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.comparison import Comparison, Similarity
@@ -68,9 +68,9 @@ class Reading(Settings):
 
     @property
     def choices(self) -> list[str]:
-        """The keys whose number is to be chosen on the tuning split."""
+        """The keys whose number is to be chosen, or learned, on the tuning split."""
         numbers = {name: self.value(name) for name in self.tunable}
-        return [name for name, v in numbers.items() if v == "tune" or (v is not None and len(v) > 1)]
+        return [name for name, v in numbers.items() if isinstance(v, str) or (v is not None and len(v) > 1)]
 
     def value(self, key: str) -> Any:
         """What a key is set to; None where it is not, or the reading does not understand it."""
@@ -108,10 +108,19 @@ class Reading(Settings):
         return next(iter(self.reader_settings.hyperparameters()))
 
     @property
-    def weight(self) -> tuple[float, ...] | Tune:
+    def weight(self) -> tuple[float, ...] | Tune | Learned:
         """The reader's own number."""
         assert self.reader_settings.weight is not None
         return self.reader_settings.weight
+
+    @property
+    def learned(self) -> bool:
+        """Whether the reader's own number is another for each context."""
+        return self.reader_settings.weight == "learned"
+
+    def with_tuned_weight(self) -> Self:
+        """The same with the default grid of the reader's own number: one for all contexts."""
+        return self.changed({self.weight_name: self.tunable[self.weight_name].grid})
 
     @property
     def scale_name(self) -> str:
@@ -212,8 +221,9 @@ def _checked(phrase: Phrase) -> Reading:
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
 
-    Raises: UsageError as `parse_reading`, for `none` beside another reading, and for a joint
-        reading that is not the first: it needs the vocabulary's scores as the model gives them.
+    Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
+        reading that is not the first: it needs the vocabulary's scores as the model gives them, and for
+        a learned weight of one that is not the last.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
@@ -224,6 +234,12 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
             raise UsageError(
                 f"--memory {spec}: only the first reading may be {reading.reader}, later ones have no scores of the "
                 f"vocabulary; put it first, or read with reader={default_reader()}."
+            )
+    for spec, reading in zip(specs, readings[:-1], strict=False):
+        if reading.learned:
+            raise UsageError(
+                f"--memory {spec}: only the last reading may learn its {reading.weight_name}: put it last, or give "
+                f"{reading.weight_name}=tune."
             )
     return readings
 

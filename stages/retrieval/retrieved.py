@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from stages.memory.entries import (
@@ -38,6 +39,13 @@ class MatchedEntries(NamedTuple):
     def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
         """LogSums of every token for some of the positions, [r, V]; see `dense_log_sums`."""
         return dense_log_sums(self.entries[rows], scale, cutoff if self.reads is None else self.reads, vocabulary)
+
+    def scores_read(self, cutoff: int) -> Tensor:
+        """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
+        entries, reads = self.entries, cutoff if self.reads is None else self.reads
+        reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
+        places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
+        return entries.scores.float().masked_fill(places >= reach, -torch.inf)
 
     def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
         """The part for some of the positions."""

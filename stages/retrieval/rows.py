@@ -25,8 +25,17 @@ class MemoryRow:
     """What stands behind the name where another row has the same."""
 
     @property
+    def learned(self) -> bool:
+        """Whether the weight of the last reading is another for each context."""
+        return self.sources[-1].reading.learned
+
+    @property
     def name(self) -> str:
         """Short, for a table."""
+        return self._name + (" (learned λ)" if self.learned else "")
+
+    @property
+    def _name(self) -> str:
         named = composition_name([(one.reading.sources, one.reading.reader) for one in self.sources], self.trained)
         if named is None or len(self.sources) == 1:
             names = (one.reading.name(self.trained) + one.about.distinction for one in self.sources)
@@ -36,7 +45,7 @@ class MemoryRow:
     @property
     def needs(self) -> Needs:
         """What must be there for `retrieve`."""
-        return Needs.of_all(one.needs for one in self.sources)
+        return Needs.of_all((*(one.needs for one in self.sources), Needs(context=self.learned)))
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
         """The row that computes no more than each reading's chosen cut-off reads."""
@@ -65,7 +74,7 @@ class MemoryRow:
 def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
     """The row that was asked for, beside a composition each of its readings alone.
 
-    Beside a lone reading stands what it is compared with.
+    Beside a lone reading stands what it is compared with; beside a learned weight one for all contexts.
 
     Args:
         readings: completed.
@@ -83,6 +92,8 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
         row = MemoryRow((open_source(compared_with, inputs),), trained)
         if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
             rows.append(row)
+    if rows[0].learned:
+        rows.insert(1, MemoryRow((open_source(readings[0].with_tuned_weight(), inputs),), trained))
     return tuple(rows)
 
 

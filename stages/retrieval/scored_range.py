@@ -33,7 +33,8 @@ class ScoredRange:
     """n tokens scored by the model alone, with all that their readings look at.
 
     `counted`: bool [n], tokens that the figures are about; None: all of them. `found` and `queries`
-    (float32 [n, d]) are there where a datastore is read.
+    (float32 [n, d]) are there where a datastore is read; `context` float [n, 3], as `weight_inputs.CONTEXT`
+    says, where a weight is learned.
     """
 
     lm: LMScores
@@ -42,6 +43,7 @@ class ScoredRange:
     counted: Tensor | None = None
     found: FoundNeighbors | None = None
     queries: np.ndarray | None = None
+    context: Tensor | None = None
     recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
     """Distances that were computed from stored keys, by metric and number of neighbours."""
 

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from stages.config import StageConfig
 from stages.errors import UsageError, did_you_mean
+from stages.numbers import size
 from stages.search import KINDS
 
 APPLIES = {
@@ -87,9 +88,9 @@ def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
     if gigabytes <= largest_gigabytes:
         return "ivf-flat", (
             f"{keys.rows:,} keys are many, so a query reads the nearest lists only; whole keys take "
-            f"{gigabytes:.2g} GB, which memory holds, so distances stay exact"
+            f"{size(1e9 * gigabytes)}, which memory holds, so distances stay exact"
         )
-    return "ivf-pq", f"whole keys would take {gigabytes:.3g} GB, more than {largest_gigabytes:g} GB"
+    return "ivf-pq", f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB"
 
 
 def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:

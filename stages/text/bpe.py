@@ -1,5 +1,6 @@
 """Sub-words: byte-level BPE trained here, and any tokenizer given as a Hugging Face file."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
@@ -16,6 +17,9 @@ from stages.text.tokenizer import EOS, UNK, TextTokenizer, TrainableTokenizer
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+LONGEST_WORD = 1000
+"""Characters of a run that merges are learnt from as one word."""
+_LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 BATCH_CHARACTERS = 2**18
 """Text encoded at once: an encoding takes a hundred times the memory of its ids."""
 
@@ -90,7 +94,7 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
             show_progress=False,
         )
         tokenizer = _bpe_layout(lowercase)
-        batches = (list(batch) for p in texts for batch in _batches(p.texts))
+        batches = (list(_words_cut(batch)) for p in texts for batch in _batches(p.texts))
         stoppable(lambda stop: tokenizer.train_from_iterator(takewhile(lambda _: not stop.is_set(), batches), trainer))
         return cls(tokenizer)
 
@@ -106,6 +110,20 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([lines, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+def _words_cut(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts, cut where words are longer than `LONGEST_WORD`: learning takes quadratic time in their length.
+
+    Such a word is an unbroken run of letters and digits, of signs, or of white space, in one line.
+    """
+    for text in texts:
+        start = 0
+        for run in _LONG_RUN.finditer(text) if len(text) > LONGEST_WORD else ():
+            for cut in range(run.start() + LONGEST_WORD, run.end(), LONGEST_WORD):
+                yield text[start:cut]
+                start = cut
+        yield text[start:]
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

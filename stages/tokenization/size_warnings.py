@@ -8,6 +8,8 @@ from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure or to learn from."""
+MANY_PARAGRAPHS = 1000
+"""Of one document: more than an article or a story has."""
 WIDTH, LAYERS = 512, 8
 """Of the model that the cost of a vocabulary is given for."""
 
@@ -21,6 +23,17 @@ def warn_of_size(types: int, reporter: Reporter) -> None:
             f"the vocabulary has {types:,} types: training a Transformer of {LAYERS} layers of width {WIDTH}, it takes "
             f"{cost}. --tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
         )
+
+
+def hint_at_documents(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) -> None:
+    """Say how lines or paragraphs become documents, where a split is a single one of many paragraphs."""
+    for split, figures in splits.items():
+        if figures["documents"] == 1 and figures["paragraphs"] >= MANY_PARAGRAPHS:
+            reporter.info(
+                f"{split} is 1 document of {figures['paragraphs']:,} paragraphs; where each line or paragraph stands "
+                "for itself, as captions and articles do, --documents line or blank-line makes it a document"
+            )
+            return
 
 
 def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> None:

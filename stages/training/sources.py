@@ -40,17 +40,17 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
     tokens = source.input({"batches": "tokens", "neighbors": "queries"}[source.kind])
     return (
         f"{source.reference} is made for --method {methods_for(source.kind)}; give that, or its tokens to method "
-        f"{method!r}: memlm train {tokens.reference}"
+        f"{method!r}: {tokens.advise('train', tokens.reference)}"
     )
 
 
 def _require_segments(config: TrainConfig, batches: Artifact) -> None:
     if batches.config["segment_length"] == config.segment_length:
         return
-    tokens, length = batches.input("tokens").reference, config.segment_length
+    tokens, length = batches.input("tokens").reference, str(config.segment_length)
     raise ArtifactError(
         f"{batches.reference} has segments of {batches.config['segment_length']} tokens, but training is to use "
-        f"{length}; pack others: memlm pack-batches {tokens} --segment-length {length}, "
+        f"{length}; pack others: {batches.advise('pack-batches', tokens, '--segment-length', length)}, "
         f"or train with --segment-length {batches.config['segment_length']}."
     )
 

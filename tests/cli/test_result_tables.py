@@ -108,6 +108,12 @@ def test_neighbours_are_shown_by_their_number() -> None:
     assert cells == [["1", "79", "3", "0.1", "25.0%"], ["8", "-", "-", "-", "50.0%"]]
 
 
+def test_beside_the_accuracy_of_neighbours_stands_that_of_chance() -> None:
+    columns, cells = curves_table({**REPORT, "retrieval_accuracy_by_chance": {"1": 0.01, "8": 0.08}}, "k")
+    assert columns[-2:] == ["retrieval accuracy@k", "by chance"]
+    assert [line[-2:] for line in cells] == [["25.0%", "1.0%"], ["50.0%", "8.0%"]]
+
+
 def test_caches_are_shown_by_their_size_with_the_settings_of_the_first() -> None:
     columns, cells = curves_table(CACHE, "size")
     assert columns == ["size", "perplexity neural-cache", "theta", "lambda", "perplexity unigram-cache"]
@@ -265,6 +271,16 @@ def test_a_reference_that_stands_on_the_screen_is_not_repeated(capsys, named: bo
     show_result(SimpleNamespace(kind="model", reference="model/0123456789ab", metrics={"steps": 7}), named=named)
     told = capsys.readouterr().err
     assert "steps" in told and ("model/0123456789ab" in told) != named
+
+
+@pytest.mark.parametrize(("whole", "shown"), [(True, "stored whole"), (False, "stored as codes")])
+def test_figures_that_need_an_explanation_are_shown_as_words(capsys, whole: bool, shown: str) -> None:
+    show_result(SimpleNamespace(kind="index", reference="index/3", metrics={"lossless": whole, "bytes": 28_161_120}))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(maxsplit=1) for line in lines if line[:4] in ("keys", "data")] == [
+        ["keys", shown],
+        ["data", "28.2 MB"],
+    ]
 
 
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:

@@ -25,7 +25,7 @@ def model(passes: float, falling: bool | None, *validations: tuple[int, float], 
         (
             model(1, False, (500, 80.0), (1000, 79.9)),
             "1 pass over the text; validation perplexity fell by less than 1% at the end (80 at step 500, 79.9 at step "
-            "1,000)",
+            "1,000), a sign that more steps would gain little",
         ),
         (
             model(9, False, (500, 80.0), (1000, 95.0), best=400),

@@ -74,6 +74,8 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--stpes", "3"], "--steps"),
         (["evaluate", "--lamda", "0.3"], "--lamda; did you mean --memory SOURCES:lambda=X? (see memlm"),
         (["evaluate", "--plann"], "No such option: --plann (see memlm evaluate --help)"),
+        (["train", "--dry-run"], "No such option: --dry-run; memlm plan train … says what would be made, how long"),
+        (["train", "--set", "layers=abc"], "There is no setting 'layers'; did you mean 'model.layers'?"),
         (["train", "--steps", "many"], "steps: input should be a valid integer"),
         (["train", "--steps", "-3"], "steps: input should be greater than 0 (given: '-3')"),
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),

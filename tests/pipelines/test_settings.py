@@ -76,6 +76,7 @@ def test_other_texts_are_no_assignments(text: str) -> None:
     [
         ({"setps": 3}, "There is no setting 'setps'; did you mean 'steps'?"),
         ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'lr'?"),
+        ({"lr": 3}, "There is no setting 'lr'; did you mean 'optimizer.lr'?"),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: input should be a finite number (given: nan)"),
         ({"lists": 0}, "lists: input should be greater than 0 or Input should be 'auto' (given: 0)"),
         ({"steps": "many"}, "steps: input should be a valid integer"),

@@ -203,6 +203,9 @@ def test_retrieval_accuracy_counts_targets_among_the_best(store, model, datastor
     found = values[array(neighbors, "neighbors.zarr", "test/ids")]
     want = {str(k): float((found[:, :k] == ids[:, None]).any(1).mean()) for k in (1, 6)}
     assert report["retrieval_accuracy"] == pytest.approx(want)
+    shares = [float((values == token).mean()) for token in ids]
+    chance = {str(k): sum(1 - (1 - share) ** k for share in shares) / len(ids) for k in (1, 6)}
+    assert report["retrieval_accuracy_by_chance"] == pytest.approx(chance)
 
 
 def test_readings_compose_in_order(store, model, datastore, index):

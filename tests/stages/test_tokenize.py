@@ -151,6 +151,18 @@ def split_sizes(artifact: Artifact) -> dict[str, int]:
     return {split: metrics["documents"] for split, metrics in artifact.metrics["splits"].items()}
 
 
+@pytest.mark.parametrize(
+    ("lines", "documents", "said"), [(1000, None, True), (999, None, False), (1000, "line", False)]
+)
+def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
+    tmp_path: Path, lines: int, documents: str | None, said: bool
+) -> None:
+    train = write(tmp_path / "a.txt", "".join(f"a man in a hat number {line}\n" for line in range(lines)))
+    spoken = Spoken()
+    run(tmp_path / "s", {"train": [train]}, spoken, documents=documents)
+    assert any(line.startswith("train is 1 document of 1,000 paragraphs") for line in spoken.infos) == said
+
+
 @pytest.mark.usefixtures("small_shards")
 def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(tmp_path: Path) -> None:
     lines = [f"word{i:02d} \n" for i in range(20)]

@@ -29,7 +29,8 @@ def gate_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Ch
         return []
     charts = [_histogram(gate, metrics["split"])]
     if gate["neighbors_right"]:
-        right = [(Report(metrics, scored(metrics)), gate["neighbors_right"])]
+        report = Report(metrics, scored(metrics))
+        right = [(report, report.scored, gate["neighbors_right"])]
         charts.append(accuracy_chart("gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right))
     return [*charts, _passage(files["passage.json"])] if "passage.json" in files else charts
 

@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.results import report
+from stages.evaluation.results.chance import chance_accuracy
 from stages.evaluation.results.changes import change_intervals
 from stages.evaluation.results.control import trigram_control
+from stages.evaluation.results.frequency import type_counts
+from stages.evaluation.results.learned_weight import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.metrics import Counts
@@ -46,6 +49,7 @@ def metrics_of(
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
     unknown = report.unknown_tokens(names, totals)
+    accuracy = report.retrieval_accuracy(totals)
     varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
         "split": job.config.split,
@@ -66,12 +70,24 @@ def metrics_of(
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
-        "retrieval_accuracy": report.retrieval_accuracy(totals),
+        "retrieval_accuracy": accuracy,
+        "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
+        **_learned_weight(names, memory, tuning, records),
         "curves": [*report.curves(tuning.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": tuning.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
+
+
+def _learned_weight(
+    names: Sequence[str], memory: "Sequence[MemoryRow]", tuning: "Tuning", records: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What the first row's weight is where it is learned; else nothing."""
+    learned = tuning.learned()
+    if learned is None:
+        return {}
+    return {"learned_weight": learned_figures(names[1], memory[0].sources[-1].reading.weight_name, learned, records)}
 
 
 def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
@@ -88,6 +104,16 @@ def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
     if not (known and same and config.score == "all" and config.split not in ("train", "valid")):
         return None
     return model.metrics.get("valid_perplexity")
+
+
+def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> dict[str, float]:
+    """How often one of so many rows of the datastore would be right, were they drawn at random."""
+    tokens, words = job.inputs["tokens"], plan.breakdown.last_words
+    ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
+    counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
+    vocabulary = tokens.metrics["vocabulary_size"]
+    stored: Any = job.inputs["datastore"].zarr("datastore.zarr")["values"]
+    return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 
 def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:

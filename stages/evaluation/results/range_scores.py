@@ -8,16 +8,21 @@ import torch
 from torch import Tensor
 
 from stages.encoding.probe import Observation
+from stages.memory.weight_network import WeightNetwork
 from stages.retrieval.grids import Point, ReadingGrid
 
 
 @dataclass(frozen=True)
 class RowSettings:
-    """What a row is read with: a point a reading; for a lone one also a point for each cut-off."""
+    """What a row is read with: a point a reading; for a lone one also a point for each cut-off.
+
+    `network`: gives the last reading's weight, in place of its point's, where that is learned.
+    """
 
     grids: Sequence[ReadingGrid]
     points: Sequence[Point]
     by_cutoff: Sequence[Point]
+    network: WeightNetwork | None = None
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,8 @@ class RowScores:
 
     `log_p` [c] and `log_p_mem` [c, readings] in nats; `nll_by_cutoff`: sums over all of them;
     `first_matches` [c]: place of the first entry of the first reading that is right;
-    `correct` bool [c]: whether no token is likelier, None if that was not asked for.
+    `correct` bool [c]: whether no token is likelier, None if that was not asked for; `weights` [c]: of the last
+    reading, None where it is one for all.
     """
 
     log_p: Tensor
@@ -34,6 +40,7 @@ class RowScores:
     nll_by_cutoff: np.ndarray
     first_matches: Tensor
     correct: Tensor | None
+    weights: Tensor | None = None
 
     @classmethod
     def of_nothing(cls, readings: int, cutoffs: int, like: Tensor, with_correct: bool) -> "RowScores":
@@ -50,12 +57,14 @@ class RowScores:
     def joined(cls, parts: Sequence["RowScores"]) -> "RowScores":
         """The scores of tokens that follow each other."""
         correct = [part.correct for part in parts if part.correct is not None]
+        weights = [part.weights for part in parts if part.weights is not None]
         return cls(
             torch.cat([part.log_p for part in parts]),
             torch.cat([part.log_p_mem for part in parts]),
             np.sum([part.nll_by_cutoff for part in parts], axis=0),
             torch.cat([part.first_matches for part in parts]),
             torch.cat(correct) if correct else None,
+            torch.cat(weights) if weights else None,
         )
 
 

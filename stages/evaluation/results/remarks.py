@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
+from stages.evaluation.results.learned_weight import learned_line
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
-from stages.metrics import undertrained
+from stages.metrics import shown_word_perplexity, undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
@@ -29,6 +30,8 @@ def remarks(report: Figures) -> list[str]:
 def on_change(report: Figures) -> Iterator[str]:
     """What every change of the table is against, and what makes it larger than it should be."""
     yield from against_lines(report)
+    if report.get("learned_weight"):
+        yield learned_line(report)
     if report.get("change_intervals"):
         yield _intervals_line(report["change_intervals"])
     yield from worse_than_none_lines(report)
@@ -39,6 +42,7 @@ def on_change(report: Figures) -> Iterator[str]:
 def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
     yield from probe_summaries(report)
+    yield from _vocabulary_lines(report["rows"][0])
     yield from _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
@@ -49,6 +53,16 @@ def on_text(report: Figures) -> Iterator[str]:
         yield (
             f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
             f"read here; tokens may not find the rows of --exclude {report['exclude']}"
+        )
+
+
+def _vocabulary_lines(row: Figures) -> Iterator[str]:
+    """What the perplexity of a word is for, where tokens are no words."""
+    words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
+    if words and words != row["perplexity"]:
+        yield (
+            "perplexity is of tokens, which differ between vocabularies; bits/char, and word perplexity, exp(nats a "
+            "word), compare models of different ones"
         )
 
 

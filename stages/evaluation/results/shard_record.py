@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stages.evaluation.results.breakdown import Breakdown
 from stages.evaluation.results.frequency import Frequencies
+from stages.evaluation.results.learned_weight import EDGES
 from stages.evaluation.results.range_scores import RangeScores, RowScores
 from stages.metrics import finite
 
@@ -39,6 +40,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
+        **_weight_counts(scores.rows),
     }
 
 
@@ -57,6 +59,14 @@ def _by_frequency(
         "bucket_tokens": frequencies.tokens(targets),
         "bucket_nll": [[finite(value) for value in frequencies.sums(targets, one)] for one in nll],
     }
+
+
+def _weight_counts(rows: Sequence[RowScores]) -> dict[str, Any]:
+    """How large the weights of the first row are; nothing where they are not learned."""
+    if not rows or rows[0].weights is None:
+        return {}
+    weights = rows[0].weights.double().cpu().numpy()
+    return {"weights": {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}}
 
 
 def _numpy(correct: Tensor | None) -> np.ndarray:

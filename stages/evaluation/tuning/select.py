@@ -90,10 +90,13 @@ def _shown_weights(grid: ReadingGrid, place: Sequence[int]) -> slice:
 
 
 def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None = None) -> Selected:
-    """The settings at what was chosen for a row; None: where no reading leaves a choice."""
+    """The settings at what was chosen for a row; None: where no reading leaves a choice.
+
+    A weight that is learned is so for the chosen number of entries alone.
+    """
     choice = choose(row, grids, []) if choice is None else choice
     best = at_place(choice.place, grids, _allowed(row))
-    by_cutoff = [grids[0].point_at(*place) for place in choice.by_cutoff]
+    by_cutoff = [] if row.learned else [grids[0].point_at(*place) for place in choice.by_cutoff]
     return Selected(RowSettings(grids, best.points, by_cutoff), best, choice.nll)
 
 
@@ -121,10 +124,19 @@ def _allowed(row: MemoryRow) -> list[Sequence[int]]:
     return [source.cutoffs for source in row.sources]
 
 
-def describe_row(row: MemoryRow, selected: Selected, tune_split: str | None) -> list[dict[str, Any]]:
-    """The readings of a row with their hyperparameters: which were tuned, where, how; JSON."""
+def describe_row(
+    row: MemoryRow, selected: Selected, tune_split: str | None, learned: bool = False
+) -> list[dict[str, Any]]:
+    """The readings of a row with their hyperparameters: which were tuned, where, how; JSON.
+
+    Args:
+        learned: whether the last reading is read with a weight for each context; its number is then the best for all.
+    """
     readings = zip(row.sources, selected.settings.grids, selected.best.points, selected.best.interior, strict=True)
-    return [_describe_reading(*one, tune_split) for one in readings]
+    described = [_describe_reading(*one, tune_split) for one in readings]
+    if learned:
+        described[-1]["learned"] = row.sources[-1].reading.weight_name
+    return described
 
 
 def describe_by_cutoff(row: MemoryRow, selected: Selected) -> list[dict[str, Any]]:
@@ -165,6 +177,8 @@ def _describe_reading(
 ) -> dict[str, Any]:
     reading, about = source.reading, source.about
     names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
+    if reading.learned:
+        interior = {name: inside for name, inside in interior.items() if name != "weight"}
     return {
         "sources": list(reading.sources),
         "reader": reading.reader,

@@ -1,6 +1,7 @@
 """How the numbers of readings are chosen: what the tuning split leaves, and the best of it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.range_pass import SAMPLE, SELECT, RangePass
+from stages.evaluation.range_pass import LEARN, SAMPLE, SELECT, RangePass
 from stages.evaluation.results.edges import Tuned
-from stages.evaluation.results.range_scores import summed
+from stages.evaluation.results.range_scores import RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
+from stages.evaluation.tuning.learn import learn_weight, network_of, positions_bytes, save_positions
 from stages.evaluation.tuning.select import (
     Choice,
     Selected,
@@ -44,17 +46,20 @@ class Tuning:
         record: Callable[[str], Mapping[str, Any]],
         rows: Sequence[MemoryRow],
         over: RangePass | None,
+        weighing: RangePass | None = None,
     ) -> None:
-        """Tune in a pass over a split.
+        """Tune in a pass over a split, and learn weights in another.
 
         Args:
             folder: the draft's.
             record: what a shard noted, by its key.
             over: None: all numbers are given.
+            weighing: None: no weight is learned.
         """
         self._folder, self._record, self._rows, self._over = folder, record, rows, over
         self._split = None if over is None else over.split
         self._shards = [] if over is None else [part.key for part in over.parts]
+        self._weighing = None if weighing is None else [part.key for part in weighing.parts]
 
     # What shards do
 
@@ -97,7 +102,40 @@ class Tuning:
         ]
         return {"rows": [choice._asdict() for choice in chosen]}
 
+    def keep_positions(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:
+        """Leave what weights are learned from, of one range of the split, read with what was chosen."""
+        for number, (row, selected) in enumerate(zip(self._rows, self.selected, strict=True)):
+            if row.learned:
+                found = evaluator.positions(scored_range, row, selected.settings)
+                save_positions(output.add(_positions_file(shard, number)), found)
+
+    def learn(self) -> dict[str, Any]:
+        """The record of the shard behind these: of every row the network that gives its weight, None of others."""
+        assert self._weighing is not None
+        return {
+            "rows": [
+                learn_weight(
+                    [self._folder / _positions_file(s, number) for s in self._weighing], one.best.points[-1].weight
+                )
+                if row.learned
+                else None
+                for number, (row, one) in enumerate(zip(self._rows, self.selected, strict=True))
+            ]
+        }
+
     # What is chosen
+
+    @cached_property
+    def settings(self) -> list[RowSettings]:
+        """What every row is scored with; asked for once weights are learned."""
+        if self._weighing is None:
+            return [selected.settings for selected in self.selected]
+        pairs = zip(self.selected, self._record(LEARN)["rows"], strict=True)
+        return [replace(selected.settings, network=network_of(learned)) for selected, learned in pairs]
+
+    def learned(self) -> dict[str, Any] | None:
+        """The record of the network of the row that was asked for; None where its weight is not learned."""
+        return None if self._weighing is None else self._record(LEARN)["rows"][0]
 
     @cached_property
     def selected(self) -> list[Selected]:
@@ -124,8 +162,8 @@ class Tuning:
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""
-        pairs = zip(self._rows, self.selected, strict=True)
-        return [[], *(describe_row(row, selected, self._split) for row, selected in pairs)]
+        triples = zip(self._rows, self.selected, self.settings, strict=True)
+        return [[], *(describe_row(row, one, self._split, at.network is not None) for row, one, at in triples)]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """Of every memory row its name, what its cut-offs count, and its settings at each."""
@@ -144,13 +182,16 @@ class Tuning:
 
 
 def scratch_bytes(rows: Sequence[MemoryRow], tokens: int) -> int:
-    """Size of what shards leave of rows whose readings are tuned in turn; sums over a grid are small beside it.
+    """Size of what shards leave of rows whose readings are tuned in turn, or whose weight is learned.
+
+    Sums over a grid are small beside it.
 
     Args:
         tokens: that count, of the tuning split.
     """
     grids = [row.grids([1.0] * len(row.sources)) for row in rows]
-    return sum(part_bytes(one, tokens) for one in grids if not tries_all(one))
+    learned = sum(row.learned for row in rows)
+    return sum(part_bytes(one, tokens) for one in grids if not tries_all(one)) + learned * positions_bytes(tokens)
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:
@@ -161,3 +202,7 @@ def sample_ranges(total: int) -> list[tuple[int, int]]:
 
 def _file(shard: str, row: int, grids: Sequence[ReadingGrid]) -> str:
     return f"scratch/{shard}-{row}.{'npy' if tries_all(grids) else 'npz'}"
+
+
+def _positions_file(shard: str, row: int) -> str:
+    return f"scratch/{shard}-{row}.npz"

@@ -27,6 +27,8 @@ class Needs:
     """Neighbours in the datastore."""
     exact: frozenset[tuple[str, int]] = frozenset()
     """Distances computed from the stored keys: metric, and number of neighbours. They take search keys."""
+    context: bool = False
+    """What a learned weight knows of contexts: how sure the model is, and the token before."""
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
@@ -35,6 +37,7 @@ class Needs:
             self.window_keys | other.window_keys,
             max(self.neighbors, other.neighbors),
             self.exact | other.exact,
+            self.context or other.context,
         )
 
     @classmethod

@@ -11,8 +11,13 @@ import pytest
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError
+from stages.index import BuildIndex, IndexConfig
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
@@ -69,6 +74,24 @@ def test_what_was_written_is_read(tokens: Artifact) -> None:
         "paragraph_hashes",
     ]
     np.testing.assert_array_equal(ids.take(np.array([5, 2, 5])), ids[:][[5, 2, 5]])
+
+
+@pytest.mark.parametrize(("row", "words"), [([0, -1], None), ([-1, -1], None), ([-1, 0], "behind one that is missing")])
+def test_missing_neighbors_are_the_last(store: Store, tokens: Artifact, row: list[int], words: str | None) -> None:
+    def made(stage: Any, config: Any, source: Artifact) -> Artifact:
+        return make(stage, config, {"source": source.reference}, store, Execution("cpu")).artifact
+
+    datastore = made(BuildDatastore(), DatastoreConfig(), small_model(store, tokens))
+    index = made(BuildIndex(), IndexConfig(index="flat"), datastore)
+    neighbors = made(PrecomputeNeighbors(), NeighborsConfig(queries=("valid",), k=2), index)
+    values = neighbors.zarr("neighbors.zarr")["valid/ids"][:]
+    values[3] = row
+    ids = rewritten(neighbors, "neighbors.zarr/valid/ids", values).zarr("neighbors.zarr")["valid/ids"]
+    if words is None:
+        np.testing.assert_array_equal(ids[:], values)
+    else:
+        with pytest.raises(ArtifactError, match=f"valid/ids: row 3 has neighbours {words}"):
+            ids[2:5]
 
 
 @pytest.mark.parametrize("id", [VOCABULARY, 65535])

@@ -198,7 +198,15 @@ def test_a_bucket_of_few_tokens_has_no_bar() -> None:
 
 def test_accuracy_of_retrieval_rises_over_k_not_over_the_names_of_k() -> None:
     chart = charts(retrieval_accuracy={"1": 0.1, "8": 0.2, "64": 0.3}, grid=None, curves=[])["retrieval-accuracy"]
-    assert chart.numbers.rows == [(1, 0.1), (8, 0.2), (64, 0.3)]
+    assert chart.numbers.rows == [("test", 1, 0.1), ("test", 8, 0.2), ("test", 64, 0.3)]
+
+
+def test_the_accuracy_of_retrieval_is_held_against_chance() -> None:
+    found = {"retrieval_accuracy": {"1": 0.1}, "retrieval_accuracy_by_chance": {"1": 0.02}}
+    chart = charts(**found, grid=None, curves=[])["retrieval-accuracy"]
+    assert [line.label for line in chart.plot.lines] == ["test", "test, by chance"]  # type: ignore[union-attr]
+    assert chart.numbers.rows == [("test", 1, 0.1), ("test, by chance", 1, 0.02)]
+    assert "by chance: of K rows drawn at random" in chart.caption
 
 
 def test_charts_need_nothing_that_computes() -> None:

@@ -88,7 +88,7 @@ def test_memories_of_another_vocabulary_are_refused(store: Store, kind: str) -> 
     memory = foreign if kind == "index" else found(store, foreign)
     model = small_model(store, small_tokens(store))
     own = model.input("tokens").reference
-    chain = f"memlm train {own}, memlm build-datastore, memlm build-index"
+    chain = f"memlm train {own} --store {store.root}, memlm build-datastore, memlm build-index"
     ending = ", memlm precompute-neighbors$" if kind == "neighbors" else "$"
     with pytest.raises(
         ArtifactError, match=f"{memory.reference} holds .*tokenizer is not that of {own}; .*{chain}{ending}"

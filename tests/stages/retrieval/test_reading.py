@@ -193,3 +193,24 @@ def test_none_is_the_plain_model_and_stands_alone():
 def test_readings_keep_their_order():
     specs = ("external:k=1,lambda=0.1", "external:k=2,lambda=0.2")
     assert [r.value("k") for r in parse_readings(specs)] == [(1,), (2,)]
+
+
+def test_a_learned_weight_is_a_choice_beside_the_numbers_it_begins_at():
+    reading = parse_reading("external:lambda=learned,k=8,temperature=2")
+    assert reading.learned and reading.choices == ["lambda"]
+    assert reading.spelled == "external:temperature=2,lambda=learned,k=8"
+    tuned = reading.with_tuned_weight()
+    assert not tuned.learned and tuned.weight == reading.tunable["lambda"].grid
+
+
+def test_only_the_last_reading_may_learn_its_weight():
+    learned, cache = "external:lambda=learned", "long:size=5,lambda=0.2"
+    assert parse_readings((cache, learned))[1].learned
+    with pytest.raises(UsageError, match=r"only the last reading may learn its lambda: put it last, or .*lambda=tune"):
+        parse_readings((learned, cache))
+
+
+@pytest.mark.parametrize("spec", ["external:lambda=learnt", "local:reader=joint,alpha=learned"])
+def test_what_is_not_learned_is_refused(spec):
+    with pytest.raises(UsageError, match=r"lambda|alpha"):
+        parse_reading(spec)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from stages.errors import DataError, UsageError
-from stages.text import TOKENIZERS
+from stages.text import TOKENIZERS, bpe
 from stages.text import pieces as pieces_module
 from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
 from stages.text.given import open_tokenizer
@@ -258,3 +258,19 @@ def test_a_vocabulary_in_the_making_hears_of_signals() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         BpeTokenizer.train(endless(), 300, False)
+
+
+@pytest.mark.parametrize("character", ["\u2028", " ", "x", "9", "_", "\u4e00", "-", "e\u0301"])
+def test_merges_are_learnt_of_words_of_a_bounded_length(character: str) -> None:
+    text = f"the cat {character * 3000} sat\n"
+    parts = list(bpe._words_cut([text, "short\n"]))
+    assert "".join(parts) == text + "short\n"
+    rule = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    lengths = [stop - start for part in parts for _, (start, stop) in rule.pre_tokenize_str(part)]
+    assert max(lengths) <= bpe.LONGEST_WORD + 1  # a word takes the blank before it along
+
+
+@given(st.lists(st.text("ab 9_-\n", max_size=40)))
+def test_texts_without_long_words_are_learnt_from_as_they_are(texts: list[str]) -> None:
+    long_lines = ["the cat sat. " * 300, *texts]
+    assert list(bpe._words_cut(long_lines)) == long_lines

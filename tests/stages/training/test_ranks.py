@@ -1,5 +1,6 @@
 """Several processes make the model that one would make."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from stages.artifacts.make import make
@@ -21,6 +23,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
 from stages.training.config import TrainConfig
+from stages.training.loop import CHECKPOINT
 from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.training import two_ranks
@@ -79,6 +82,16 @@ def made(store, stage, config, **references):
     return make(stage, config, given, store, Execution(device="cpu")).artifact
 
 
+def trained_by_two(case, store, learnt, **environment):
+    """What torchrun, of two ranks, says of a training in a store."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    references = [f"{role}={artifact.reference}" for role, artifact in learnt.items()]
+    script = [two_ranks.__file__, str(store.root), case, *references]
+    threads = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | threads | environment
+    return subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", two_ranks.CASES)
 def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
@@ -89,11 +102,7 @@ def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
     alone, together = Store(tmp_path / "alone"), Store(tmp_path / "together")
     settings = two_ranks.settings(case)
     expected = made(alone, Train(), settings, **learnt_from(alone, settings))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    references = [f"{role}={artifact.reference}" for role, artifact in learnt_from(together, settings).items()]
-    script = [two_ranks.__file__, str(together.root), case, *references]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
+    done = trained_by_two(case, together, learnt_from(together, settings))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [expected.reference]
     got = together.get(expected.reference)
@@ -101,3 +110,20 @@ def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
     for name in ("model", "last"):
         weights, wanted = (load_file(a.path / f"{name}.safetensors") for a in (got, expected))
         torch.testing.assert_close(weights, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", ["lm with product keys", "lm of memorizing attention"])
+def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(case, tmp_path):
+    whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
+    settings = two_ranks.settings(case)
+    expected = trained_by_two(case, whole, learnt_from(whole, settings))
+    learnt = learnt_from(parts, settings)
+    assert trained_by_two(case, parts, learnt, STOP_AT="3").returncode
+    (checkpoint,) = parts.root.rglob(CHECKPOINT)
+    with safe_open(checkpoint, "pt") as file:
+        assert json.loads(file.metadata()["progress"])["step"] == 3
+    done = trained_by_two(case, parts, learnt)
+    assert done.stdout == expected.stdout != ""
+    files = [store.get(done.stdout.strip()).path / "last.safetensors" for store in (whole, parts)]
+    assert files[0].read_bytes() == files[1].read_bytes()

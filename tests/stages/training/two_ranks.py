@@ -1,4 +1,7 @@
-"""One rank of a small training: `torchrun … two_ranks.py STORE CASE ROLE=REFERENCE…`; prints the model's reference."""
+"""One rank of a small training: `torchrun … two_ranks.py STORE CASE ROLE=REFERENCE…`; prints the model's reference.
+
+With STOP_AT in the environment it saves after every step, and ends without another word behind that one.
+"""
 
 import os
 import sys
@@ -10,6 +13,7 @@ from stages.artifacts.store import Store
 from stages.train import Train
 from stages.training import validate
 from stages.training.config import TrainConfig
+from stages.training.loop import Trainer
 
 MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
@@ -61,11 +65,26 @@ def settings(case: str) -> TrainConfig:
     return TrainConfig.model_validate(SETTINGS | {"method": method, "memory": memory, "model": MODELS[backbone]})
 
 
+def stop_at(step: int) -> None:
+    """End this process when the checkpoint of a step is written."""
+    save = Trainer._save
+
+    def then_stop(trainer: Trainer) -> None:
+        save(trainer)
+        if trainer.progress.step == step:
+            os._exit(1)
+
+    Trainer._save = then_stop  # type: ignore[method-assign]
+
+
 def main() -> None:
+    if stop := os.environ.get("STOP_AT"):
+        stop_at(int(stop))
     store, case, *side_inputs = sys.argv[1:]
     validate.READ_TOGETHER = VALIDATED
     references = dict(reference.split("=") for reference in side_inputs)
-    outcome = make(Train(), settings(case), references, Store(Path(store)), Execution(device="cpu"))
+    execution = Execution(device="cpu", checkpoint_seconds=0 if stop else 60)
+    outcome = make(Train(), settings(case), references, Store(Path(store)), execution)
     if os.environ.get("RANK", "0") == "0":
         print(outcome.artifact.reference)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stages.memory.hyperparameter import Choice, Hyperparameter
+from stages.memory.hyperparameter import Choice, Hyperparameter, Learned
 from stages.memory.readers.settings import ReaderSettings
 
 Weight = Annotated[float, Field(ge=0, lt=1)]
@@ -19,5 +19,5 @@ LAMBDA = Hyperparameter("λ", grid=GRID, off=0.0, example="0.25", untuned=(0.25,
 class InterpolateSettings(ReaderSettings):
     """A weighted mean of two distributions."""
 
-    weight: Annotated[Choice[Weight] | None, LAMBDA] = Field(None, alias="lambda")
-    """λ: weight of the memory."""
+    weight: Annotated[Choice[Weight] | Learned | None, LAMBDA] = Field(None, alias="lambda")
+    """λ: weight of the memory; `learned`: one for each context."""

@@ -44,7 +44,8 @@ class ExternalSettings(SourceSettings):
         if reading.key not in (None, datastore.config["key"]):
             raise ArtifactError(
                 f"{datastore.reference} has keys {datastore.config['key']!r}, not {reading.key!r}; "
-                f"build another: memlm build-datastore --key {reading.key} {read['encoder'].reference}"
+                f"build another: "
+                + datastore.advise("build-datastore", "--key", str(reading.key), read["encoder"].reference)
             )
         compared = default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]])
         reading = reading.changed(
@@ -69,7 +70,7 @@ def _require_one_stream(reading: "Reading", read: Mapping[str, Artifact], splits
         raise ArtifactError(
             f"{reading.spelled} compares recent positions with the keys of {datastore.reference}, which "
             f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
-            f"others, or build another datastore: memlm build-datastore {model.reference}"
+            f"others, or build another datastore: {model.advise('build-datastore', model.reference)}"
         )
     own = own_splits(datastore, read["tokens"])
     twice = next((split for split in splits if split in own), None)

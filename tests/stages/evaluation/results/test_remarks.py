@@ -38,6 +38,12 @@ def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> 
     assert any(line.startswith(start) for line in lines) == said
 
 
+@pytest.mark.parametrize(("words", "said"), [(4000.0, True), (80.0, False), (None, False), (1e9, False)])
+def test_what_a_word_perplexity_is_for_is_said_where_one_is_shown(words: float | None, said: bool) -> None:
+    rows = [{**ROWS[0], "word_perplexity": words, "bits_per_character": 1.9}, *ROWS[1:]]
+    assert any("compare models of different ones" in line for line in remarks({**REPORT, "rows": rows})) == said
+
+
 @pytest.mark.parametrize(
     ("method", "trigram", "warning"),
     [

@@ -108,6 +108,41 @@ def counting(task: Task, types: int, last: int) -> Tensor:
     return torch.tensor(right)
 
 
+def sorting(rows: int, types: int, length: int, seed: int) -> Task:
+    """Documents of tokens whose frequencies shift, a separator, and all types, the commonest first; asked are these.
+
+    `length` tokens are drawn from (1 - t) p_0 + t p_1, t from 0 to 1 along the document; the types' weights in p_0 and
+    p_1 are a row's own, integers from 1 to 9. Of equally common types the smaller comes first. Who guesses among the
+    types that are left is right for (1 + 1/2 + … 1/types) / types.
+
+    Source: Martins et al. 2022 (∞-former, arXiv:2109.00301), section 4.1.
+    """
+    random = np.random.default_rng(seed)
+    tokens = np.empty((rows, length + 1 + types), np.int64)
+    t = np.arange(length)[:, None] / max(1, length - 1)
+    for row in tokens:
+        first, last = (weights / weights.sum() for weights in random.integers(1, 10, (2, types)))
+        ends = ((1 - t) * first + t * last).cumsum(1)
+        row[:length] = (random.random((length, 1)) * ends[:, -1:] > ends).sum(1)
+        row[length] = types
+        row[length + 1 :] = np.argsort(-np.bincount(row[:length], minlength=types), kind="stable")
+    asked = torch.zeros(tokens.shape, dtype=torch.bool)
+    asked[:, length + 1 :] = True
+    return Task(torch.from_numpy(tokens), asked)
+
+
+def sorted_by_counting(task: Task, types: int, last: int) -> Tensor:
+    """Whether the answer of `sorting` is right that counts the last so many tokens, of those not named yet."""
+    length = task.tokens.shape[1] - types - 1
+    answers = task.tokens[:, length + 1 :]
+    counts = torch.stack([row.bincount(minlength=types) for row in task.tokens[:, max(0, length - last) : length]])
+    right = []
+    for place in range(types):
+        right.append(counts.argmax(1) == answers[:, place])
+        counts.scatter_(1, answers[:, place : place + 1], -1)
+    return torch.stack(right, 1).flatten()
+
+
 def batches_of(task: Task, size: int, seed: int) -> Iterator[Task]:
     """Passes over the rows of a task, in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -132,7 +167,8 @@ def learned(
         task, state = next(batches), None
         for inputs, targets, asked in _segments(task, segment):
             set_learning_rates(optimizer, lr * learning_rate_factor(min(step + 1, updates), updates, schedule))
-            encoding = model.encode(inputs, state)
+            with torch.set_grad_enabled(bool(asked.any())):
+                encoding = model.encode(inputs, state)
             state = encoding.state
             step += 1
             if not asked.any():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.stages.models.layers.made_tasks import QUESTIONS, beginnings, commoner, counting
+from tests.stages.models.layers.made_tasks import QUESTIONS, beginnings, commoner, counting, sorted_by_counting, sorting
 
 
 def test_the_answer_is_what_was_commoner_from_the_beginning_on():
@@ -33,3 +33,21 @@ def test_a_beginning_is_asked_for_at_the_end():
     assert task.asked.sum(1).tolist() == [1] * 50
     for row in task.tokens:
         assert {int(token) for token in row[:8] if token < 8} <= {int(row[-1])}
+
+
+def test_sorting_asks_for_all_types_by_falling_count():
+    task = sorting(30, 6, 200, 0)
+    assert task.asked.sum(1).tolist() == [6] * 30
+    assert (task.tokens[:, 200] == 6).all()
+    assert sorted_by_counting(task, 6, 200).all()
+    for row in task.tokens:
+        counts = row[:200].bincount(minlength=6)[row[201:]]
+        assert (counts.diff() <= 0).all()
+
+
+def test_who_sorts_by_few_tokens_errs_and_who_counts_none_guesses():
+    task = sorting(200, 20, 1000, 1)
+    shares = [float(sorted_by_counting(task, 20, last).float().mean()) for last in (64, 256, 1000)]
+    assert shares[0] < shares[1] < shares[2] == 1
+    guess = sum(1 / left for left in range(1, 21)) / 20
+    assert guess < shares[0] < 0.5

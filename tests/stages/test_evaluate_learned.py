@@ -1,0 +1,155 @@
+"""A weight of the memory for each context, through the stage, against one position at a time."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import UsageError
+from stages.evaluate import Evaluate
+from stages.evaluation import plan as evaluation_plan
+from stages.index import BuildIndex
+from stages.inspection.fixed_readings import reported_readings
+from stages.memory import weight_network
+from stages.models.language_model import load_model
+from stages.search.config import IndexConfig
+from tests.oracles import knn_lm
+from tests.oracles import learned_weight as oracle
+from tests.stages.small_store import EOS, array, small_model, small_tokens
+from tests.stages.test_evaluate import evaluated, made, metrics, slow_plain
+
+SPEC = "external:k=6,lambda=learned,temperature=2"
+CACHE = "long:size=5,theta=1,lambda=0.2"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def model(store: Store) -> Artifact:
+    return small_model(store, small_tokens(store))
+
+
+@pytest.fixture(scope="module")
+def index(store: Store, model: Artifact) -> Artifact:
+    return made(store, BuildIndex(), IndexConfig(index="flat"), made(store, BuildDatastore(), DatastoreConfig(), model))
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks learned from forty tokens are read, whatever they gain; shards are of two windows."""
+    monkeypatch.setattr(weight_network, "SHORTEST", 1)
+    monkeypatch.setattr(weight_network, "SURE", -math.inf)
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+
+
+def slow_inputs(model: Artifact, datastore: Artifact, k: int, temperature: float) -> list[list[float]]:
+    """What is known of every token of test."""
+    _, queries, ids = slow_plain(model, "test")
+    keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
+    language_model, inputs = load_model(model.path, "cpu"), []
+    before = np.concatenate(([EOS], ids[:-1]))
+    for i, query in enumerate(queries):
+        window = torch.from_numpy(before[None, i // 8 * 8 : i + 1])
+        with torch.no_grad():
+            p_lm = language_model.log_probs(language_model.encode(window).hidden[0, -1:])[0].double().exp().tolist()
+        rows, distances = knn_lm.neighbours(keys, query, k, "l2")
+        told = oracle.of_neighbors((-distances / temperature).tolist(), values[rows].tolist())
+        inputs.append([*oracle.of_context(p_lm, int((values == before[i]).sum())), *told])
+    return inputs
+
+
+def test_every_token_is_read_with_the_weight_of_its_context(store, model, index):
+    report = evaluated(store, index, SPEC, save_token_scores=True)
+    network, told = report.json("weight-network.json"), metrics(report)
+    lam = [oracle.weight(network, x) for x in slow_inputs(model, index.input("datastore"), 6, 2.0)]
+    scores = {name: array(report, "scores.zarr", name).astype(float) for name in ("logp", "logp_lm", "logp_memory")}
+    memory = scores["logp_memory"].reshape(len(lam), -1)[:, 0]
+    want = [knn_lm.log_prob(*one) for one in zip(np.exp(scores["logp_lm"]), np.exp(memory), lam, strict=True)]
+    np.testing.assert_allclose(scores["logp"], want, atol=2e-5)
+    assert np.std(lam) > 1e-4
+    figures = told["learned_weight"]
+    assert figures["used"] and figures["mean"] == pytest.approx(np.mean(lam), abs=1e-5)
+    assert figures["histogram"]["tokens"] == np.histogram(lam, figures["histogram"]["edges"])[0].tolist()
+    assert [row["row"] for row in told["rows"]] == ["plain", "knn-lm (learned λ)", "knn-lm"]
+    assert told["memories"][0]["learned"] == "lambda"
+    assert (report.path / "figures" / "learned-lambda.svg").exists()
+
+
+def test_beside_it_stands_the_best_weight_for_all(store, index):
+    learned = metrics(evaluated(store, index, SPEC))
+    tuned = metrics(evaluated(store, index, SPEC.replace("learned", "tune")))
+    assert learned["rows"][2]["nll"] == tuned["nll"]
+    assert learned["learned_weight"]["one_for_all"] == tuned["memories"][0]["lambda"]
+
+
+def test_one_weight_is_read_where_the_network_does_not_gain_for_sure(store, index, monkeypatch):
+    monkeypatch.setattr(weight_network, "SURE", math.inf)
+    report = evaluated(store, index, SPEC.replace("k=6", "k=7"))
+    told = metrics(report)
+    assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"]
+    assert told["rows"][1]["nll"] == pytest.approx(told["rows"][2]["nll"], abs=1e-6)
+    assert not (report.path / "weight-network.json").exists()
+
+
+def test_one_weight_is_read_where_the_tuning_split_is_too_short(store, index, monkeypatch):
+    monkeypatch.setattr(weight_network, "SHORTEST", 1000)
+    told = metrics(evaluated(store, index, SPEC.replace("k=6", "k=8")))
+    assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"] == []
+    assert told["rows"][1]["nll"] == pytest.approx(told["rows"][2]["nll"], abs=1e-6)
+
+
+def test_it_is_learned_on_top_of_another_memory(store, index):
+    report = evaluated(store, index, CACHE, SPEC, save_token_scores=True)
+    told, weights = metrics(report), []
+    names = [row["row"] for row in told["rows"]]
+    assert names[0] == "plain" and [name.endswith(" (learned λ)") for name in names] == [False, True, False, True]
+    scores = {name: array(report, "scores.zarr", name).astype(float) for name in ("logp", "logp_lm", "logp_memory")}
+    for final, plain, (cache, neighbors) in zip(*scores.values(), strict=True):
+        below = plain if math.isinf(cache) and not weights else np.log(0.8 * np.exp(plain) + 0.2 * np.exp(cache))
+        weights.append((np.exp(final) - np.exp(below)) / (np.exp(neighbors) - np.exp(below)))
+    assert told["learned_weight"]["mean"] == pytest.approx(np.mean(weights), abs=1e-3)
+
+
+def test_last_words_are_ranked_by_the_same_distribution(store, index):
+    told = metrics(evaluated(store, index, SPEC, score="last-word"))
+    assert told["learned_weight"]["used"] and sum(told["learned_weight"]["histogram"]["tokens"]) == told["tokens"]
+    assert 0 <= told["rows"][1]["accuracy"] <= 1
+
+
+def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monkeypatch):
+    spec, ran, original, budget = SPEC.replace("k=6", "k=9"), [], Evaluate.run_shard, [7]
+
+    def run_shard(self, job, work, shard):
+        if not budget[0]:
+            budget[0] = 100
+            raise KeyboardInterrupt
+        budget[0] -= 1
+        ran.append(shard.key)
+        return original(self, job, work, shard)
+
+    whole = evaluated(store, index, spec)
+    told, network = metrics(whole), whole.json("weight-network.json")
+    store.remove(whole.reference)
+    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(store, index, spec)
+    again = evaluated(store, index, spec)
+    phases = [[f"{phase}-{n:06d}" for n in range(3)] for phase in ("tune", "weigh", "score")]
+    assert ran == ["sample", *phases[0], "select", *phases[1], "learn", *phases[2]]
+    assert again.json("weight-network.json") == network
+    for name in ("nll", "memories", "grid", "curves", "learned_weight"):
+        assert metrics(again)[name] == told[name]
+
+
+def test_what_reads_one_position_asks_for_one_number(store, model, index):
+    report = evaluated(store, index, SPEC)
+    best = metrics(report)["learned_weight"]["one_for_all"]
+    with pytest.raises(UsageError, match=rf"a lambda of its own.*temperature=2,lambda={best:g},k=6"):
+        reported_readings(report, model)
