@@ -18,6 +18,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
+from stages.encoding.token_range import first_of_all
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
@@ -137,6 +138,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         sample, select, learn = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT, LEARN))
         learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
         return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
+
+    def samples(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[tuple[Part, float]]:
+        """A part of the tuning split stands for the scored one, too, which all rows read at fewer settings."""
+        if plan.tuning_pass is None:
+            return first_of_all(plan.scoring_pass.parts)
+        sample, *tuning = self.shards(job, plan)[: 1 + len(plan.tuning_pass.parts)]
+        return [(sample, 1.0), *first_of_all(tuning, beside=plan.scoring_pass.parts)]
 
     def phase(self, shard: Part) -> str:
         return shard.phase
