@@ -72,7 +72,7 @@ class ReadingGrid:
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
-    weights = reading.tuned_as.weight
+    weights = reading.with_tuned_weight().weight if reading.learned else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     weight = reading.tunable[reading.weight_name]
     return ReadingGrid(

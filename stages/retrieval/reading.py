@@ -127,11 +127,6 @@ class Reading(Settings):
         """Share of the tuning split's tokens that are searched for."""
         return self.value("searched") or 1.0
 
-    @property
-    def tuned_as(self) -> Self:
-        """What is tuned before anything is learned."""
-        return self.with_tuned_weight() if self.learned else self
-
     def with_tuned_weight(self) -> Self:
         """The same with the default grid of the reader's own number: one for all contexts."""
         return self.changed({self.weight_name: self.tunable[self.weight_name].grid})

@@ -12,7 +12,6 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
-from stages.evaluation.evaluator import Evaluator
 from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.memory import weight_network
@@ -91,14 +90,6 @@ def test_beside_it_stands_the_best_weight_for_all(store, index):
     tuned = metrics(evaluated(store, index, SPEC.replace("learned", "tune")))
     assert learned["rows"][2]["nll"] == tuned["nll"]
     assert learned["learned_weight"]["one_for_all"] == tuned["memories"][0]["lambda"]
-
-
-def test_both_are_tuned_by_the_same_sums(store, index, monkeypatch):
-    asked, sums = [], Evaluator.grid_nll
-    monkeypatch.setattr(Evaluator, "grid_nll", lambda *args: asked.append(args[2].name) or sums(*args))
-    told = metrics(evaluated(store, index, SPEC.replace("k=6", "k=5")))
-    assert set(asked) == {"knn-lm (learned λ)"} and len(asked) == 3
-    assert told["memories"][0]["temperature"] == told["rows"][2]["memories"][0]["temperature"]
 
 
 def test_one_weight_is_read_where_the_network_does_not_gain_for_sure(store, index, monkeypatch):

@@ -78,8 +78,6 @@ class Tuning:
     def keep_sums(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:
         """Leave what every row is tuned by, of one range of the split; the record has the model's own sum."""
         for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True)):
-            if self._tuned_as(number) != number:
-                continue
             path = output.add(_file(shard, number, grids))
             if tries_all(grids):
                 save_arrays(path, evaluator.grid_nll(scored_range, row, grids))
@@ -87,11 +85,6 @@ class Tuning:
                 save_part(path, evaluator.log_sums(scored_range, row, grids))
         scored = scored_range.lm.log_p[scored_range.counted_rows]
         output.record |= {"plain_nll": -summed(scored), "tokens": len(scored)}
-
-    def _tuned_as(self, number: int) -> int:
-        """The first row with the same grid: a learned weight begins at the best for all, whose row stands beside it."""
-        tuned = [[source.reading.tuned_as for source in row.sources] for row in self._rows]
-        return tuned.index(tuned[number])
 
     @cached_property
     def _grids(self) -> list[list[ReadingGrid]]:
@@ -104,7 +97,7 @@ class Tuning:
     def choose(self) -> dict[str, Any]:
         """The record of the shard behind all others of the split: the best of what they left, row by row."""
         chosen = [
-            choose(row, grids, [self._folder / _file(shard, self._tuned_as(number), grids) for shard in self._shards])
+            choose(row, grids, [self._folder / _file(shard, number, grids) for shard in self._shards])
             for number, (row, grids) in enumerate(zip(self._rows, self._grids, strict=True))
         ]
         return {"rows": [choice._asdict() for choice in chosen]}
