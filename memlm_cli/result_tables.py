@@ -106,7 +106,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     everywhere, on_new_text = _intervals(report, "interval"), _intervals(report, "on_new_text")
     cells = [
         [
-            row["row"] if baseline is None or number else f"{row['row']} ({baseline['model']})",
+            _name(report, row, number),
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first, None if number == 0 else everywhere.get(row["row"])),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
@@ -124,6 +124,14 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             interval = None if number == 0 else on_new_text.get(row["row"])
             line += [_value(value), _change(row, value, new, interval)]
     return _filled(columns, cells)
+
+
+def _name(report: Figures, row: Figures, number: int) -> str:
+    """What the line of a row begins with: where a baseline stands above, the models of both first rows are named."""
+    baseline, name = report.get("baseline"), str(row["row"])
+    if baseline is None or number > 1:
+        return name
+    return f"{name} ({baseline['model'] if number == 0 else report['read']['model']})"
 
 
 def _any_repeated(report: Figures) -> bool:

@@ -28,9 +28,9 @@ ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
 START = 40.0
 """Seconds in which programs start, models load, and figures and pages are drawn, whatever the text."""
-SCORED_SHARE = 0.2
+SCORED_SHARE = 0.3
 """Of all work, to tune on valid and score test."""
-SCORED, SCORED_ROW, MOST_COMPARED = 30.0, 1e-4, 400_000
+SCORED, SCORED_ROW, MOST_COMPARED = 15.0, 1e-4, 400_000
 """To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
 STORED = 1.0
 """To make and to store the key of a token."""

@@ -40,7 +40,8 @@ def raise_terminated(signum: int, frame: FrameType | None) -> None:
 def deferred_signals() -> Iterator[StopRequest]:
     """Hold back SIGINT and SIGTERM inside the block; a second signal is delivered at once.
 
-    For work that must end between two steps, such as training: poll the yielded request there.
+    For work that must end between two steps, such as training: poll the yielded request there. A signal that came after
+    the last poll is delivered behind the block.
     """
     request = StopRequest()
 
@@ -55,6 +56,7 @@ def deferred_signals() -> Iterator[StopRequest]:
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)
+    request.check()
 
 
 def stoppable(work: Callable[[Event], T]) -> T:

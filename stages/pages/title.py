@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import inf
 
-from stages.evaluation.results.remarks import undertrained_lines
+from stages.evaluation.results.remarks import is_weak, undertrained_lines
 from stages.numbers import measured
 from stages.pages.headline import Row
 from stages.pages.source import Source
@@ -40,5 +40,7 @@ def _against(row: Row, first: Row) -> str:
 
 
 def _unripe(source: Source) -> str:
-    """` (undertrained)`, where a remark says so: a memory gains more on such a model."""
-    return " (undertrained)" if any(undertrained_lines(source.metrics)) else ""
+    """` (undertrained)`, ` (hardly better than a trigram, if at all)`, where remarks say so."""
+    flaws = ["undertrained"] if any(undertrained_lines(source.metrics)) else []
+    flaws += ["hardly better than a trigram, if at all"] if is_weak(source.metrics) else []
+    return f" ({'; '.join(flaws)})" if flaws else ""

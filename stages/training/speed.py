@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 from stages.reporting import Silent
 from stages.training.config import TrainConfig
 
-UPDATES = 6
+UPDATES, WARM_UP = 6, 2
+"""Updates that are timed, and others before them: the first take longer, while memory is found for them."""
 
 
 def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
@@ -32,15 +33,18 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
         update={
             "model": config.model.sized(vocabulary, config.segment_length),
             "precision": resolve_precision(config.precision, place.type),
-            "steps": UPDATES,
         }
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=UPDATES * config.batch_tokens)
-    with TemporaryDirectory() as folder:
-        method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
-        splits = Splits(ids, None, 0)
-        trainer = Trainer(
-            make_fabric(place), timed, LanguageModel(timed.model), method, splits, Path(folder), Silent(), 3600.0
-        )
-        progress = trainer.run()
-    return progress.step * trainer.update_tokens / progress.seconds
+
+    def trained(updates: int) -> float:
+        config = timed.model_copy(update={"steps": updates})
+        with TemporaryDirectory() as folder:
+            method = METHODS.load(config.method)(config.method_settings, SideInputs())
+            model, splits = LanguageModel(config.model), Splits(ids, None, 0)
+            trainer = Trainer(make_fabric(place), config, model, method, splits, Path(folder), Silent(), 3600.0)
+            progress = trainer.run()
+        return progress.step * trainer.update_tokens / progress.seconds
+
+    trained(WARM_UP)
+    return trained(UPDATES)

@@ -121,6 +121,15 @@ def test_signals_wait_for_the_place_of_our_choosing(signum: int, error: type[Bas
     assert reached
 
 
+@pytest.mark.parametrize(("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_that_nobody_asked_for_is_delivered_behind_the_block(signum: int, error: type[BaseException]) -> None:
+    reached = False
+    with pytest.raises(error), deferred_signals():
+        os.kill(os.getpid(), signum)
+        reached = True
+    assert reached
+
+
 def test_a_second_signal_is_delivered_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), deferred_signals():

@@ -11,6 +11,9 @@ import numpy as np
 
 from stages.reporting import Progress, unheard
 
+FEWEST_UNITS = 6
+"""Of fewer an interval would be hardly more than the smallest and the largest of them, and far too narrow: of three,
+one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""
 DRAWS_AT_ONCE = 1 << 22
 
 
@@ -33,10 +36,10 @@ class Bootstrap:
             weights: float64 [U, C], how many tokens (or words, or characters) each sum is of.
             progress: hears how many resamples are drawn.
         Returns: per mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means, those
-            without weight left out; None for a mean that fewer than two units have a part in.
+            without weight left out; None for a mean that fewer than `FEWEST_UNITS` units have a part in.
         """
         means = self.resampled_means(totals, weights, progress)
-        enough = (weights > 0).sum(axis=0) > 1
+        enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
         return [self._interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
 
     def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:

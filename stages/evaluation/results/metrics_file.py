@@ -58,6 +58,7 @@ def metrics_of(
         "words": counts.words,
         "unknown_rate": unknown and unknown["rate"],
         "unknown_tokens": unknown,
+        "document_ends": _document_ends(job),
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},
@@ -93,6 +94,14 @@ def _learned_weight(
         return {}
     name = memory[0].sources[-1].reading.weight_name
     return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
+
+
+def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
+    """Share of the scored split's tokens that are the `<eos>` of a document; None where documents have none."""
+    tokens, split = job.inputs["tokens"].metrics, job.inputs["tokens"].metrics["splits"][job.config.split]
+    if job.config.score != "all" or tokens["eos_after"] != "document":
+        return None
+    return float(split["documents"] / split["tokens"])
 
 
 def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
