@@ -37,6 +37,7 @@ from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import shape_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
+from stages.search.size import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
@@ -104,8 +105,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         """What a report takes on the disk depends on what it shows."""
-        held = [4 * inputs["model"].metrics["parameters"], *(a.metrics.get("bytes", 0) for a in _indexes(inputs))]
-        return Cost(metrics={"tokens": inputs["tokens"].metrics["splits"][config.split]["tokens"]}, memory=sum(held))
+        model = 4 * inputs["model"].metrics["parameters"]
+        held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
+        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
+        return Cost(metrics={"tokens": tokens}, memory=sum(held, model))
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]
@@ -116,6 +119,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Effort(sum(int(splits[split]["tokens"]) for split in read), "tokens", kin, scale=rows)
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
+        from stages.search.open import tell_of_large
+
+        for index in _indexes(job.inputs):
+            tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
     def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
@@ -193,8 +200,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
-        result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
-        passage = work.evaluator.score(result, work.tuning.settings)
+        settings = work.tuning.settings
+        gate = settings[0].gate if settings else None
+        result = scoring_pass.read_range(shard, work.evaluator, work.states, output, gate)
+        passage = work.evaluator.score(result, settings)
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
         if work.plan.unit_files is not None:

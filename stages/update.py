@@ -31,7 +31,7 @@ from stages.lineage.corpus import require_same_tokenizer, require_split
 from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.lineage.rows import GROUP, ROWS, SOURCES, DatastoreRows, RowSource, dump_sources, sources_of, tokenizer_of
 from stages.lineage.runs import KeptRows
-from stages.models.config import parse_model, shape_of
+from stages.models.config import model_of, shape_of
 from stages.text.names import names_file
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         if ADDED in job.inputs:
             assert config.split is not None
             after = after.followed_by(job.inputs[ADDED], config.split)
-        carries = parse_model(encoder.config["model"]).carries_state
+        carries = model_of(encoder).carries_state
         remembers = carries or config.reset == "document"
         reread = np.zeros(len(kept.ranges), np.int64) if remembers else seen_behind(before.runs, kept, config.windows)
         if len(forgotten):

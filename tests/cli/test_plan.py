@@ -213,6 +213,10 @@ def test_too_little_memory_is_exit_code_5(
     ("words", "told"),
     [
         (["--json", "quickstart"], "Name the recipe or the command first"),
+        (["--machines", "3", "quickstart"], "or how many --keys"),
+        ([], "Name a recipe or a command"),
+        (["--keys", "3e9"], "make one first"),
+        (["--keys", "3e9", "index/a", "index/b"], "name one at the most"),
         (["report", "report/x"], "report makes no artifact"),
         (["quickstar"], "did you mean 'quickstart'?"),
         (["train", "--stepz", "1"], "--stepz"),

@@ -162,7 +162,7 @@ def spelled(memory: Figures, frozen: bool = False) -> str:
 
     Numbers given as text, and amounts, stay as they are.
     """
-    said = {name: memory.get(name) for name in ("similarity", "key", "scope")}
+    said = {name: memory.get(name) for name in ("similarity", "key", "scope", "searched")}
     said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
     for name in settable():
         tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
-from stages.evaluation.results.learned_weight import learned_line
+from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import shown_word_perplexity, undertrained
@@ -31,7 +31,7 @@ def on_change(report: Figures) -> Iterator[str]:
     """What every change of the table is against, and what makes it larger than it should be."""
     yield from against_lines(report)
     if report.get("learned_weight"):
-        yield learned_line(report)
+        yield from filter(None, (learned_line(report), searches_line(report)))
     if report.get("change_intervals"):
         yield _intervals_line(report["change_intervals"])
     yield from worse_than_none_lines(report)

@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.memory.weight_network import Learned, Positions, WeightNetwork, learn
+from stages.memory.search_gate import SearchGate, fit_gain, thresholds
+from stages.memory.small_network import SmallNetwork
+from stages.memory.weight_network import Positions, WeightNetwork, learn
 from stages.retrieval.weight_inputs import CONTEXT, NEIGHBORS
+
+SHARES = tuple(tenth / 10 for tenth in range(1, 10))
+"""Of the tokens that are searched for, of which perplexity is reported."""
 
 
 def save_positions(path: Path, positions: Positions) -> None:
@@ -32,22 +37,46 @@ def positions_bytes(tokens: int) -> int:
     return 4 * tokens * (len(CONTEXT) + len(NEIGHBORS) + 2)
 
 
-def learn_weight(files: Sequence[Path], weight: float) -> dict[str, Any]:
+def learn_weight(files: Sequence[Path], weight: float, searched: float | None) -> dict[str, Any]:
     """The record of a weight that is learned, JSON; see `stages.evaluation.results.learned_weight`.
 
     Args:
         weight: the best for all contexts, which is read where the network does not gain for sure.
+        searched: share of the tokens that are searched for; None: on top of other readings all are, and nothing is
+            learned of that.
     """
     positions = load_positions(files)
-    learned: Learned | None = learn(positions, weight)
+    learned = learn(positions, weight)
+    network = learned.network if learned is not None and learned.sure else None
+    gate = None if searched is None or learned is None else _learn_gate(positions, weight, network, searched)
     return {
         "weight": weight,
         "tokens": len(positions),
         "gains": [] if learned is None else learned.gains,
-        "network": learned.network.record if learned is not None and learned.sure else None,
+        "network": None if network is None else network.record,
+        "gate": gate,
     }
 
 
-def network_of(record: Mapping[str, Any] | None) -> WeightNetwork | None:
-    """The network of a record; None where the best weight for all contexts is read."""
-    return None if record is None or record["network"] is None else WeightNetwork.of_record(record["network"])
+def _learn_gate(positions: Positions, weight: float, network: WeightNetwork | None, searched: float) -> dict[str, Any]:
+    """What predicts gains, and for each share of the tokens that is looked at the gain where searches begin, JSON."""
+    constant = torch.tensor(weight, dtype=torch.float64).logit().expand(len(positions))
+    read = positions.read(constant if network is None else network.logits(positions.inputs))
+    contexts = positions.inputs[:, : len(CONTEXT)]
+    predicts = fit_gain(contexts, read - positions.log_p)
+    shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
+    found = thresholds(predicts.outputs(contexts), shares)
+    return {"network": predicts.record, "shares": shares, "thresholds": found, "searched": searched}
+
+
+def learned_settings(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What of `RowSettings` is learned, by a row's record; nothing where none is."""
+    if record is None:
+        return {}
+    network = record["network"] and WeightNetwork.of_record(record["network"])
+    gate = record["gate"]
+    if gate is None:
+        return {"network": network}
+    predicts, ends = SmallNetwork.of_record(gate["network"]), gate["thresholds"]
+    opens = SearchGate(predicts, ends[-1]) if gate["searched"] < 1 else None
+    return {"network": network, "gains": predicts, "thresholds": ends, "gate": opens}

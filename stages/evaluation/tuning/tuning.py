@@ -16,7 +16,7 @@ from stages.evaluation.range_pass import LEARN, SAMPLE, SELECT, RangePass
 from stages.evaluation.results.edges import Tuned
 from stages.evaluation.results.range_scores import RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
-from stages.evaluation.tuning.learn import learn_weight, network_of, positions_bytes, save_positions
+from stages.evaluation.tuning.learn import learn_weight, learned_settings, positions_bytes, save_positions
 from stages.evaluation.tuning.select import (
     Choice,
     Selected,
@@ -111,17 +111,14 @@ class Tuning:
 
     def learn(self) -> dict[str, Any]:
         """The record of the shard behind these: of every row the network that gives its weight, None of others."""
+        return {"rows": [self._learned_of(number) if row.learned else None for number, row in enumerate(self._rows)]}
+
+    def _learned_of(self, number: int) -> dict[str, Any]:
+        """What is learned of a row."""
         assert self._weighing is not None
-        return {
-            "rows": [
-                learn_weight(
-                    [self._folder / _positions_file(s, number) for s in self._weighing], one.best.points[-1].weight
-                )
-                if row.learned
-                else None
-                for number, (row, one) in enumerate(zip(self._rows, self.selected, strict=True))
-            ]
-        }
+        row, weight = self._rows[number], self.selected[number].best.points[-1].weight
+        files = [self._folder / _positions_file(shard, number) for shard in self._weighing]
+        return learn_weight(files, weight, row.searched if len(row.sources) == 1 else None)
 
     # What is chosen
 
@@ -131,7 +128,7 @@ class Tuning:
         if self._weighing is None:
             return [selected.settings for selected in self.selected]
         pairs = zip(self.selected, self._record(LEARN)["rows"], strict=True)
-        return [replace(selected.settings, network=network_of(learned)) for selected, learned in pairs]
+        return [replace(selected.settings, **learned_settings(learned)) for selected, learned in pairs]
 
     def learned(self) -> dict[str, Any] | None:
         """The record of the network of the row that was asked for; None where its weight is not learned."""
