@@ -65,6 +65,10 @@ class Positions:
         """Positions one after the other."""
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
+    def read_with(self, weight: float) -> Tensor:
+        """log p of the targets, [n], with one weight for all."""
+        return self.read(torch.tensor(weight, dtype=torch.float64).logit().expand(len(self)))
+
     def read(self, logits: Tensor) -> Tensor:
         """log p of the targets, [n], with the weights σ(logits)."""
         return torch.logaddexp(F.logsigmoid(-logits) + self.log_p, F.logsigmoid(logits) + self.log_p_mem)
@@ -102,23 +106,25 @@ class Learned(NamedTuple):
         return self.mean > SURE * self.error
 
 
-def learn(positions: Positions, weight: float) -> Learned | None:
-    """Fit a network, and look what networks fitted alike gain over one weight for all.
+def learn(positions: Positions, weight: float, one_for_all: Float[Tensor, " n"]) -> Learned | None:
+    """Fit a network, and look what networks fitted alike gain over the best that there is without.
 
-    The positions are cut into runs that follow each other; each is read with a network fitted on the others. The one
-    weight was chosen on all of them, which is to its advantage. None where there are too few positions to cut.
+    The positions are cut into runs that follow each other; each is read with a network fitted on the others. None where
+    there are too few positions to cut.
+
+    Args:
+        weight: where fitting begins.
+        one_for_all: log p of the targets read with one weight. It was chosen on all runs, to its advantage.
     """
     runs = torch.arange(len(positions)).tensor_split(FOLDS)
     if min(map(len, runs)) < SHORTEST:
         return None
-    return Learned(fit_weight(positions, weight), [_gain(positions, run, weight) for run in runs])
+    return Learned(fit_weight(positions, weight), [_gain(positions, run, weight, one_for_all) for run in runs])
 
 
-def _gain(positions: Positions, run: Tensor, weight: float) -> float:
-    """Nats a token that a network gains over one weight on a run, fitted on all else."""
+def _gain(positions: Positions, run: Tensor, weight: float, one_for_all: Tensor) -> float:
+    """Nats a token that a network gains on a run, fitted on all else."""
     others = torch.ones(len(positions), dtype=torch.bool)
     others[run] = False
     network, held_out = fit_weight(positions.taken(others), weight), positions.taken(run)
-    constant = network.offset.expand(len(run))
-    gain = held_out.read(network.logits(held_out.inputs)) - held_out.read(constant)
-    return float(gain.mean())
+    return float((held_out.read(network.logits(held_out.inputs)) - one_for_all[run]).mean())

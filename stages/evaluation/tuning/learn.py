@@ -1,12 +1,15 @@
 """How the weight of a row's last reading is learned from what the tuning split left, and kept."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from stages.evaluation.results.range_scores import RowSettings
 from stages.memory.search_gate import SearchGate, fit_gain, thresholds
 from stages.memory.small_network import SmallNetwork
 from stages.memory.weight_network import Positions, WeightNetwork, learn
@@ -37,31 +40,39 @@ def positions_bytes(tokens: int) -> int:
     return 4 * tokens * (len(CONTEXT) + len(NEIGHBORS) + 2)
 
 
-def learn_weight(files: Sequence[Path], weight: float, searched: float | None) -> dict[str, Any]:
+def learn_weight(files: Sequence[Path], weight: float, off: float, searched: float | None) -> dict[str, Any]:
     """The record of a weight that is learned, JSON; see `stages.evaluation.results.learned_weight`.
 
     Args:
-        weight: the best for all contexts, which is read where the network does not gain for sure.
+        weight: the best for all contexts of those that read memory.
+        off: that at which memory changes nothing, if that is better still. The better of both is read where the network
+            does not gain for sure.
         searched: share of the tokens that are searched for; None: on top of other readings all are, and nothing is
             learned of that.
     """
     positions = load_positions(files)
-    learned = learn(positions, weight)
+    one_for_all = positions.read_with(weight)
+    helps = bool(one_for_all.sum() > positions.log_p.sum())
+    learned = learn(positions, weight, one_for_all if helps else positions.log_p)
     network = learned.network if learned is not None and learned.sure else None
-    gate = None if searched is None or learned is None else _learn_gate(positions, weight, network, searched)
+    read = network is not None or helps
+    final = one_for_all if network is None else positions.read(network.logits(positions.inputs))
+    gated = searched is not None and learned is not None and read
     return {
-        "weight": weight,
+        "weight": weight if helps else off,
         "tokens": len(positions),
         "gains": [] if learned is None else learned.gains,
         "network": None if network is None else network.record,
-        "gate": gate,
+        "gate": _learn_gate(positions, final, searched or 1.0) if gated else None,
     }
 
 
-def _learn_gate(positions: Positions, weight: float, network: WeightNetwork | None, searched: float) -> dict[str, Any]:
-    """What predicts gains, and for each share of the tokens that is looked at the gain where searches begin, JSON."""
-    constant = torch.tensor(weight, dtype=torch.float64).logit().expand(len(positions))
-    read = positions.read(constant if network is None else network.logits(positions.inputs))
+def _learn_gate(positions: Positions, read: Tensor, searched: float) -> dict[str, Any]:
+    """What predicts gains, and for each share of the tokens that is looked at the gain where searches begin, JSON.
+
+    Args:
+        read: log p of the targets with the memory read.
+    """
     contexts = positions.inputs[:, : len(CONTEXT)]
     predicts = fit_gain(contexts, read - positions.log_p)
     shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
@@ -69,14 +80,16 @@ def _learn_gate(positions: Positions, weight: float, network: WeightNetwork | No
     return {"network": predicts.record, "shares": shares, "thresholds": found, "searched": searched}
 
 
-def learned_settings(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What of `RowSettings` is learned, by a row's record; nothing where none is."""
+def with_learned(settings: RowSettings, record: Mapping[str, Any] | None) -> RowSettings:
+    """The settings of a row with what is learned, by its record; None: nothing is."""
     if record is None:
-        return {}
-    network = record["network"] and WeightNetwork.of_record(record["network"])
+        return settings
+    *others, last = settings.points
+    network = None if record["network"] is None else WeightNetwork.of_record(record["network"])
+    settings = replace(settings, points=(*others, last._replace(weight=record["weight"])), network=network)
     gate = record["gate"]
     if gate is None:
-        return {"network": network}
+        return settings
     predicts, ends = SmallNetwork.of_record(gate["network"]), gate["thresholds"]
     opens = SearchGate(predicts, ends[-1]) if gate["searched"] < 1 else None
-    return {"network": network, "gains": predicts, "thresholds": ends, "gate": opens}
+    return replace(settings, gains=predicts, thresholds=ends, gate=opens)

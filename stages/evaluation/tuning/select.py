@@ -124,17 +124,15 @@ def _allowed(row: MemoryRow) -> list[Sequence[int]]:
     return [source.cutoffs for source in row.sources]
 
 
-def describe_row(
-    row: MemoryRow, selected: Selected, tune_split: str | None, learned: bool = False
-) -> list[dict[str, Any]]:
-    """The readings of a row with their hyperparameters: which were tuned, where, how; JSON.
+def describe_row(row: MemoryRow, selected: Selected, tune_split: str | None) -> list[dict[str, Any]]:
+    """The readings of a row with their hyperparameters: which were tuned or learned, where, how; JSON.
 
-    Args:
-        learned: whether the last reading is read with a weight for each context; its number is then the best for all.
+    The number of a learned weight is the best for all contexts.
     """
-    readings = zip(row.sources, selected.settings.grids, selected.best.points, selected.best.interior, strict=True)
+    settings = selected.settings
+    readings = zip(row.sources, settings.grids, settings.points, selected.best.interior, strict=True)
     described = [_describe_reading(*one, tune_split) for one in readings]
-    if learned:
+    if settings.network is not None:
         described[-1]["learned"] = row.sources[-1].reading.weight_name
     return described
 

@@ -45,19 +45,19 @@ def test_weights_are_those_of_the_formula():
 def test_it_learns_when_the_memory_is_right():
     positions = told_apart()
     constant = best_weight(positions)
-    learned = learn(positions, constant)
+    learned = learn(positions, constant, positions.read_with(constant))
     assert learned is not None and learned.sure
     weights, right = learned.network.weights(positions.inputs), positions.log_p_mem > math.log(0.5)
     assert weights[right].mean() > constant + 0.1 > constant - 0.1 > weights[~right].mean()
     best = torch.maximum(positions.log_p, positions.log_p_mem)
-    constant_read = positions.read(torch.tensor(constant).double().logit())
-    assert min(learned.gains) > 0.7 * float((best - constant_read).mean())
+    assert min(learned.gains) > 0.7 * float((best - positions.read_with(constant)).mean())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_not_trusted_where_there_is_nothing_to_learn(seed):
     positions = blind(told_apart(seed=seed))
-    learned = learn(positions, best_weight(positions))
+    constant = best_weight(positions)
+    learned = learn(positions, constant, positions.read_with(constant))
     assert learned is not None and not learned.sure
 
 
@@ -70,12 +70,21 @@ def test_gains_are_of_positions_that_were_not_fitted():
     other = Positions(positions.inputs, positions.log_p, torch.where(right, 0.9, 0.01).double().log())
     fitted = fit_weight(other, 0.4)
     inside = (other.read(fitted.logits(other.inputs)) - other.read(fitted.offset)).mean()
-    learned = learn(other, 0.4)
+    learned = learn(other, 0.4, other.read_with(0.4))
     assert learned is not None and learned.mean < inside
 
 
+def test_gains_are_counted_from_the_best_without_a_network():
+    positions = told_apart()
+    over_weight, over_model = (learn(positions, 0.3, one) for one in (positions.read_with(0.3), positions.log_p))
+    assert over_weight is not None and over_model is not None
+    between = float((positions.read_with(0.3) - positions.log_p).mean())
+    assert over_model.mean - over_weight.mean == pytest.approx(between)
+
+
 def test_too_few_positions_teach_nothing():
-    assert learn(told_apart(LEAST - 1), 0.4) is None
+    positions = told_apart(LEAST - 1)
+    assert learn(positions, 0.4, positions.read_with(0.4)) is None
 
 
 def test_absent_targets_leave_weights_between_0_and_1():
