@@ -18,6 +18,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
+from stages.encoding.token_range import first_of_all
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
@@ -36,6 +37,7 @@ from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import shape_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
+from stages.search.size import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
@@ -103,8 +105,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         """What a report takes on the disk depends on what it shows."""
-        held = [4 * inputs["model"].metrics["parameters"], *(a.metrics.get("bytes", 0) for a in _indexes(inputs))]
-        return Cost(metrics={"tokens": inputs["tokens"].metrics["splits"][config.split]["tokens"]}, memory=sum(held))
+        model = 4 * inputs["model"].metrics["parameters"]
+        held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
+        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
+        return Cost(metrics={"tokens": tokens}, memory=sum(held, model))
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]
@@ -115,6 +119,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Effort(sum(int(splits[split]["tokens"]) for split in read), "tokens", kin, scale=rows)
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
+        from stages.search.open import tell_of_large
+
+        for index in _indexes(job.inputs):
+            tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
     def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
@@ -130,6 +138,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         sample, select, learn = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT, LEARN))
         learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
         return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
+
+    def samples(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[tuple[Part, float]]:
+        """A part of the tuning split stands for the scored one, too, which all rows read at fewer settings."""
+        if plan.tuning_pass is None:
+            return first_of_all(plan.scoring_pass.parts)
+        sample, *tuning = self.shards(job, plan)[: 1 + len(plan.tuning_pass.parts)]
+        return [(sample, 1.0), *first_of_all(tuning, beside=plan.scoring_pass.parts)]
 
     def phase(self, shard: Part) -> str:
         return shard.phase
@@ -185,8 +200,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
-        result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
-        passage = work.evaluator.score(result, work.tuning.settings)
+        settings = work.tuning.settings
+        gate = settings[0].gate if settings else None
+        result = scoring_pass.read_range(shard, work.evaluator, work.states, output, gate)
+        passage = work.evaluator.score(result, settings)
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
         if work.plan.unit_files is not None:

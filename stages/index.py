@@ -22,7 +22,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before, kept_rows
-from stages.search.config import IndexConfig, Keys, automatic_kind, check_probe, resolve
+from stages.search.config import IndexConfig, Keys, automatic_kind, check_keys, check_probe, resolve
 from stages.search.size import cost_in_words, grows_whole, index_bytes, is_lossless
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         keys = _described(inputs)
+        check_keys(keys.rows)
         if PREVIOUS in inputs:
             execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
             return _as_before(config, inputs[PREVIOUS].config)
@@ -122,7 +123,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             files={INDEX_FILE: size},
             metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
             scratch=0 if grows_whole(config) else size,
-            memory=max(size, learnt),
+            memory=max(size if grows_whole(config) else PART_BYTES, learnt),
             remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes in place of keys",
         )
 
@@ -166,7 +167,8 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         elif shard.key == WHOLE:
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
-            build.merge(work.trained(), work.part_files, work.keys.rows, output.add(INDEX_FILE))
+            sources = [build.PartFile(part) for part in work.part_files]
+            build.merge(work.trained(), sources, work.keys.rows, output.add(INDEX_FILE))
         else:
             path = output.add(_part_file(shard))
             begin = 0 if kept is None else kept.rows

@@ -2,11 +2,12 @@
 
 import os
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-MEMINFO = Path("/proc/meminfo")
+MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
@@ -20,11 +21,18 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int | None:
-    """What programs could still take without swapping; None where the system does not tell (it is Linux that does)."""
+    """What this process could still take without swapping; None where the system does not tell (Linux does)."""
     with suppress(OSError, ValueError, IndexError):
         line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
-        return min(int(line.split()[1]) * 1024, memory_bytes())
+        return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _addresses_left()))
     return None
+
+
+def _addresses_left() -> int:
+    """What `ulimit -v` allows beyond what is mapped. Raises: OSError where the system does not tell."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft - mapped
 
 
 def usable_cores() -> int:

@@ -18,7 +18,7 @@ from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.encoding.token_range import TokenRange
+from stages.encoding.token_range import TokenRange, first_of_all
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
@@ -27,6 +27,7 @@ from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
+from stages.search.size import memory_to_search
 from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
@@ -158,14 +159,15 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return device_name(execution.device)
 
     def cost(self, config: NeighborsConfig, inputs: Inputs) -> Cost:
-        _, rows = _shard_sizes(config, inputs["index"].metrics["dim"])
+        index = inputs["index"]
+        _, rows = _shard_sizes(config, index.metrics["dim"])
         tokens = {split: int(inputs["queries"].metrics["splits"][split]["tokens"]) for split in config.queries or ()}
         layouts = [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts},
             metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
             scratch=0,
-            memory=inputs["index"].metrics.get("bytes"),
+            memory=memory_to_search(index.config["index"], index.metrics.get("bytes")),
             remedy="a smaller --k, or --queries with fewer splits",
         )
 
@@ -177,11 +179,14 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Effort(queries, "queries", kin, scale=index.metrics["rows"])
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
+        from stages.search.open import tell_of_large
+
         config, datastore = job.config, job.inputs["index"].input("datastore")
         model = model_of(datastore.input("encoder"))
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
         own = own_rows(datastore, job.inputs["queries"])
         splits = {split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()}
+        tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
         return Plan(splits, at_once, model.carries_state)
 
     def arrays(self, job: Job[NeighborsConfig], plan: Plan) -> Sequence[ArrayLayout]:
@@ -189,6 +194,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
         return [shard for split in plan.splits for shard in plan.shards(split)]
+
+    def samples(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[tuple[QueryRange, float]]:
+        return first_of_all(self.shards(job, plan))
 
     def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
         encodes = shard.stop > plan.splits[shard.split].stored[0]

@@ -30,7 +30,7 @@ def shown_commands(text: str) -> list[list[str]]:
 
 def unplanned(words: list[str]) -> list[str]:
     """The command that `memlm plan` is asked about; others stay as they are."""
-    if words[1] != "plan":
+    if words[1] != "plan" or words[2].startswith("-"):
         return words
     return ["memlm", *([] if words[2] in GROUP.commands else ["run"]), *words[2:]]
 

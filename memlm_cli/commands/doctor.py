@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -11,16 +12,31 @@ from memlm_cli.console import answer
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import Row, table
 from stages.errors import UsageError
-from stages.numbers import size
+from stages.numbers import number, percent, size
 
 Found = Mapping[str, Any]
 
 
-def doctor(context: typer.Context, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
+def doctor(
+    context: typer.Context,
+    store: StoreOption = DEFAULT_STORE,
+    json_: JsonOption = False,
+    benchmark: Annotated[
+        bool,
+        typer.Option(
+            "--benchmark",
+            help="Measure this machine as well, for less than five minutes: products of matrices, memory, the store's "
+            "disk, search, training, tokenizing, each beside what its bytes and operations should take.",
+        ),
+    ] = False,
+    device: Annotated[str, typer.Option(help="With --benchmark: auto, cpu or cuda.", rich_help_panel=None)] = "auto",
+) -> None:
     """Versions, devices, memory, the store, settings in force and from where; exit 2 if something is broken."""
     from memlm_cli.checkup import examine
 
     found = examine(context, store)
+    if benchmark and not found["problems"]:
+        found["speed"] = _speed(store, device)
     if json_:
         answer(json.dumps(found))
     else:
@@ -45,8 +61,32 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     settings = [(_spelled(s), _value(s["value"]), s["from"]) for s in found["settings"]]
     variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
     yield "Settings", ("", "value", "from"), [*settings, *variables]
+    if "speed" in found:
+        columns = ("", "measured", "expected", "reached", "expected by")
+        yield "Speed", columns, [_kernel(row) for row in found["speed"]]
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]] or [("none: memlm has what it needs",)]
     yield "Problems", ("",), verdict
+
+
+def _speed(store: Path, device: str) -> list[Found]:
+    """What was measured of this machine, on the store's disk."""
+    from memlm_cli.console import ConsoleReporter
+    from stages.speed.benchmark import benchmark
+
+    place = next(path for path in (store.absolute(), *store.absolute().parents) if path.exists())
+    with ConsoleReporter("doctor") as reporter:
+        return [row._asdict() for row in benchmark(place, device, reporter)]
+
+
+def _kernel(row: Found) -> Row:
+    known = row["expected"] is not None
+    return (
+        row["name"],
+        f"{number(row['measured'])} {row['unit']}",
+        f"{number(row['expected'])} {row['unit']}" if known else "?",
+        percent(row["measured"] / row["expected"]) if known else "?",
+        row["source"],
+    )
 
 
 def _state(extra: Found) -> str:

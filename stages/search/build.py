@@ -1,8 +1,9 @@
 """Building an index in steps that can be kept: train, add keys part by part, merge the parts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from os import SEEK_END
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import faiss
 import numpy as np
@@ -13,9 +14,12 @@ from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.factory_string import refusals
 from stages.search.keys import StoredKeys, widened
+from stages.search.lists import ROW_BYTES, ListsInMemory, write_with_lists
 
 WRITE_BYTES = 1 << 20
 """Bytes of an index handed over at a time."""
+MERGED_BYTES = 64 << 20
+"""Lists that are put together at a time, or a single one."""
 
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
@@ -69,16 +73,41 @@ class FilledLists(NamedTuple):
     def write(self, path: Path) -> None:
         save_arrays(path, *self)
 
-    @classmethod
-    def read(cls, path: Path) -> "FilledLists":
-        with path.open("rb") as file:
-            return cls(*(np.load(file, allow_pickle=False) for _ in cls._fields))
+    def each(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Codes and rows of one list after the other."""
+        start = 0
+        for size in self.sizes.tolist():
+            yield self.codes[start : start + size], self.ids[start : start + size]
+            start += size
 
-    @staticmethod
-    def sizes_of(path: Path) -> np.ndarray:
-        """The sizes alone."""
+
+class PartFile:
+    """What `FilledLists.write` wrote; lists are read some at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
         with path.open("rb") as file:
-            return np.load(file, allow_pickle=False)
+            self.sizes = np.load(file, allow_pickle=False)
+            self._ids = _skip_header(file)
+            file.seek(self._ids + 8 * int(self.sizes.sum()))
+            self._codes = _skip_header(file)
+            file.seek(0, SEEK_END)
+            self._width = (file.tell() - self._codes) // max(1, int(self.sizes.sum()))
+
+    def read(self, lists: slice) -> FilledLists:
+        """Neighbouring lists."""
+        sizes, before = self.sizes[lists], int(self.sizes[: lists.start].sum())
+        count = int(sizes.sum())
+        ids = np.fromfile(self.path, np.int64, count, offset=self._ids + 8 * before)
+        codes = np.fromfile(self.path, np.uint8, count * self._width, offset=self._codes + self._width * before)
+        return FilledLists(sizes, ids, codes.reshape(count, self._width))
+
+
+def _skip_header(file: BinaryIO) -> int:
+    """Where the numbers of NumPy's array begin that begins here."""
+    np.lib.format.read_magic(file)
+    np.lib.format.read_array_header_1_0(file)
+    return file.tell()
 
 
 def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path, begin: int = 0) -> int:
@@ -96,48 +125,45 @@ def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path
 
 
 def _part_of(ivf: Any) -> FilledLists:
-    lists, width = ivf.invlists, ivf.code_size
-    sizes = np.array([lists.list_size(number) for number in range(ivf.nlist)])
-    part = FilledLists(sizes, np.empty(sizes.sum(), np.int64), np.empty((sizes.sum(), width), np.uint8))
-    ends = np.cumsum(sizes)
-    for number in np.flatnonzero(sizes).tolist():
-        place, size = slice(ends[number] - sizes[number], ends[number]), int(sizes[number])
-        part.ids[place] = faiss.rev_swig_ptr(lists.get_ids(number), size)
-        part.codes[place] = faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)
+    lists = ListsInMemory(ivf)
+    total = lists.sizes.sum()
+    part = FilledLists(lists.sizes, np.empty(total, np.int64), np.empty((total, ivf.code_size), np.uint8))
+    ends = np.cumsum(lists.sizes)
+    for number in np.flatnonzero(lists.sizes).tolist():
+        place = slice(ends[number] - lists.sizes[number], ends[number])
+        part.ids[place], part.codes[place] = lists.ids(number), lists.codes(number)
     return part
 
 
-def merge(index: Any, parts: list[Path], rows: int, path: Path) -> None:
-    """Fill a trained index with the parts, in order, behind what its lists hold, and write it.
+class Source(Protocol):
+    """Lists that an index is put together from; `sizes`: keys in each, int64 [lists]."""
 
-    Holds the index and one part. Raises: ArtifactError if there are not exactly `rows` keys.
+    sizes: np.ndarray
+
+    def read(self, lists: slice) -> FilledLists:
+        """Neighbouring lists."""
+
+
+def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> None:
+    """Write a trained index with the lists of all sources, in order; it holds some neighbouring lists at a time.
+
+    Raises: ArtifactError if there are not exactly `rows` keys.
     """
-    ivf: Any = faiss.extract_index_ivf(index)
-    filled = list_sizes(ivf)
-    sizes = sum((FilledLists.sizes_of(part) for part in parts), filled.copy())
+    sizes = sum((source.sizes for source in sources), np.zeros(faiss.extract_index_ivf(trained).nlist, np.int64))
     if sizes.sum() != rows:
         raise ArtifactError(f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}.")
-    for number, size in enumerate(sizes.tolist()):
-        ivf.invlists.resize(number, size)
-    for part in parts:
-        filled += _insert(FilledLists.read(part), ivf.invlists, filled)
-    index.ntotal = ivf.ntotal = rows
-    write_index(index, path)
+    width = faiss.extract_index_ivf(trained).code_size + ROW_BYTES
+    write_with_lists(trained, rows, sizes, _merged(sources, sizes, max(1, MERGED_BYTES // width)), path)
 
 
-def list_sizes(ivf: Any) -> np.ndarray:
-    """Keys in each list, int64 [lists]."""
-    return np.array([ivf.invlists.list_size(number) for number in range(ivf.nlist)], np.int64)
-
-
-def _insert(part: FilledLists, lists: Any, offsets: np.ndarray) -> np.ndarray:
-    """Copy the lists of a part into `lists` from these offsets on; returns their sizes."""
-    starts = np.cumsum(part.sizes) - part.sizes
-    for number in np.flatnonzero(part.sizes).tolist():
-        place = slice(starts[number], starts[number] + part.sizes[number])
-        ids, codes = faiss.swig_ptr(part.ids[place]), faiss.swig_ptr(part.codes[place])
-        lists.update_entries(number, int(offsets[number]), int(part.sizes[number]), ids, codes)
-    return part.sizes
+def _merged(sources: Sequence[Source], sizes: np.ndarray, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Codes and rows of one list after the other; about so many keys are read at once."""
+    groups = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once, prepend=-1))
+    for first, stop in zip(groups.tolist(), [*groups[1:].tolist(), len(sizes)], strict=True):
+        pieces = [source.read(slice(first, stop)) for source in sources]
+        for same in zip(*(piece.each() for piece in pieces), strict=True):
+            codes, ids = zip(*same, strict=True)
+            yield np.concatenate(codes), np.concatenate(ids)
 
 
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:

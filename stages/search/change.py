@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import faiss
 import numpy as np
 
-from stages.search.build import grows_in_parts, list_sizes, merge, write_index
+from stages.errors import content_of
+from stages.search.build import FilledLists, PartFile, Source, grows_in_parts, merge, write_index
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.grouped import DecodedLists
 from stages.search.keys import widened
-from stages.search.open import read_index
+from stages.search.lists import Lists, ListsInFile
 
 
 class KeptRows(Protocol):
@@ -55,16 +56,18 @@ def _holds_whole_keys(index: Any) -> bool:
 
 def write_emptied(old: Path, kept: KeptRows, path: Path) -> None:
     """Write an index without its keys, trained as it was, its centroids moved to what stays of their keys."""
-    index = read_index(old)
+    with content_of(old):
+        stored = ListsInFile(old)
+        index = stored.index()
     if kept.rows < index.ntotal:
-        _move_centroids(index, kept)
+        _move_centroids(index, stored, kept)
     index.reset()
     write_index(index, path)
 
 
-def _move_centroids(ivf: Any, kept: KeptRows) -> None:
+def _move_centroids(ivf: Any, stored: Lists, kept: KeptRows) -> None:
     """Put the centroid of each list that loses keys into the mean of those that stay; if none do, of all lists."""
-    lists, centroids = DecodedLists(ivf), _centroids(ivf)
+    lists, centroids = DecodedLists(ivf, stored), _centroids(ivf)
     emptied = []
     for number in np.flatnonzero(lists.sizes).tolist():
         stays = kept.contains(lists.ids(number))
@@ -87,7 +90,7 @@ def _centroids(ivf: Any) -> np.ndarray:
 def merge_changed(
     old: Path, trained: Any, kept: KeptRows, parts: list[Path], rows: int, path: Path
 ) -> dict[str, float]:
-    """Write the index `old` changed: the keys that stay, then those of the parts; holds it and one part.
+    """Write the index `old` changed: the keys that stay, then those of the parts; holds some lists at a time.
 
     Args:
         trained: as `write_emptied` wrote it.
@@ -95,27 +98,33 @@ def merge_changed(
         rows: keys that there must be in the end.
     Returns: `imbalance_before` and `imbalance` of its lists, see `imbalance`.
     """
-    index: Any = read_index(old)
-    ivf, before = faiss.extract_index_ivf(index), index.ntotal
-    uneven = imbalance(list_sizes(ivf))
-    if kept.rows < before:
-        _centroids(ivf)[:] = _centroids(faiss.extract_index_ivf(trained))
-        for number in np.flatnonzero(list_sizes(ivf)).tolist():
-            _drop(ivf, number, kept)
-    merge(index, parts, rows, path)
-    return {"imbalance_before": uneven, "imbalance": imbalance(list_sizes(ivf))}
+    with content_of(old):
+        stored = ListsInFile(old)
+        stays = KeptLists(stored, kept, faiss.extract_index_ivf(trained).code_size)
+    sources: list[Source] = [stays, *(PartFile(part) for part in parts)]
+    merge(trained, sources, rows, path)
+    sizes = sum((source.sizes for source in sources), np.zeros_like(stored.sizes))
+    return {"imbalance_before": imbalance(stored.sizes), "imbalance": imbalance(sizes)}
 
 
-def _drop(ivf: Any, number: int, kept: KeptRows) -> None:
-    """Take what goes out of a list; the others keep their order, so that rows rise in it."""
-    lists, size, width = ivf.invlists, ivf.invlists.list_size(number), ivf.code_size
-    ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
-    stays = kept.contains(ids)
-    rows = kept.before(ids[stays])
-    codes = faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)[stays]
-    lists.resize(number, len(rows))
-    if len(rows):
-        lists.update_entries(number, 0, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(codes))
+class KeptLists:
+    """Lists without what goes, rows renumbered; the others keep their order, so that rows rise in them."""
+
+    def __init__(self, lists: Lists, kept: KeptRows, width: int) -> None:
+        self._lists, self._kept, self._width = lists, kept, width
+        self.sizes = np.zeros_like(lists.sizes)
+        for number in np.flatnonzero(lists.sizes).tolist():
+            self.sizes[number] = kept.contains(lists.ids(number)).sum()
+
+    def read(self, lists: slice) -> FilledLists:
+        sizes = self.sizes[lists]
+        codes, ids = [np.empty((0, self._width), np.uint8)], [np.empty(0, np.int64)]
+        for number in (lists.start + np.flatnonzero(sizes)).tolist():
+            own = self._lists.ids(number)
+            stays = self._kept.contains(own)
+            ids.append(self._kept.before(own[stays]))
+            codes.append(self._lists.codes(number)[stays])
+        return FilledLists(sizes, np.concatenate(ids), np.concatenate(codes))
 
 
 def imbalance(sizes: np.ndarray) -> float:

@@ -20,6 +20,8 @@ APPLIES = {
 
 FLAT_ROWS = 50_000
 """Up to this many keys `auto` compares with all of them: lists would gain less than their recall costs."""
+MOST_KEYS = 2**31 - 1
+"""Rows of an index are sorted together with their scores or places, in 64 bits."""
 MOST_LISTS = 4096
 """kNN-LM's number for 103 million keys; with more, choosing lists becomes the slow part."""
 PROBE = {"ivf-flat": 64, "ivf-pq": 32}
@@ -91,6 +93,15 @@ def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
             f"{size(1e9 * gigabytes)}, which memory holds, so distances stay exact"
         )
     return "ivf-pq", f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB"
+
+
+def check_keys(rows: int) -> None:
+    """Raises: UsageError if there are more keys than an index can number."""
+    if rows > MOST_KEYS:
+        raise UsageError(
+            f"{rows:,} keys are more than the {MOST_KEYS:,} that an index can number; index a part of them "
+            "(memlm build-datastore --fraction)."
+        )
 
 
 def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:

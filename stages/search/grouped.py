@@ -4,6 +4,7 @@ FAISS searches query by query and reads each list again for each of them; groupe
 decoded once for a whole block of queries.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import faiss
@@ -12,16 +13,21 @@ import numpy as np
 from stages.search.distances import pair_scores
 from stages.search.found import Found
 from stages.search.keys import widened
+from stages.search.lists import Lists, ListsInMemory
 from stages.search.ranking import sorted_places
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys
+from stages.search.scan import KeyBlock, QueryBlock, extended_keys, smallest_of
 from stages.search.scanning import ScanningSearcher
+from stages.search.searcher import block_bytes
 from stages.threads import Share, in_turn, shared_out
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
 
-MOST_PAIRS = 1 << 26
-"""Pairs of all queries that are held at a time: 0.5 GB."""
+MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
+"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
+
+PIECE_BYTES = 16 << 20
+"""Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
 
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
@@ -31,23 +37,21 @@ class DecodedLists:
     """The inverted lists of an IVF index, decoded one at a time.
 
     Attributes:
+        sizes: [lists] keys in each.
         starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
     """
 
-    def __init__(self, ivf: Any) -> None:
-        self.ivf = ivf
-        self.lists = ivf.invlists
-        self.sizes = np.array([self.lists.list_size(number) for number in range(ivf.nlist)])
+    def __init__(self, ivf: Any, lists: Lists) -> None:
+        self.ivf, self.lists, self.sizes = ivf, lists, lists.sizes
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
-    def ids(self, number: int) -> np.ndarray:
-        """Rows in a list, rising since keys are added in order; a view. The list is not empty."""
-        return faiss.rev_swig_ptr(self.lists.get_ids(number), int(self.sizes[number]))
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        """Rows in a list, or in a part of it, rising since keys are added in order. The list is not empty."""
+        return self.lists.ids(number, part)
 
-    def keys(self, number: int) -> np.ndarray:
-        """Keys of a list as the index knows them, [size, dim] float16 or float32. It is not empty."""
-        size, width = int(self.sizes[number]), self.ivf.code_size
-        codes = faiss.rev_swig_ptr(self.lists.get_codes(number), size * width).reshape(size, width)
+    def keys(self, number: int, part: range | None = None) -> np.ndarray:
+        """Keys of a list, or of a part of it, as the index knows them, [n, dim] float16 or float32."""
+        codes = self.lists.codes(number, part)
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
         quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
@@ -81,13 +85,18 @@ class GroupedSearcher(ScanningSearcher):
 
     A query that finds fewer than k allowed rows in its `probe` nearest lists is searched again in
     four times as many, up to all of them.
+
+    Args:
+        lists: those of the index; None: in memory, with it.
     """
 
-    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu") -> None:
+    def __init__(
+        self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu", lists: Lists | None = None
+    ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
-        self.lists = DecodedLists(ivf)
+        self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
@@ -111,12 +120,14 @@ class GroupedSearcher(ScanningSearcher):
         probe = min(self.ivf.nlist, self.probe * 4**effort)
         lists = self._nearest_lists(queries.vectors, probe, share)
         bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
+        most = min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
         def scan(visit: Visit) -> None:
-            for pairs in queries.within(visit.pairs // probe, self._keys(visit.number), bounds):
-                found.add(pairs)
-                if found.pairs > MOST_PAIRS and len(queries) > 1:
-                    raise _TooMany
+            for _, keys in self._pieces(visit.number):
+                for pairs in queries.within(visit.pairs // probe, keys, bounds):
+                    found.add(pairs)
+                    if found.pairs > most and len(queries) > 1:
+                        raise _TooMany
 
         try:
             share(scan, self._visits(lists))
@@ -167,9 +178,15 @@ class GroupedSearcher(ScanningSearcher):
         wanted = np.flatnonzero((np.diff(limits) > 0) & (self.lists.sizes > 0)).tolist()
         return [Visit(number, order[limits[number] : limits[number + 1]]) for number in wanted]
 
-    def _keys(self, number: int) -> KeyBlock:
-        vectors = np.ascontiguousarray(widened(self.lists.keys(number)))
-        return KeyBlock(self.lists.ids(number), vectors, extended_keys(vectors, self.origin))
+    def _pieces(self, number: int) -> Iterator[tuple[int, KeyBlock]]:
+        """The keys of a list, some at a time if it is long, and the place of the first of them in it."""
+        for part in self._parts(number):
+            vectors = np.ascontiguousarray(widened(self.lists.keys(number, part)))
+            yield part.start, KeyBlock(self.lists.ids(number, part), vectors, extended_keys(vectors, self.origin))
+
+    def _parts(self, number: int) -> list[range]:
+        size, step = int(self.lists.sizes[number]), max(1, PIECE_BYTES // (4 * self.dim))
+        return [range(start, min(start + step, size)) for start in range(0, size, step)]
 
     def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
@@ -189,9 +206,8 @@ class GroupedSearcher(ScanningSearcher):
         radii = [np.float32(0)]
 
         def score(visit: Visit) -> None:
-            keys, first = self._keys(visit.number), 0
-            radii.append(keys.radius)
-            for best in queries.smallest(visit.pairs // most, keys, depth):
+            first = 0
+            for best in self._smallest(queries, visit.pairs // most, visit.number, depth, radii):
                 for (start, stop), row in zip(
                     slots[visit.pairs[first : first + len(best)]].tolist(), best, strict=True
                 ):
@@ -209,6 +225,24 @@ class GroupedSearcher(ScanningSearcher):
 
         share(rank, range(len(queries)))
         return queries.reach(bounds, max(radii))
+
+    def _smallest(
+        self, queries: QueryBlock, which: np.ndarray, number: int, depth: int, radii: list[np.float32]
+    ) -> Iterator[np.ndarray]:
+        """The smallest rough scores of some queries in a list, as `QueryBlock.smallest` has them of keys in one piece.
+
+        Args:
+            radii: takes the radius of each piece.
+        """
+        best = np.empty((len(which), 0), np.float32)
+        for _, keys in self._pieces(number):
+            radii.append(keys.radius)
+            found = queries.smallest(which, keys, depth)
+            if len(keys.rows) == self.lists.sizes[number]:
+                yield from found
+                return
+            best = smallest_of(np.concatenate([best, np.concatenate(list(found))], axis=1), depth, rising=queries.hides)
+        yield best
 
     def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
@@ -228,11 +262,12 @@ class GroupedSearcher(ScanningSearcher):
         found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
         probe = min(self.ivf.nlist, self.probe * 4**effort)
         for number, pairs in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
-            keys, which = self._keys(number), pairs // probe
-            positions = np.arange(self.lists.starts[number], self.lists.starts[number + 1])
-            hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
-            found.scan(which, keys.extended, positions, hidden)
-            radius = max(radius, keys.radius)
+            which = pairs // probe
+            for first, keys in self._pieces(number):
+                positions = self.lists.starts[number] + first + np.arange(len(keys.rows))
+                hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
+                found.scan(which, keys.extended, positions, hidden)
+                radius = max(radius, keys.radius)
         return *found.result(), radius
 
     def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,13 +8,23 @@ import faiss
 import numpy as np
 
 from stages.errors import ArtifactError, content_of
+from stages.machine import free_memory_bytes
+from stages.numbers import size
+from stages.reporting import Reporter
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
+from stages.search.lists import Lists, ListsInFile, ListsInMemory
 from stages.search.plain import PlainSearcher
 from stages.search.searcher import Searcher
 
 FLAT_ROWS_AT_A_TIME = 16384
+
+MEMORY_SHARE = 0.5
+"""Of what memory is free: the index may take so much, and leaves the rest to models, queries and what they find."""
+
+LISTED = (b"IwFl", b"IwSq", b"IwPQ")
+"""How the files begin of the kinds that are searched list by list."""
 
 FEW_QUERIES = 20
 """From this many queries on FAISS compares with matrix products; its own threshold (128,000 / dim in
@@ -31,13 +41,43 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
-    found = read_index(index)
+    lists = _lists_on_disk(index) if stays_on_disk(index) else None
+    found = read_index(index) if lists is None else lists.index()
     with content_of(index):
-        _require_sound(found, keys, settings["metric"])
-    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device))
+        _require_sound(found, keys, settings["metric"], lists)
+    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device), lists)
 
 
-def _require_sound(index: Any, keys: tuple[int, int], metric: str) -> None:
+def stays_on_disk(index: Path) -> bool:
+    """Whether lists of an index are read when they are searched, again and again, instead of held: if they are large.
+
+    What is found is the same. Other kinds are read whole in any case.
+    """
+    free = free_memory_bytes()
+    if free is None or index.stat().st_size <= MEMORY_SHARE * free:
+        return False
+    with index.open("rb") as file:
+        return file.read(4) in LISTED
+
+
+def tell_of_large(index: Path, reporter: Reporter) -> None:
+    """Say so where lists stay on the disk."""
+    if stays_on_disk(index):
+        reporter.info(
+            f"the index takes {size(index.stat().st_size)}, more than half of what memory is free: its lists are read "
+            "from the disk, for many queries at once"
+        )
+
+
+def _lists_on_disk(index: Path) -> ListsInFile | None:
+    """None for a file that is not whole: FAISS says of it what is wrong."""
+    try:
+        return ListsInFile(index)
+    except ValueError:
+        return None
+
+
+def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None) -> None:
     """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
     rows, dim = keys
     if (index.ntotal, index.d) != (rows, dim):
@@ -46,18 +86,15 @@ def _require_sound(index: Any, keys: tuple[int, int], metric: str) -> None:
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)
     if ivf is not None:
-        _require_rows(_listed_rows(ivf.invlists), rows, lowest=0)
+        _require_rows(_listed_rows(lists or ListsInMemory(ivf)), rows, lowest=0)
     graph = getattr(faiss.downcast_index(index), "hnsw", None)
     if graph is not None:
         _require_rows([faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1)
         _require_rows([np.array([graph.entry_point])], rows, lowest=0)
 
 
-def _listed_rows(lists: Any) -> Iterator[np.ndarray]:
-    for number in range(lists.nlist):
-        size = lists.list_size(number)
-        if size:
-            yield faiss.rev_swig_ptr(lists.get_ids(number), size)
+def _listed_rows(lists: Lists) -> Iterator[np.ndarray]:
+    return (lists.ids(number) for number in np.flatnonzero(lists.sizes).tolist())
 
 
 def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:
@@ -79,9 +116,12 @@ def read_index(path: Path) -> Any:
         ) from error
 
 
-def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu") -> Searcher:
+def searcher_of(
+    index: Any, metric: str, probe: int | None, device: str = "cpu", lists: Lists | None = None
+) -> Searcher:
     """The searcher for an index in memory; `probe` lists are read a query where it has lists.
 
+    `lists` are those of an index whose own are empty, since they are not in memory.
     On `cuda` the products of exact and grouped search are computed there; other kinds stay on the CPU.
     """
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
@@ -89,7 +129,7 @@ def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu")
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if can_group(index):
-        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device)
+        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device, lists)
     _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 

@@ -120,15 +120,8 @@ class QueryBlock:
 
         Where long ranges are not to be seen they rise, so that those to be seen come first.
         """
-        width = min(len(keys.rows), depth)
         for part in _tiles(which, keys):
-            scores = self.rough(part, keys)
-            if width < len(keys.rows):
-                scores.partition(width - 1, axis=1)
-            scores = scores[:, :width]
-            if self.hides:
-                scores.sort(axis=1)
-            yield scores
+            yield smallest_of(self.rough(part, keys), depth, rising=self.hides)
 
     def depth(self, k: int) -> int:
         """Among so many rows of the smallest rough scores k may be seen."""
@@ -179,6 +172,16 @@ def _tiles(which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Iterator[Int64[np.
     step = max(1, TILE_SCORES // len(keys.rows))
     for first in range(0, len(which), step):
         yield which[first : first + step]
+
+
+def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) -> Float32[np.ndarray, "t w"]:
+    """The smallest of each row, as many as `depth` if there are; changes the order of the rows given."""
+    if depth < scores.shape[1]:
+        scores.partition(depth - 1, axis=1)
+        scores = scores[:, :depth]
+    if rising:
+        scores.sort(axis=1)
+    return scores
 
 
 def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:

@@ -6,14 +6,21 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
+from stages.machine import free_memory_bytes
 from stages.search.ranking import pick, score_to_distance
 
-BLOCK_BYTES = 512 << 20
-"""Queries and candidates of one block: what a search holds beyond its result."""
+BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
+"""Queries and candidates of one block: so many bytes, and no more than a quarter of what memory is free."""
 
 GROWTH = 16
 """Candidates kept on top of k grow by this factor when too many are equal; equal keys come in hundreds, as every
 window of a corpus begins with few inputs."""
+
+
+def block_bytes() -> int:
+    """Bytes that a search may hold beyond its result, of queries and candidates, and as many of pairs."""
+    free = free_memory_bytes()
+    return BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // BLOCK_SHARE)
 
 
 class Attempt(NamedTuple):
@@ -60,7 +67,7 @@ class Searcher(ABC):
         queries = np.ascontiguousarray(queries, np.float32)
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        step = max(1, BLOCK_BYTES // (8 * self.dim + 24 * k))
+        step = max(1, block_bytes() // (8 * self.dim + 24 * k))
         for start in range(0, len(queries), step):
             block = slice(start, start + step)
             exclude = None if exclude_ranges is None else exclude_ranges[block]
@@ -72,7 +79,7 @@ class Searcher(ABC):
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
         while len(pending):
-            step = max(1, BLOCK_BYTES // (8 * self.dim + 24 * k * GROWTH**effort))
+            step = max(1, block_bytes() // (8 * self.dim + 24 * k * GROWTH**effort))
             for start in range(0, len(pending), step):
                 part = pending[start : start + step]
                 again = self.attempt(queries[part], k, pick(exclude, part), effort)

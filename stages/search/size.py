@@ -47,6 +47,15 @@ def grows_whole(config: IndexConfig) -> bool:
     return config.index in ("flat", "hnsw")
 
 
+def memory_to_search(kind: str, size: int | None) -> int | None:
+    """Of an index of so many bytes, those without which it cannot be searched: lists may stay on the disk.
+
+    >>> memory_to_search("ivf-flat", 1000), memory_to_search("hnsw", 1000)
+    (0, 1000)
+    """
+    return 0 if kind in ("ivf-flat", "ivf-pq") else size
+
+
 def is_lossless(config: IndexConfig) -> bool:
     """Whether it holds keys as they are stored."""
     return config.index in ("flat", "hnsw", "ivf-flat")

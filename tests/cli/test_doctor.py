@@ -11,6 +11,7 @@ from memlm_cli import checkup
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Wanted, install_command, wanted_packages
 from stages.machine import free_memory_bytes, memory_bytes
+from stages.speed.benchmark import Row
 from tests.cli.conftest import Memlm
 
 
@@ -46,6 +47,20 @@ def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
         "from": "$MEMLM_STORE",
     }
     assert found["problems"] == []
+
+
+def test_a_benchmark_is_a_table_of_its_own(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        Row("product", "GFLOP/s", 150.0, 200.0, "its maker", 3, 1e9, 1e6),
+        Row("disk, read", "MB/s", 80.0, None, "", 1, 0, 0),
+    ]
+    monkeypatch.setattr("stages.speed.benchmark.benchmark", lambda folder, device, reporter: rows)
+    tables = memlm("doctor", "--benchmark").out.split("\n\n")
+    lines = next(table for table in tables if table.startswith("Speed")).splitlines()
+    assert lines[2].split() == ["product", "150", "GFLOP/s", "200", "GFLOP/s", "75%", "its", "maker"]
+    assert lines[3].split() == ["disk,", "read", "80", "MB/s", "?", "?"]
+    assert json.loads(memlm("doctor", "--benchmark", "--json").out)["speed"][1]["expected"] is None
+    assert "speed" not in json.loads(memlm("doctor", "--json").out)
 
 
 def test_it_says_what_of_memlm_toml_is_in_force(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

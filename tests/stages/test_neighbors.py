@@ -241,6 +241,21 @@ def test_as_few_lists_are_read_as_the_measured_recall_allows(store: Store, datas
         precompute(store, index, probe=17)
 
 
+@pytest.mark.parametrize("settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4, "code_bytes": 1}])
+def test_an_index_larger_than_memory_finds_the_same_and_stays_on_the_disk(
+    store: Store, datastore: Artifact, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = build_index(store, datastore, lists=16, probe=5, **settings)
+    held, notes = found(precompute(store, index, Notes(), exclude="window:70"), "train"), Notes()
+    store.remove(store.artifacts("neighbors")[0].reference)
+    monkeypatch.setattr("stages.search.open.free_memory_bytes", lambda: index.metrics["bytes"])
+    monkeypatch.setattr("stages.search.open.read_index", None)
+    read = found(precompute(store, index, notes, exclude="window:70"), "train")
+    assert any("its lists are read from the disk" in note for note in notes.infos)
+    for one, other in zip(held, read, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_another_corpus_must_speak_the_encoders_vocabulary(store: Store, datastore: Artifact) -> None:
     index = build_index(store, datastore)
     other = small_tokens(store, lengths={"train": 80}, seed=5)

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from stages.errors import UsageError
-from stages.search.config import IndexConfig, Keys, automatic_kind, automatic_lists, resolve
+from stages.search.config import IndexConfig, Keys, automatic_kind, automatic_lists, check_keys, resolve
 
 SMALL = Keys(30_000, 96, "float16")
 LARGE = Keys(2_000_000, 256, "float16")
@@ -120,3 +120,9 @@ def test_too_few_keys_for_a_code_are_refused() -> None:
 def test_nonsense_is_refused_by_type(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         IndexConfig(**settings)
+
+
+def test_more_keys_than_can_be_numbered_are_refused() -> None:
+    check_keys(2**31 - 1)
+    with pytest.raises(UsageError, match="--fraction"):
+        check_keys(2**31)

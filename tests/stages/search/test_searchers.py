@@ -256,6 +256,22 @@ def test_other_kinds_give_up_only_when_no_allowed_row_is_left(factory: str) -> N
     assert (distances[:, 290:] == np.inf).all()
 
 
+@pytest.mark.parametrize("make", [grouped, on_tensors])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("k", [1, 9, 400])
+@pytest.mark.parametrize("width", [0, 1, 151])
+def test_long_lists_in_pieces_give_what_whole_ones_give(
+    make: Any, metric: str, k: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, rows = integer_keys(300), np.arange(0, 300, 6)
+    ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
+    monkeypatch.setattr("stages.search.grouped.PIECE_BYTES", 7 * 4 * DIM)
+    ids, distances = make(keys, metric).search(keys[rows], k, ranges)
+    want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_array_equal(distances, want_distances.astype(np.float32))
+
+
 def test_blocks_of_queries_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = smooth_keys(200)
     searcher, ranges = grouped(keys, "l2"), np.stack([np.arange(200), np.arange(200) + 1], axis=1)

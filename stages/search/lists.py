@@ -1,0 +1,172 @@
+"""The inverted lists of an index: in memory, or left in its file, where each is read when it is asked for.
+
+FAISS writes them behind all else (`write_InvertedLists`, 1.15): "ilar", the number of lists and the bytes of a code,
+both 64 bits; then "full" and the size of every list, or, where at most half of them hold keys, "sprs" and the number
+and size of those that do, each table behind its length; then the codes and the rows of one list after the other.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import faiss
+import numpy as np
+
+MARK, EVERY_SIZE, SIZES_OF_SOME = b"ilar", b"full", b"sprs"
+EMPTY = SIZES_OF_SOME + bytes(8)
+"""What stands behind the head where no list holds a key."""
+READ_BYTES = 1 << 20
+ROW_BYTES = 8
+
+
+class Lists(Protocol):
+    """Lists whose rows and codes are asked for by number; `sizes`: keys in each, int64 [lists]."""
+
+    sizes: np.ndarray
+
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        """Rows in a list that is not empty, or in a part of it, int64 [n], rising where keys were added in order."""
+
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        """Their codes, uint8 [n, bytes of a code]."""
+
+
+class ListsInMemory:
+    """Those of an index that FAISS holds, as views."""
+
+    def __init__(self, ivf: Any) -> None:
+        self._index, self._lists, self._width = ivf, ivf.invlists, ivf.code_size
+        self.sizes = np.array([self._lists.list_size(number) for number in range(ivf.nlist)], np.int64)
+
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        whole = faiss.rev_swig_ptr(self._lists.get_ids(number), int(self.sizes[number]))
+        return whole if part is None else whole[part.start : part.stop]
+
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        size = int(self.sizes[number])
+        whole = faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
+        return whole if part is None else whole[part.start : part.stop]
+
+
+class Head(NamedTuple):
+    """What stands before the lists in a file: all up to the bytes of a code, and the sizes behind it."""
+
+    bytes: bytes
+    width: int
+    sizes: np.ndarray
+    end: int
+    """Where the first list begins."""
+
+
+class ListsInFile:
+    """Those at the end of an index file. Holds sizes alone, and opens the file for every list.
+
+    Raises: ValueError if the file does not end with lists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._head = path, _head_of(path)
+        self.sizes, self._width = self._head.sizes, self._head.width
+        self._starts = self._head.end + (self._width + ROW_BYTES) * (np.cumsum(self.sizes) - self.sizes)
+
+    def index(self) -> Any:
+        """The index before its lists, which are empty in it; `ntotal` is that of the file."""
+        whole = np.frombuffer(self._head.bytes + EMPTY, np.uint8)
+        return faiss.deserialize_index(whole, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        size = int(self.sizes[number])
+        rows, first = part or range(size), int(self._starts[number]) + size * self._width
+        return self._read(np.dtype(np.int64), len(rows), first + ROW_BYTES * rows.start)
+
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        rows = part or range(int(self.sizes[number]))
+        first = int(self._starts[number]) + self._width * rows.start
+        return self._read(np.dtype(np.uint8), len(rows) * self._width, first).reshape(len(rows), self._width)
+
+    def _read(self, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
+        """Raises: OSError if the file has become shorter."""
+        found = np.fromfile(self.path, dtype, count, offset=offset)
+        if len(found) < count:
+            raise OSError(f"{self.path} ends within a list; it was whole when it was opened.")
+        return found
+
+
+def write_with_lists(
+    trained: Any, rows: int, sizes: np.ndarray, lists: Iterable[tuple[np.ndarray, np.ndarray]], path: Path
+) -> None:
+    """Write an index with lists that are not in memory, byte for byte as FAISS would if they were.
+
+    Args:
+        trained: the index, which holds no keys.
+        rows: keys in all lists.
+        sizes: [lists] int64.
+        lists: codes [size, bytes of a code] and rows [size] of each, in order.
+    Raises: OSError if they cannot be written whole.
+    """
+    trained.ntotal = faiss.extract_index_ivf(trained).ntotal = rows
+    head: bytes = faiss.serialize_index(trained).tobytes()
+    trained.ntotal = faiss.extract_index_ivf(trained).ntotal = 0
+    assert head.endswith(EMPTY), "FAISS writes lists last"
+    with path.open("wb") as file:
+        file.write(head.removesuffix(EMPTY) + _table(sizes))
+        for codes, ids in lists:
+            file.write(np.ascontiguousarray(codes, np.uint8).data)
+            file.write(np.ascontiguousarray(ids, np.int64).data)
+
+
+def _table(sizes: np.ndarray) -> bytes:
+    filled = np.flatnonzero(sizes)
+    if len(filled) > len(sizes) // 2:
+        return EVERY_SIZE + np.uint64(len(sizes)).tobytes() + sizes.astype(np.uint64).tobytes()
+    pairs = np.stack([filled, sizes[filled]], axis=1).astype(np.uint64)
+    return SIZES_OF_SOME + np.uint64(pairs.size).tobytes() + pairs.tobytes()
+
+
+def _head_of(path: Path) -> Head:
+    """Reads on to the first mark from which the sizes tell exactly where the file ends."""
+    total, read, at = path.stat().st_size, bytearray(), 0
+    with path.open("rb") as file:
+        while piece := file.read(READ_BYTES):
+            read += piece
+            while (at := read.find(MARK, at)) >= 0:
+                found = _head_at(file, at, total)
+                if found is not None:
+                    return found
+                at += 1
+            at = max(0, len(read) - len(MARK) + 1)
+            file.seek(len(read))
+    raise ValueError("it does not end with inverted lists")
+
+
+def _head_at(file: BinaryIO, at: int, total: int) -> Head | None:
+    """The head that a mark at this place is the end of, if it is one."""
+    file.seek(at + len(MARK))
+    lists, width = _numbers(file.read(16), 2)
+    kind, (length,) = file.read(4), _numbers(file.read(8), 1)
+    if lists > at or 8 * length > total - file.tell():
+        return None
+    table = np.frombuffer(file.read(8 * length), np.int64)
+    sizes, end = _sizes(kind, table, lists), file.tell()
+    if sizes is None or sizes.min(initial=0) < 0 or sizes.max(initial=0) > total:
+        return None
+    if end + int(sizes.sum()) * (width + ROW_BYTES) != total:
+        return None
+    file.seek(0)
+    return Head(file.read(at + len(MARK) + 16), width, sizes, end)
+
+
+def _sizes(kind: bytes, table: np.ndarray, lists: int) -> np.ndarray | None:
+    """Keys in each list, int64 [lists]; None if this is no table of them."""
+    if kind == EVERY_SIZE and len(table) == lists:
+        return table
+    numbers, sizes = table[::2], np.zeros(lists, np.int64)
+    if kind != SIZES_OF_SOME or len(table) % 2 or numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= lists:
+        return None
+    sizes[numbers] = table[1::2]
+    return sizes
+
+
+def _numbers(raw: bytes, count: int) -> list[int]:
+    """Numbers of 64 bits; zeros where the file is too short."""
+    return list(np.frombuffer(raw.ljust(8 * count, b"\0"), np.uint64).tolist())

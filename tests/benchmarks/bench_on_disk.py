@@ -1,0 +1,187 @@
+"""Search of an index about ten times as large as the memory allowed, beside the same search in memory.
+
+    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes 1.3] [--k 4,1024]
+
+The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times, each a little moved;
+it is written once into --folder. It is searched for stored keys, moved further, three times, each time in a process of
+its own: in memory; with `ulimit -v` of so many gigabytes, so that its lists stay on the disk; and so, while the system
+is told all the time to forget what it has of the file, as if there were no memory to cache it. Told are queries a
+second, by the clock and the processors, peak memory, recall of the first 64 queries beside comparing with all keys, and
+whether all three find the same.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NOISE, MOVED = 0.1, 0.2
+"""Of copies and of queries: times the standard deviation of the keys."""
+TRUE_QUERIES = 64
+AT_ONCE = 1 << 15
+HOW = ("memory", "disk", "disk, not cached")
+
+
+def write(source: Path, copies: int, path: Path) -> int:
+    """An index with every key of another one so many times; returns the number of keys."""
+    from stages.search.lists import ListsInFile, write_with_lists
+
+    lists, random = ListsInFile(source), np.random.default_rng(0)
+    scale = np.float32(NOISE * lists.codes(int(lists.sizes.argmax())).view(np.float16).astype(np.float32).std())
+
+    def moved() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for number in range(len(lists.sizes)):
+            if not lists.sizes[number]:
+                yield np.empty((0, 0), np.uint8), np.empty(0, np.int64)
+                continue
+            keys = lists.codes(number).view(np.float16).astype(np.float32)
+            codes = np.empty((len(keys), copies, keys.shape[1]), np.float16)
+            for copy in range(copies):
+                codes[:, copy] = keys + scale * random.standard_normal(keys.shape, np.float32)
+            rows = lists.ids(number)[:, None] * copies + np.arange(copies)
+            yield codes.reshape(-1, keys.shape[1]).view(np.uint8), rows.ravel()
+
+    rows = int(lists.sizes.sum()) * copies
+    write_with_lists(lists.index(), rows, lists.sizes * copies, moved(), path)
+    return rows
+
+
+def queries_of(source: Path, count: int) -> np.ndarray:
+    """Keys of an index drawn at random, moved, [count, d]."""
+    from stages.search.lists import ListsInFile
+
+    lists, random = ListsInFile(source), np.random.default_rng(1)
+    numbers = random.choice(len(lists.sizes), count, p=lists.sizes / lists.sizes.sum())
+    found = [
+        lists.codes(n).view(np.float16)[random.integers(lists.sizes[n])].astype(np.float32) for n in numbers.tolist()
+    ]
+    keys = np.stack(found)
+    return keys + np.float32(MOVED * keys.std()) * random.standard_normal(keys.shape, np.float32)
+
+
+def true_rows(path: Path, queries: np.ndarray, k: int) -> np.ndarray:
+    """Rows of the k nearest keys of all, by products in float32."""
+    from stages.search.lists import ListsInFile
+    from stages.search.ranking import best_first
+
+    lists = ListsInFile(path)
+    scores, rows = np.full((len(queries), k), np.inf, np.float32), np.full((len(queries), k), -1)
+    for number in np.flatnonzero(lists.sizes).tolist():
+        keys, ids = lists.codes(number).view(np.float16), lists.ids(number)
+        for start in range(0, len(ids), AT_ONCE):
+            some = keys[start : start + AT_ONCE].astype(np.float32)
+            own = np.einsum("nd,nd->n", some, some) - 2 * (queries @ some.T)
+            near = own.argpartition(min(k, len(some)) - 1, axis=1)[:, :k]
+            scores = np.concatenate([scores, np.take_along_axis(own, near, axis=1)], axis=1)
+            rows = np.concatenate([rows, ids[start : start + AT_ONCE][near]], axis=1)
+            scores, rows = best_first(scores, rows, k)
+    return rows
+
+
+def forget(path: Path) -> None:
+    """Tell the system, from now on, to keep nothing of a file."""
+
+    def repeat() -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        while True:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            time.sleep(0.05)
+
+    threading.Thread(target=repeat, daemon=True).start()
+
+
+def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: list[int]) -> dict[str, Any]:
+    """Search here, and say what it took; what is found is written beside the index."""
+    from stages.search.lists import ListsInFile
+    from stages.search.open import open_searcher, stays_on_disk
+
+    path, queries = folder / "index.faiss", np.load(folder / "queries.npy")
+    if how == "memory":
+        assert not stays_on_disk(path), "other programs have left too little memory to hold the index"
+    else:
+        resource.setrlimit(resource.RLIMIT_AS, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
+        assert stays_on_disk(path)
+    if how == HOW[2]:
+        forget(path)
+    began = time.perf_counter()
+    searcher: Any = open_searcher(path, {"metric": "l2", "probe": probe}, (rows, queries.shape[1]))
+    taken: dict[str, Any] = {"how": how, "opened in": round(time.perf_counter() - began, 1)}
+    taken["from the disk"] = isinstance(searcher.lists.lists, ListsInFile)
+    for k in ks:
+        wall, cpu = time.perf_counter(), time.process_time()
+        ids, _ = searcher.search(queries, k)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        np.save(folder / f"{HOW.index(how)}-{k}.npy", ids)
+        taken[f"k {k}"] = {
+            "queries/s": round(len(queries) / wall, 1),
+            "ms of CPU a query": round(cpu / len(queries) * 1e3, 2),
+        }
+    taken["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+    return taken
+
+
+def compare(folder: Path, ks: list[int]) -> None:
+    from stages.search.recall import recall
+
+    for k in ks:
+        found = [np.load(folder / f"{n}-{k}.npy") for n in range(len(HOW)) if (folder / f"{n}-{k}.npy").exists()]
+        true = true_rows(folder / "index.faiss", np.load(folder / "queries.npy")[:TRUE_QUERIES], k)
+        print(
+            f"k {k}: recall {recall(found[-1][:TRUE_QUERIES], true, k):.4f}, "
+            f"the same in {sum(np.array_equal(found[0], one) for one in found)} of {len(found)} runs",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--index", required=True)
+    parser.add_argument("--copies", type=int, default=112)
+    parser.add_argument("--gigabytes", type=float, default=1.3)
+    parser.add_argument("--queries", type=int, default=4096)
+    parser.add_argument("--k", default="4,1024")
+    parser.add_argument("--folder", help="where the index is kept; else it is removed")
+    parser.add_argument("--how", help=f"of {', '.join(HOW)}; separated by semicolons", default=";".join(HOW))
+    parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    ks = [int(k) for k in arguments.k.split(",")]
+
+    from stages.artifacts.store import Store
+
+    index = Store(arguments.store).get(arguments.index)
+    rows = index.metrics["rows"] * arguments.copies
+    if arguments.here:
+        folder, how = Path(arguments.here[0]), arguments.here[1]
+        print(json.dumps(search(folder, how, arguments.gigabytes, rows, index.config["probe"], ks)))
+        return
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
+        folder = Path(arguments.folder or temporary)
+        path, source = folder / "index.faiss", index.file("index.faiss")
+        if not path.exists():
+            began = time.perf_counter()
+            write(source, arguments.copies, path)
+            print(f"written in {time.perf_counter() - began:.0f} s")
+        np.save(folder / "queries.npy", queries_of(source, arguments.queries))
+        size, lists = path.stat().st_size / 1e9, index.config["probe"]
+        print(f"{rows:,} keys, {size:.2f} GB, {arguments.queries:,} queries, {lists} lists read", flush=True)
+        given = ["--store", arguments.store, "--index", arguments.index, "--copies", str(arguments.copies)]
+        given += ["--gigabytes", str(arguments.gigabytes), "--k", arguments.k]
+        for how in arguments.how.split(";"):
+            command = [sys.executable, "-m", "tests.benchmarks.bench_on_disk", *given, "--here", str(folder), how]
+            subprocess.run(command, check=True)
+        compare(folder, ks)
+
+
+if __name__ == "__main__":
+    main()
