@@ -376,10 +376,11 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": row("plain", 60.0)}
     baseline["outside_repeated_paragraphs"] = theirs
     report = {**REPORT, "outside_repeated_paragraphs": outside, "baseline": baseline, "method": "trime"}
+    report["read"] = {"model": "model/9"}
     columns, cells = report_table(report)
     assert [line[:3] for line in cells] == [
         ["plain (model/7)", "60", ""],
-        ["plain", "80", "+33.3%"],
+        ["plain (model/9)", "80", "+33.3%"],
         ["knn-lm", "72", "+20.0%"],
     ]
     assert [line[columns.index("perplexity on new text")] for line in cells] == [new, "100", "95"]

@@ -128,7 +128,7 @@ def resampled_line(bootstrap: Figures) -> str:
     elif bootstrap.get("block_tokens"):
         units += f" of {bootstrap['block_tokens']:,} consecutive tokens"
     if bootstrap["units"] < FEWEST_UNITS:
-        return f"no intervals: {units} are too few to say how far other text would move a change; score more text"
+        return f"no intervals: {units}: too few to say how far other text would move a change; score more text"
     rough = " (few: the intervals are rough, and rather too narrow)" if bootstrap["units"] < FEW_UNITS else ""
     return (
         f"in brackets: {100 * bootstrap['confidence']:.4g}% intervals from {bootstrap['samples']:,} resamples of "

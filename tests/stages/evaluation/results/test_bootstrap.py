@@ -6,10 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.evaluation.results import bootstrap
-from stages.evaluation.results.bootstrap import Bootstrap
+from stages.evaluation.results.bootstrap import FEWEST_UNITS, Bootstrap
 from tests.oracles import comparison as oracle
 
 UNITS = st.integers(1, 6)
+
+
+@pytest.fixture
+def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of units so few that all resamples can be written down."""
+    monkeypatch.setattr(bootstrap, "FEWEST_UNITS", 2)
 
 
 @given(st.data(), UNITS, st.integers(1, 3), st.integers(1, 40), st.integers(0, 5), st.integers(1, 50))
@@ -25,6 +31,7 @@ def test_means_are_those_of_the_same_draws_one_by_one(data, units, columns, samp
         np.testing.assert_allclose(means[:, column], want, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("of_any_number")
 def test_the_interval_is_that_of_all_resamples_there_are():
     totals, weights = [0.0, -1.5, -2.5, 3.0, 0.25], [3.0, 1.0, 4.0, 2.0, 3.0]
     every = oracle.all_resampled_means(totals, weights)
@@ -33,6 +40,7 @@ def test_the_interval_is_that_of_all_resamples_there_are():
     assert (low, high) == pytest.approx(want, abs=0.01)
 
 
+@pytest.mark.usefixtures("of_any_number")
 def test_the_interval_of_three_documents():
     """Sums 0, -1.5, -2.5 over 3 tokens each: of 27 resamples one is all 0, one all -2.5, each with 3.7%."""
     ((low, high),) = Bootstrap(10_000, 0.95, 0).intervals(np.array([[0.0], [-1.5], [-2.5]]), np.full((3, 1), 3.0))
@@ -51,11 +59,15 @@ def test_the_interval_covers_what_is_true():
     assert 250 <= held <= 288
 
 
-@pytest.mark.parametrize("weights", [[[2.0]], [[2.0], [0.0]]])
-def test_one_unit_has_no_interval(weights):
-    assert Bootstrap(10, 0.95, 0).intervals(np.ones((len(weights), 1)), np.array(weights)) == [None]
+@pytest.mark.parametrize("units", [1, 2, 5, 6])
+def test_few_units_have_no_interval(units):
+    weights = np.concatenate([np.full((units, 1), 2.0), np.zeros((3, 1))])
+    totals = np.random.default_rng(0).normal(size=weights.shape) * weights
+    (interval,) = Bootstrap(10, 0.95, 0).intervals(totals, weights)
+    assert (interval is None) == (units < FEWEST_UNITS)
 
 
+@pytest.mark.usefixtures("of_any_number")
 def test_resamples_without_weight_are_left_out():
     totals, weights = np.array([[1.0], [3.0], [0.0], [0.0]]), np.array([[1.0], [1.0], [0.0], [0.0]])
     ((low, high),) = Bootstrap(2000, 0.95, 0).intervals(totals, weights)

@@ -28,7 +28,8 @@ def test_it_is_said_of_what_intervals_are() -> None:
     (line,) = (line for line in remarks({**REPORT, "change_intervals": drawn}) if line.startswith("in brackets"))
     assert line.startswith("in brackets: 95% intervals from 10,000 resamples of 57 documents, paired by row")
     alone = remarks({**REPORT, "change_intervals": {**drawn, "units": 1}})
-    assert "no interval: 1 document cannot be resampled" in alone
+    few = "no intervals: 1 document: too few to say how far other text would move a change; score more text"
+    assert few in alone
 
 
 @pytest.mark.parametrize(("valid", "said"), [(30.0, True), (65.0, False), (79.0, False), (99.0, False), (110.0, True)])
@@ -47,11 +48,12 @@ def test_what_a_word_perplexity_is_for_is_said_where_one_is_shown(words: float |
 @pytest.mark.parametrize(
     ("method", "trigram", "warning"),
     [
-        ("lm", 80.5, None),
-        ("lm", 80.0, "plain is no better than that: the model is weaker than counting three tokens, so "),
-        ("lm", 72.0, "plain is no better than that, nor is any other row: the model is weaker than counting"),
+        ("lm", 84.5, None),
+        ("lm", 80.5, "plain is hardly better than that: what a memory gains on a model that does not beat counting"),
+        ("lm", 80.0, "plain is no better than that: what a memory gains"),
+        ("lm", 72.0, "plain is no better than that, nor is any other row: what a memory gains"),
         ("trime", 79.0, None),
-        ("trime", 70.0, "knn-lm is no better than that: the model is weaker"),
+        ("trime", 70.0, "knn-lm is no better than that: what a memory gains"),
     ],
 )
 def test_the_model_is_held_against_counting_three_tokens(method: str, trigram: float, warning: str | None) -> None:
@@ -60,6 +62,12 @@ def test_the_model_is_held_against_counting_three_tokens(method: str, trigram: f
     assert first == f"a trigram of the training text alone: {trigram:g}"
     assert [line[: len(warning or "")] for line in others] == ([] if warning is None else [warning])
     assert set(control_lines(report)) <= set(remarks(report))
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.048, True), (0.01, False), (None, False)])
+def test_many_ends_of_documents_are_remarked_on(share: float | None, said: bool) -> None:
+    lines = remarks({**REPORT, "document_ends": share})
+    assert any(line.startswith("4.8% of the tokens are <eos>") for line in lines) == said
 
 
 def test_a_model_that_diverged_is_no_better_and_without_a_control_nothing_is_said() -> None:
