@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer
+from memlm_cli.console import answer, say
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
 from memlm_cli.tables import table
@@ -45,8 +45,12 @@ def _costs(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Ro
     from stages.reporting import Silent
 
     store = Store(common.store, verify_inputs=common.verify_inputs)
-    found = list(estimates(tasks, store, execution(common, Silent())))
+    found = list(estimates(tasks, store, execution(common, Silent()), _measuring if common.calibrate else None))
     return found, room(found, shutil.disk_usage(_place(common)).free, {"cpu": memory_bytes(), **_gpus(found)})
+
+
+def _measuring(name: str) -> None:
+    say(f"measuring {name} on a part of its work")
 
 
 def _place(common: Common) -> Path:
@@ -73,7 +77,10 @@ def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
         least, most = (sum(seconds) for seconds in zip(*known, strict=True))
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
-        lines.append("time: not known, nothing like it was made in this store")
+        lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
+    measured = [estimate.name for estimate in new if estimate.calibrated]
+    if measured:
+        lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
     more = _and_more(not fit.complete)
     lines.append(f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free")
     return "\n".join(lines)
@@ -128,6 +135,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "unit": None if effort is None else effort.unit,
         "seconds": estimate.seconds,
         "measured": estimate.measured,
+        "calibrated": estimate.calibrated,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,
         "scratch": estimate.scratch,

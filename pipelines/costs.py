@@ -1,6 +1,6 @@
 """What work costs before it starts: bytes by arithmetic, time by what the store says of the same work done before."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -49,6 +49,8 @@ class Estimate:
     seconds: tuple[float, float] | None = None
     measured: int = 0
     """Artifacts of this store that the time follows from."""
+    calibrated: bool = False
+    """Whether the time follows from a part of the work that was done to measure it."""
     disk: int | None = None
     like_others: bool = False
     """Whether `disk` is what others of the kind took, and not arithmetic."""
@@ -72,9 +74,14 @@ def tasks_of(recipe: Recipe) -> list[Task]:
     return [Task(n, stage.command, recipe.config(n), stage.all_references) for n, stage in recipe.stages.items()]
 
 
-def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iterator[Estimate]:
+def estimates(
+    tasks: Sequence[Task], store: Store, execution: Execution, measuring: Callable[[str], None] | None = None
+) -> Iterator[Estimate]:
     """What each task costs, in order; what a task makes is expected by those after it.
 
+    Args:
+        measuring: a part of work whose time the store does not tell is done to measure it, and this is called with
+            its name before; None: it is not known.
     Raises: what is wrong with a task as far as that does not depend on what is not made yet.
     """
     expected = ExpectedStore(store.root)
@@ -87,7 +94,7 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iter
             yield Estimate(task.name, task.command, NEW, None)
             continue
         try:
-            estimate, artifact = _estimate(task, made, expected, done, execution)
+            estimate, artifact = _estimate(task, made, expected, done, execution, measuring)
         except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
             if any(name in made and expected.is_expected(made[name]) for name in waits):
                 yield Estimate(task.name, task.command, NEW, None)
@@ -98,7 +105,12 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iter
 
 
 def _estimate(
-    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, done: Sequence[Artifact], execution: Execution
+    task: Task,
+    made: Mapping[str, Artifact],
+    store: ExpectedStore,
+    done: Sequence[Artifact],
+    execution: Execution,
+    measuring: Callable[[str], None] | None,
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
     work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
@@ -113,6 +125,11 @@ def _estimate(
     device = stage.device(execution)
     effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
     kin = list(_kin(stage, effort, device, done)) if effort is not None else []
+    seconds, calibrated = None if effort is None else _seconds(effort, kin), False
+    if measuring is not None and effort is not None and seconds is None:
+        measuring(task.name)
+        seconds = _measured(stage.measured_seconds(config, inputs, execution, effort))
+        calibrated = seconds is not None
     alike = [artifact.manifest.bytes for artifact, _ in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
     estimate = Estimate(
@@ -121,8 +138,9 @@ def _estimate(
         state=CONTINUES if store.draft_folder(work.kind, work.id).is_dir() else NEW,
         reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
         effort=effort,
-        seconds=None if effort is None else _seconds(effort, kin),
+        seconds=seconds,
         measured=len(kin),
+        calibrated=calibrated,
         disk=disk,
         like_others=cost.disk is None and disk is not None,
         scratch=cost.scratch,
@@ -172,6 +190,11 @@ def _seconds(effort: Effort, kin: Sequence[tuple[Artifact, Effort]]) -> tuple[fl
     ratios = [effort.amount / other.amount for _, other in kin]
     least, most = RANGE if any(1 / FAR <= ratio <= FAR for ratio in ratios) else FAR_RANGE
     return least * rate * effort.amount, most * rate * effort.amount
+
+
+def _measured(seconds: float | None) -> tuple[float, float] | None:
+    """The least and the most that is expected where a part of the work took so long, times what it stands for."""
+    return None if seconds is None else (RANGE[0] * seconds, RANGE[1] * seconds)
 
 
 @dataclass(frozen=True)

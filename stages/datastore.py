@@ -17,7 +17,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
-from stages.encoding.token_range import TokenRange
+from stages.encoding.token_range import TokenRange, first_of_all
 from stages.encoding.window_settings import WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
@@ -144,6 +144,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
         return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
+
+    def samples(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[tuple[TokenRange, float]]:
+        return first_of_all(self.shards(job, plan))
 
     def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None

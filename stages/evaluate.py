@@ -18,6 +18,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
+from stages.encoding.token_range import first_of_all
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
@@ -138,6 +139,13 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
         return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
 
+    def samples(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[tuple[Part, float]]:
+        """A part of the tuning split stands for the scored one, too, which all rows read at fewer settings."""
+        if plan.tuning_pass is None:
+            return first_of_all(plan.scoring_pass.parts)
+        sample, *tuning = self.shards(job, plan)[: 1 + len(plan.tuning_pass.parts)]
+        return [(sample, 1.0), *first_of_all(tuning, beside=plan.scoring_pass.parts)]
+
     def phase(self, shard: Part) -> str:
         return shard.phase
 
@@ -192,8 +200,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.results.shard_record import shard_record, token_scores
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
-        result = scoring_pass.read_range(shard, work.evaluator, work.states, output)
-        passage = work.evaluator.score(result, work.tuning.settings)
+        settings = work.tuning.settings
+        gate = settings[0].gate if settings else None
+        result = scoring_pass.read_range(shard, work.evaluator, work.states, output, gate)
+        passage = work.evaluator.score(result, settings)
         if scores is not None:
             scores.write(output, scoring_pass.number(shard), token_scores(passage))
         if work.plan.unit_files is not None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -63,12 +64,32 @@ class ImportModel(Stage[ImportConfig]):
             raise UsageError("model: the settings of an imported model are those of its files; leave them out.")
         tokens, location = inputs["tokens"], _location(inputs)
         model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"))
-        _require_own_tokens(model, location, tokens)
+        if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
+            _require_own_tokens(model, location, tokens)
         longest = model.longest_context or USUAL_CONTEXT
         length = min(longest, USUAL_CONTEXT) if config.segment_length is None else config.segment_length
         if length > longest:
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
         return config.model_copy(update={"model": model, "segment_length": length})
+
+    def cost(self, config: ImportConfig, inputs: Inputs) -> Cost:
+        from stages.models.backbones.huggingface.config import HuggingFaceConfig
+        from stages.pretrained.size import model_size
+
+        assert isinstance(config.model, HuggingFaceConfig)
+        size = model_size(_location(inputs), config.model)
+        settings = len(json.dumps(config.canonical()["model"], indent=2))
+        return Cost(
+            files={"model.safetensors": size.bytes, "config.json": settings},
+            metrics={"parameters": size.parameters},
+            scratch=0,
+            memory=size.memory,
+            remedy="a smaller model",
+        )
+
+    def effort(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        """Among models with the same settings: how weights are packed decides how long they take to unpack."""
+        return Effort(metrics["parameters"], "weights", config.model_dump(include={"model"}))
 
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file

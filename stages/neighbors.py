@@ -18,7 +18,7 @@ from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.encoding.token_range import TokenRange
+from stages.encoding.token_range import TokenRange, first_of_all
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
@@ -194,6 +194,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
         return [shard for split in plan.splits for shard in plan.shards(split)]
+
+    def samples(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[tuple[QueryRange, float]]:
+        return first_of_all(self.shards(job, plan))
 
     def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
         encodes = shard.stop > plan.splits[shard.split].stored[0]

@@ -15,8 +15,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
-from stages.text.pretrained import PretrainedTokenizer
-from stages.text.tokenizer import TextTokenizer
+from stages.text.pretrained import special_ids
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.cost import cost, effort
@@ -94,12 +93,5 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
             "unk_id": tokenizer.unk_id,
             "tokenizer": tokenizer.kind if job.config.tokenizer == GIVEN else job.config.tokenizer,
             "eos_after": tokenizer.eos_after,
-            **_special(tokenizer),
+            **special_ids(tokenizer),
         }
-
-
-def _special(tokenizer: TextTokenizer) -> dict[str, int | None]:
-    """What a pretrained model is to read beside the text."""
-    if not isinstance(tokenizer, PretrainedTokenizer):
-        return {}
-    return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}

@@ -87,6 +87,16 @@ class Train(Stage[TrainConfig]):
 
         return effort(config, inputs, metrics)
 
+    def measured_seconds(
+        self, config: TrainConfig, inputs: Inputs, execution: Execution, effort: Effort
+    ) -> float | None:
+        """By a few updates on tokens drawn at random, of a method that learns from tokens alone; without validation."""
+        from stages.training.speed import training_speed
+
+        if inputs.artifacts.keys() != {"tokens"}:
+            return None
+        return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
+
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
 

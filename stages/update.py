@@ -4,6 +4,7 @@ Rows that stay are copied, rows that are added are encoded as build-datastore do
 rows; memory in use is a few shards, whatever the datastore.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
@@ -26,9 +29,9 @@ from stages.errors import UsageError
 from stages.lineage.changed_rows import RowTables, seen_behind
 from stages.lineage.corpus import require_same_tokenizer, require_split
 from stages.lineage.forgetting import documents_meant, spelled_numbers
-from stages.lineage.rows import GROUP, ROWS, SOURCES, DatastoreRows, dump_sources, sources_of, tokenizer_of
+from stages.lineage.rows import GROUP, ROWS, SOURCES, DatastoreRows, RowSource, dump_sources, sources_of, tokenizer_of
 from stages.lineage.runs import KeptRows
-from stages.models.config import parse_model
+from stages.models.config import model_of, shape_of
 from stages.text.names import names_file
 
 if TYPE_CHECKING:
@@ -39,6 +42,15 @@ if TYPE_CHECKING:
 TABLES = "documents"
 """Key of the shard that says whose rows they are."""
 ADDED_CHAIN = "added"
+STATES_KEPT = 3
+"""The carried state to go on from, and those of two shards under way."""
+TABLE_ROWS = {
+    "runs": "runs",
+    "doc_offsets": "documents",
+    "paragraph_ends": "paragraphs",
+    "paragraph_hashes": "paragraphs",
+}
+"""Tables of a datastore's rows, and what each has a row of."""
 TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length", "long_length")
 """Settings of the datastore before, which its rows, old and new, are made with."""
 
@@ -161,6 +173,40 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
 
         return device_name(execution.device)
 
+    def cost(self, config: UpdateConfig, inputs: Inputs) -> Cost:
+        encoder, before = inputs["encoder"], RowTables.of(DatastoreRows(inputs[PREVIOUS]))
+        kept = before.without(documents_meant(config.forget, (), before.documents))
+        added = _counts_added(config, inputs)
+        assert config.dtype is not None
+        layouts = RowLayouts.of(encoder, kept.rows + added["tokens"], config.dtype, config.stride or 1)
+        tables = [
+            _table_layout(name, (len(array) + added[TABLE_ROWS[name]], *array.shape[1:]), array.dtype)
+            for name, array in _table_arrays(kept).items()
+        ]
+        rows, dim = layouts.keys.shape
+        state, shard = (
+            state_bytes(encoder, config.windows),
+            layouts.keys.rows_per_shard * dim * layouts.keys.dtype.itemsize,
+        )
+        files = {layout.name: layout.stored_bytes for layout in (*layouts, *tables)}
+        return Cost(
+            files=files | _words_bytes(config, inputs, kept),
+            metrics={
+                **{"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
+                **{"forgotten": before.rows - kept.rows, "added": added["tokens"]},
+            },
+            scratch=STATES_KEPT * state,
+            memory=2 * min(shard, layouts.keys.nbytes) + (_model_bytes(encoder) + state if ADDED in inputs else 0),
+            remedy="fewer documents to --add",
+        )
+
+    def effort(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        """Tokens that are encoded, beside rows that are copied; where none are added, the copied rows."""
+        kin = config.model_dump(include={*TAKEN_OVER, "precision"})
+        kin |= {"model": shape_of(inputs["encoder"]), "adds": ADDED in inputs}
+        copied = metrics["rows"] - metrics["added"]
+        return Effort(metrics["added"], "tokens", kin, copied) if ADDED in inputs else Effort(copied, "rows", kin)
+
     def plan(self, job: Job[UpdateConfig]) -> Plan:
         config, encoder = job.config, job.inputs["encoder"]
         before = RowTables.of(DatastoreRows(job.inputs[PREVIOUS]))
@@ -170,7 +216,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         if ADDED in job.inputs:
             assert config.split is not None
             after = after.followed_by(job.inputs[ADDED], config.split)
-        carries = parse_model(encoder.config["model"]).carries_state
+        carries = model_of(encoder).carries_state
         remembers = carries or config.reset == "document"
         reread = np.zeros(len(kept.ranges), np.int64) if remembers else seen_behind(before.runs, kept, config.windows)
         if len(forgotten):
@@ -184,8 +230,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return [*plan.layouts, *(layout for layout, _ in plan.tables)]
 
     def output_bytes(self, job: Job[UpdateConfig], plan: Plan) -> int:
-        """With three carried states at most: the one to go on from, and of two shards under way."""
-        return super().output_bytes(job, plan) + 3 * state_bytes(job.inputs["encoder"], job.config.windows)
+        return super().output_bytes(job, plan) + STATES_KEPT * state_bytes(job.inputs["encoder"], job.config.windows)
 
     def shards(self, job: ShardJob[UpdateConfig], plan: Plan) -> Sequence[Shard]:
         return [Shard(TABLES), *(Shard(_key(number)) for number in range(plan.layouts.keys.shards))]
@@ -267,19 +312,42 @@ def _taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
 # Whose rows they are
 
 
-def _table(name: str) -> str:
-    return f"{GROUP}/{name}"
-
-
 def _tables(rows: RowTables) -> list[tuple[ArrayLayout, np.ndarray]]:
-    arrays = {
-        "runs": rows.run_table,
-        **{name: getattr(rows, name) for name in ("doc_offsets", "paragraph_ends", "paragraph_hashes")},
-    }
-    return [
-        (ArrayLayout(_table(name), array.shape, array.dtype, rows_per_shard(array[:1].nbytes or 1)), array)
-        for name, array in arrays.items()
-    ]
+    arrays = _table_arrays(rows)
+    return [(_table_layout(name, array.shape, array.dtype), array) for name, array in arrays.items()]
+
+
+def _table_arrays(rows: RowTables) -> dict[str, np.ndarray]:
+    return {"runs": rows.run_table, **{name: getattr(rows, name) for name in TABLE_ROWS if name != "runs"}}
+
+
+def _table_layout(name: str, shape: tuple[int, ...], dtype: Any) -> ArrayLayout:
+    row = np.dtype(dtype).itemsize * math.prod(shape[1:]) if shape[0] else 1
+    return ArrayLayout(f"{GROUP}/{name}", shape, dtype, rows_per_shard(row))
+
+
+def _counts_added(config: UpdateConfig, inputs: Inputs) -> dict[str, int]:
+    """Of what is added, the tokens, and the rows of each table."""
+    counted = ("tokens", "documents", "paragraphs")
+    if ADDED not in inputs:
+        return dict.fromkeys((*counted, "runs"), 0)
+    split = inputs[ADDED].metrics["splits"][config.split]
+    return {"runs": 1, **{name: int(split[name]) for name in counted}}
+
+
+def _words_bytes(config: UpdateConfig, inputs: Inputs, kept: RowTables) -> dict[str, int]:
+    """Sizes of what `_write_words` writes: sources, and names of the documents that stay and that are added."""
+    sources, names, split = kept.sources, sum(len(run.dumps()) for run in kept.names), config.split
+    if ADDED in inputs and split is not None:
+        sources = [*sources, RowSource.of(inputs[ADDED], split)]
+        file = inputs[ADDED].manifest.files.get(names_file(split))
+        names += 0 if file is None else int(file["bytes"])
+    return {SOURCES: len(dump_sources(sources)), names_file(ROWS): names}
+
+
+def _model_bytes(encoder: Artifact) -> int:
+    """Memory that its weights take."""
+    return 4 * int(encoder.metrics["parameters"])
 
 
 def _write_words(job: Job[UpdateConfig], rows: RowTables) -> None:

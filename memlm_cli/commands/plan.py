@@ -23,6 +23,14 @@ def plan(
             "an index, the latest if none is named.",
         ),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Measure what this store cannot tell: a few updates of a training, one shard of a datastore, of "
+            "neighbours, of an evaluation.",
+        ),
+    ] = False,
     keys: Annotated[
         float | None,
         typer.Option(help="What kNN-LM over so many keys (3e9) would cost.", rich_help_panel=SIMULATED),
@@ -45,12 +53,15 @@ def plan(
 ) -> None:
     """What a recipe or a command would cost: work, time, disk and memory of every stage; exit 5 if it cannot fit.
 
-    Sizes are arithmetic, of text not read yet from a sample (~). Times are those of the same work in this store. What
-    is not known is a question mark. With --keys: what so many would cost on some machines, by the times of an index.
+    Sizes are arithmetic, of text not read yet from a sample (~). Times are those of the same work in this store, or
+    measured on a part of it. What is not known is a question mark. With --keys: what so many would cost on some
+    machines, by the times of an index.
     """
     from pipelines.catalogue import COMMANDS
 
     if keys is not None:
+        if calibrate:
+            raise UsageError("--calibrate measures stages of a recipe or a command; --keys scales what an index took.")
         cluster = machines or 1, network * 1e9, storage * 1e9
         _simulate(words or [], store, round(keys), round(queries), cluster, json_)
         return
@@ -65,7 +76,7 @@ def plan(
     if first in group.commands and first not in (*COMMANDS, "run", "try"):
         raise UsageError(f"{first} makes no artifact; {did_you_mean(first, (*COMMANDS, 'run', 'try'))}")
     command = [first, *rest] if first in group.commands else ["run", *words]
-    arguments = [command[0], "--plan", *command[1:]]
+    arguments = [command[0], "--plan", *(["--calibrate"] if calibrate else []), *command[1:]]
     root = context.find_root()
     with group.make_context("memlm", arguments, default_map=root.default_map, obj=root.obj) as planned:
         group.invoke(planned)

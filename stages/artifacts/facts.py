@@ -1,6 +1,6 @@
 """What others read of a manifest's settings and figures, by type and range: its digest does not say that they fit."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -56,8 +56,15 @@ class _Memory(_Group):
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
+class _Architecture(_Group):
+    """Other names are those of the backbone that it says."""
+
+    backbone: str
+    vocab_size: Positive
+
+
 class _ModelSettings(_Group):
-    model: dict[str, Any]
+    model: _Architecture
     method: str
     memory: _Memory | None = None
     segment_length: Positive | None = None

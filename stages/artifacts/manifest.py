@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
 from stages.artifacts.kinds import KINDS, command_of
 from stages.artifacts.references import is_id, stays_inside
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, shortened
 
 MANIFEST = "manifest.json"
 
@@ -152,15 +152,15 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
 
 
 def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> None:
-    kind, version = content.get("kind"), content.get("format_version")
-    if kind not in KINDS:
-        raise ArtifactError(f"{folder} is of a kind that this memlm does not know: {kind!r}.")
+    kind, version, producer = content.get("kind"), content.get("format_version"), content.get("producer")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ArtifactError(f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}.")
     known = KINDS[kind].format_version
     if not isinstance(version, int) or version > known:
-        maker = content.get("producer", {}).get("memlm", "unknown")
+        maker = producer.get("memlm", "unknown") if isinstance(producer, Mapping) else "unknown"
         raise ArtifactError(
-            f"{folder} has format {version} of {kind!r}, written by memlm {maker}; this memlm reads up to {known}. "
-            "Upgrade memlm."
+            f"{folder} has format {shortened(repr(version))} of {kind!r}, written by memlm {shortened(str(maker))}; "
+            f"this memlm reads up to {known}. Upgrade memlm."
         )
     if version < known:
         raise ArtifactError(

@@ -2,12 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.calibration import seconds_by_samples
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
@@ -146,6 +149,13 @@ class Stage(ABC, Generic[C]):
         """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
         return None
 
+    def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
+        """Seconds that it takes, by a small part of it that is done now; None where no part says it.
+
+        Inputs may not be made yet.
+        """
+        return None
+
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
         """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""
@@ -205,6 +215,20 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Put together what the shards left, once all are committed; returns the metrics."""
+
+    def samples(self, job: ShardJob[C], plan: P) -> Sequence[tuple[S, float]]:
+        """Shards that tell how long all take, each with how many times its time those take that it stands for.
+
+        They are computed in this order, and need no others. None by default: nothing is known of them.
+        """
+        return ()
+
+    def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
+        if not all(artifact.path.is_dir() for artifact in inputs.artifacts.values()):
+            return None
+        with TemporaryDirectory(prefix="memlm-") as folder, closing(Draft(Path(folder) / "draft", {})) as draft:
+            quiet = replace(execution, reporter=Silent())
+            return seconds_by_samples(self, Job(config, inputs, draft.path, quiet, draft))
 
     def output_bytes(self, job: Job[C], plan: P) -> int:
         """Size of what will be written, where it is known beforehand."""

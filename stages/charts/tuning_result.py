@@ -47,7 +47,12 @@ class TuningResult:
     @property
     def helps(self) -> bool:
         """Whether some setting is better than the model without memory."""
-        return bool(np.isfinite(self.plain) and self.perplexity.min() < self.plain)
+        return bool(np.isfinite(self.plain) and self.perplexity.min() < self.plain and not self._off)
+
+    @property
+    def _off(self) -> bool:
+        """Whether the best is to read no memory; both are sums of the same numbers, in another order."""
+        return bool(np.isclose(self.perplexity[self.best], self.plain, rtol=1e-9, atol=0))
 
     @property
     def limit(self) -> float:
@@ -57,6 +62,8 @@ class TuningResult:
     @property
     def outcome(self) -> str:
         """The perplexity without memory, and where the best is."""
+        if self._off:
+            return f"Plain {number(self.plain)}, and no setting is better"
         scale, weight = self.best
         settings = [
             f"{axis.symbol} {axis.labels[place]}" for axis, place in ((self.scale, scale), (self.weight, weight))

@@ -8,7 +8,7 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.encoding.window_settings import shard_unit
 from stages.errors import ArtifactError, UsageError
-from stages.models.config import parse_model
+from stages.models.config import model_of
 
 VALUE_DTYPE = np.dtype(np.int32)
 
@@ -22,7 +22,7 @@ class RowLayouts(NamedTuple):
     @classmethod
     def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
         """Those of so many rows that a model makes."""
-        width = parse_model(encoder.config["model"]).width
+        width = model_of(encoder).width
         per_shard = rows_per_shard(width * np.dtype(dtype).itemsize, shard_unit(encoder, stride))
         return cls(
             ArrayLayout("datastore.zarr/keys", (rows, width), dtype, per_shard),

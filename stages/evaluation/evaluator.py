@@ -20,6 +20,7 @@ from stages.evaluation.results.last_word import LastWords, is_best
 from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import TuningSums
 from stages.memory.entries import LogSums
+from stages.memory.search_gate import SearchGate
 from stages.memory.weight_network import Positions
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.datastore import Datastore
@@ -86,7 +87,15 @@ class Evaluator:
     # One range of tokens
 
     def read_range(
-        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False, known: bool = False
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        carried: CarriedState,
+        *,
+        probed: bool = False,
+        known: bool = False,
+        gate: SearchGate | None = None,
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
@@ -95,6 +104,7 @@ class Evaluator:
         Args:
             probed: whether probes watch.
             known: whether what learned weights know of contexts is found out, if there are any.
+            gate: which of the tokens neighbours are found for; None: all.
         """
         counted = self._counted(split, start, stop)
         watch = Stopwatch(self.reader.device)
@@ -103,7 +113,7 @@ class Evaluator:
             hidden_reader = None if memory is None else memory.begin(background, split, start, stop)
             probes = self.probes if probed else {}
             watching = {name: p.watch(self.model, hidden_reader, start, counted) for name, p in probes.items()}
-            stored = self.external is not None and not self.external.retrieval.needs_keys
+            stored = self.external is not None and not self.external.retrieval.needs_keys and gate is None
             early = background.submit(self._find, split, start, stop, None) if stored else None
             known = known and self.needs.context
             scored = self._score_without_readings(
@@ -112,7 +122,8 @@ class Evaluator:
             context = self._context(split, scored) if known else None
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
-            found = early.result() if early else self._find(split, start, stop, queries)
+            searched = None if gate is None or context is None else gate.opens(context).numpy()
+            found = early.result() if early else self._find(split, start, stop, queries, searched)
             search = watch.lap()
         after = carried.after(scored, self.reach, self.needs.keys, encoder_state)
         past = watch.lap()
@@ -215,8 +226,12 @@ class Evaluator:
         encoded = encoder.encode(split, scored.start, scored.stop, carried.encoder_state)
         return search_keys(encoded.keys), encoded.state
 
-    def _find(self, split: str, start: int, stop: int, queries: np.ndarray | None) -> FoundNeighbors | None:
-        return None if self.external is None else self.external.retrieval.find(split, start, stop, queries)
+    def _find(
+        self, split: str, start: int, stop: int, queries: np.ndarray | None, searched: np.ndarray | None = None
+    ) -> FoundNeighbors | None:
+        if self.external is None:
+            return None
+        return self.external.retrieval.find(split, start, stop, queries, searched)
 
     # Tuning
 
@@ -288,8 +303,9 @@ class Evaluator:
             if scored.hidden is not None:
                 hidden = scored.hidden[done : done + len(log_p)]
                 correct = self._correct(hidden, scored.targets[rows], log_z, retrieved, settings, weights)
-            memory = torch.stack(log_p_mem, -1)
-            parts.append(RowScores(log_p, memory, np.array(sums), retrieved[0].first_matches, correct, weights))
+            memory, first = torch.stack(log_p_mem, -1), retrieved[0].first_matches
+            by_gain = _by_gain(scored_range, rows, log_p, settings)
+            parts.append(RowScores(log_p, memory, np.array(sums), first, correct, weights, by_gain))
             done += len(log_p)
         return RowScores.joined(parts)
 
@@ -317,12 +333,26 @@ class Evaluator:
 def _learned_weights(
     scored_range: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved], settings: RowSettings
 ) -> Tensor | None:
-    """The last reading's weight at each of some rows, where it is learned, [c]."""
+    """The last reading's weight at each of some rows, where it is learned, [c]; 0 where nothing is read."""
     if settings.network is None:
         return None
     point, like = settings.points[-1], scored_range.lm.log_p
     inputs = weight_inputs(scored_range, rows, retrieved[-1], point.scale, point.cutoff)
-    return settings.network.weights(inputs).to(like)
+    read = ~retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0).empty
+    return settings.network.weights(inputs).to(like) * read
+
+
+def _by_gain(
+    scored_range: ScoredRange, rows: Tensor | slice, log_p: Tensor, settings: RowSettings
+) -> np.ndarray | None:
+    """Of each threshold the tokens at or above it, and nats where these alone are searched for, [thresholds, 2]."""
+    if settings.gains is None:
+        return None
+    assert scored_range.context is not None
+    predicted = settings.gains.outputs(scored_range.context[rows])[:, None]
+    above = predicted.to(log_p.device) >= torch.tensor(settings.thresholds, dtype=torch.float64, device=log_p.device)
+    read = torch.where(above, log_p[:, None], scored_range.lm.log_p[rows][:, None])
+    return torch.stack((above.sum(0), -read.sum(0, dtype=torch.float64)), -1).cpu().numpy()
 
 
 def _read_part(

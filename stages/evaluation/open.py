@@ -131,7 +131,7 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
 def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> Retrieval:
     """Where neighbours come from."""
     if "neighbors" in read:
-        return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k)
+        return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k, read["index"].config["metric"])
     index = read["index"]
     keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
     searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stages.encoding.carried_state import CarriedState
     from stages.encoding.state_store import StateStore
     from stages.evaluation.evaluator import Evaluator, RangeResult
+    from stages.memory.search_gate import SearchGate
 
 SAMPLE = "sample"
 """Phase, and key of the one part, that looks at a sample of the tuning split."""
@@ -52,12 +53,17 @@ class RangePass:
         return part.start // self.step
 
     def read_range(
-        self, part: Part, evaluator: "Evaluator", states: "StateStore", output: ShardOutput
+        self,
+        part: Part,
+        evaluator: "Evaluator",
+        states: "StateStore",
+        output: ShardOutput,
+        gate: "SearchGate | None" = None,
     ) -> "RangeResult":
-        """Read a part with the model, going on from the one before it."""
+        """Read a part with the model, going on from the one before it; a gate says where neighbours are found."""
         carried = self._carried_into(part, evaluator, states)
         probed, known = self.phase == SCORE, self.phase in (WEIGH, SCORE)
-        result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed, known=known)
+        result = evaluator.read_range(self.split, part.start, part.stop, carried, probed=probed, known=known, gate=gate)
         idle = self.number(part) - self._parts_back - 1
         states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
         return result

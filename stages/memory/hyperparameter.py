@@ -25,6 +25,9 @@ class Hyperparameter:
     """Of an amount, how much is read: what it counts."""
     grid: tuple[float, ...] = ()
     """What `tune` chooses from; empty: the artifacts, or a sample of scores, decide."""
+    off: float | None = None
+    """Of a weight, the value at which memory changes nothing: tried beside the grid, and no part of it, since ids
+    of reports have the grid in them. None: there is none."""
     example: str = ""
     """What is suggested where it is missing; empty: it may be."""
     untuned: tuple[float, ...] = ()

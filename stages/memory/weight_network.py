@@ -1,14 +1,12 @@
 """A weight of the memory for each context: a small network in place of one number for all.
 
-With x what is known of a context, each number of mean 0 and variance 1 on the text that it is fitted on,
-
     λ(x) = σ(logit λ_0 + u · tanh(W x + b))
 
-where λ_0 is the best weight for all contexts. With u = 0, where fitting begins, it is that. Fitted is
+where λ_0 is the best weight for all contexts, at which fitting begins. Fitted is
 
     max Σ_t log((1 − λ(x_t)) p_lm(x_t) + λ(x_t) p_mem(x_t))
 
-Shapes: n positions, F inputs, H hidden units; all in float64.
+Shapes: n positions, F inputs.
 
 Sources: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
 retrieval: a larger network predicts λ from the model's confidence and counts of the context, fitted on validation text.
@@ -17,23 +15,17 @@ their distances and the number of distinct tokens among them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-HIDDEN = 32
-PASSES = 10
-"""Over the positions that are fitted."""
-BATCH = 256
-RATE = 0.01
-"""Step size of Adam at the beginning; it falls evenly to 0."""
-DECAY = 0.01
-"""Share of W and u that a step of size 1 takes off."""
+from stages.memory.small_network import SmallNetwork, fitted
+
 MOST = 12.0
 """Of the logit, up or down: beyond, 1 − λ has no digits left in float32."""
 FOLDS = 5
@@ -43,47 +35,15 @@ SURE = 3.0
 """Standard errors that the gain on text it was not fitted on must lie above 0."""
 
 
-@dataclass(frozen=True)
-class WeightNetwork:
-    """The numbers of a fitted network: inputs are (x − `mean`) / `spread`; `offset` is logit λ_0."""
+class WeightNetwork(SmallNetwork):
+    """Its outputs are logits of λ; `offset` is logit λ_0."""
 
-    mean: Float[Tensor, " f"]
-    spread: Float[Tensor, " f"]
-    inner: Float[Tensor, "h f"]
-    bias: Float[Tensor, " h"]
-    outer: Float[Tensor, " h"]
-    offset: Float[Tensor, ""]
-
-    @classmethod
-    def constant(cls, inputs: Float[Tensor, "n f"], weight: float, seed: int) -> Self:
-        """The network that gives every context the same weight, ready to be fitted to inputs like these."""
-        width = inputs.shape[1]
-        spread = inputs.std(0, correction=0)
-        return cls(
-            inputs.mean(0),
-            torch.where(spread > 0, spread, 1.0),
-            torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width),
-            torch.zeros(HIDDEN).double(),
-            torch.zeros(HIDDEN).double(),
-            torch.tensor(weight, dtype=torch.float64).logit(),
-        )
+    def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
+        return self.outputs(inputs).clamp(-MOST, MOST)
 
     def weights(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
         """λ of each position, above 0 and below 1, float64 on the CPU."""
-        return self.logits(inputs.double().cpu()).sigmoid()
-
-    def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
-        hidden = torch.tanh(((inputs - self.mean) / self.spread) @ self.inner.T + self.bias)
-        return (self.offset + hidden @ self.outer).clamp(-MOST, MOST)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Its numbers, JSON: all digits."""
-        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
+        return self.logits(inputs).sigmoid()
 
 
 @dataclass(frozen=True)
@@ -105,30 +65,23 @@ class Positions:
         """Positions one after the other."""
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
+    def read_with(self, weight: float) -> Tensor:
+        """log p of the targets, [n], with one weight for all."""
+        return self.read(torch.tensor(weight, dtype=torch.float64).logit().expand(len(self)))
+
     def read(self, logits: Tensor) -> Tensor:
         """log p of the targets, [n], with the weights σ(logits)."""
         return torch.logaddexp(F.logsigmoid(-logits) + self.log_p, F.logsigmoid(logits) + self.log_p_mem)
 
 
-def fit_network(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
+def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
     """Fit a network that begins at one weight for all; the same arguments give the same network."""
-    with torch.inference_mode(False), torch.enable_grad():
-        network = WeightNetwork.constant(positions.inputs, weight, seed)
-        learned = [network.inner, network.bias, network.outer]
-        for parameter in learned:
-            parameter.requires_grad_()
-        optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
-        random = torch.Generator().manual_seed(seed)
-        batches = [
-            part for _ in range(PASSES) for part in torch.randperm(len(positions), generator=random).split(BATCH)
-        ]
-        for number, rows in enumerate(batches):
-            optimizer.param_groups[0]["lr"] = RATE * (1 - number / len(batches))
-            batch = positions.taken(rows)
-            optimizer.zero_grad()
-            (-batch.read(network.logits(batch.inputs)).mean()).backward()
-            optimizer.step()
-        return WeightNetwork(**{field.name: getattr(network, field.name).detach() for field in fields(network)})
+
+    def loss(rows: Tensor, outputs: Tensor) -> Tensor:
+        return -positions.taken(rows).read(outputs.clamp(-MOST, MOST)).mean()
+
+    begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
+    return fitted(begun, positions.inputs, loss, seed)
 
 
 class Learned(NamedTuple):
@@ -153,23 +106,25 @@ class Learned(NamedTuple):
         return self.mean > SURE * self.error
 
 
-def learn(positions: Positions, weight: float) -> Learned | None:
-    """Fit a network, and look what networks fitted alike gain over one weight for all.
+def learn(positions: Positions, weight: float, one_for_all: Float[Tensor, " n"]) -> Learned | None:
+    """Fit a network, and look what networks fitted alike gain over the best that there is without.
 
-    The positions are cut into runs that follow each other; each is read with a network fitted on the others. The one
-    weight was chosen on all of them, which is to its advantage. None where there are too few positions to cut.
+    The positions are cut into runs that follow each other; each is read with a network fitted on the others. None where
+    there are too few positions to cut.
+
+    Args:
+        weight: where fitting begins.
+        one_for_all: log p of the targets read with one weight. It was chosen on all runs, to its advantage.
     """
     runs = torch.arange(len(positions)).tensor_split(FOLDS)
     if min(map(len, runs)) < SHORTEST:
         return None
-    return Learned(fit_network(positions, weight), [_gain(positions, run, weight) for run in runs])
+    return Learned(fit_weight(positions, weight), [_gain(positions, run, weight, one_for_all) for run in runs])
 
 
-def _gain(positions: Positions, run: Tensor, weight: float) -> float:
-    """Nats a token that a network gains over one weight on a run, fitted on all else."""
+def _gain(positions: Positions, run: Tensor, weight: float, one_for_all: Tensor) -> float:
+    """Nats a token that a network gains on a run, fitted on all else."""
     others = torch.ones(len(positions), dtype=torch.bool)
     others[run] = False
-    network, held_out = fit_network(positions.taken(others), weight), positions.taken(run)
-    constant = network.offset.expand(len(run))
-    gain = held_out.read(network.logits(held_out.inputs)) - held_out.read(constant)
-    return float(gain.mean())
+    network, held_out = fit_weight(positions.taken(others), weight), positions.taken(run)
+    return float((held_out.read(network.logits(held_out.inputs)) - one_for_all[run]).mean())

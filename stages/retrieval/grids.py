@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
+from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.retrieval.reading import Reading
@@ -40,26 +41,53 @@ class ReadingGrid:
     scales: tuple[float, ...]
     cutoffs: tuple[int, ...]
     weights: tuple[float, ...]
+    off: float | None = None
+    """The weight at which memory changes nothing; None: there is none."""
+    beside: tuple[float, ...] = ()
+    """That weight, where it is tried beside `weights`, of which it is none."""
+
+    @property
+    def tried(self) -> tuple[float, ...]:
+        """All weights that are tried: that at which memory changes nothing is the last, so that it must be better."""
+        return self.weights + self.beside
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return len(self.scales), len(self.cutoffs), len(self.weights)
+        return len(self.scales), len(self.cutoffs), len(self.tried)
+
+    def is_off(self, weight: float) -> bool:
+        """Whether memory read with a weight changes nothing, whatever the scale and the cut-off."""
+        return self.off is not None and weight == self.off
+
+    def read_tried(self, log_p: Tensor, log_z: Tensor, memory: LogSums) -> Tensor:
+        """log p [G, n] with the memory read at every weight that is tried; see `Reader.read`."""
+        weights = torch.tensor(self.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
+        read = self.reader.read(log_p, log_z, memory, weights)
+        return torch.cat((read, *(log_p[None] for _ in self.beside)))
 
     def point_at(self, scale: int, cutoff: int, weight: int) -> Point:
-        """The point at a place of the grid: indices into `scales`, `cutoffs`, `weights`."""
-        return Point(self.cutoffs[cutoff], self.scales[scale], self.weights[weight])
+        """The point at a place of the grid: indices into `scales`, `cutoffs`, `tried`."""
+        return Point(self.cutoffs[cutoff], self.scales[scale], self.tried[weight])
 
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
     weights = reading.with_tuned_weight().weight if reading.learned else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
+    weight = reading.tunable[reading.weight_name]
     return ReadingGrid(
         reader=READERS.load(reading.reader)(),
         scales=_scales(reading, default_scales),
         cutoffs=cutoffs,
         weights=weights,
+        off=weight.off,
+        beside=_beside(reading, weight),
     )
+
+
+def _beside(reading: Reading, weight: Hyperparameter) -> tuple[float, ...]:
+    """The weight at which memory changes nothing, where the default grid is tried; a learned one starts from others."""
+    return () if weight.off is None or reading.weight != weight.grid else (weight.off,)
 
 
 def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
@@ -101,11 +129,10 @@ def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids
 
 def _sweep(log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]) -> Tensor:
     grid, later = grids[0], grids[1:]
-    weights = torch.tensor(grid.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
     sums = []
     for scale in range(len(grid.scales)):
         for cutoff in range(len(grid.cutoffs)):
-            read = grid.reader.read(log_p, log_z, log_sums[0].at(scale, cutoff), weights)
+            read = grid.read_tried(log_p, log_z, log_sums[0].at(scale, cutoff))
             if later:
                 sums += [_sweep(one, log_z, log_sums[1:], later) for one in read]
             else:
@@ -217,9 +244,12 @@ def at_place(place: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequen
 def _interior(grid: ReadingGrid, place: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
     """For each of scale, cut-off and weight with an inside: whether the best is not at the grid's edge.
 
-    A factor of 0 and a cut-off of 1 are no edge: there is nothing below them.
+    A factor of 0 and a cut-off of 1 are no edge: there is nothing below them. Where no memory is read, nothing has
+    an edge: all scales and cut-offs are as good.
     """
     scale, cutoff, weight = place
+    if grid.is_off(grid.tried[weight]):
+        return {}
     inside = {"scale": _inside(grid.scales, grid.scales[scale], least=0)}
     inside["weight"] = _inside(grid.weights, grid.weights[weight])
     inside["cutoff"] = _inside(sorted(allowed), grid.cutoffs[cutoff], least=1)

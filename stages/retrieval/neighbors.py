@@ -17,6 +17,12 @@ class FoundNeighbors:
     ids: np.ndarray
     distances: np.ndarray
 
+    @classmethod
+    def none(cls, n: int, k: int, metric: str) -> "FoundNeighbors":
+        """Of n tokens no neighbour at all."""
+        worst = np.inf if metric == "l2" else -np.inf
+        return cls(np.full((n, k), -1, np.int64), np.full((n, k), worst, np.float32))
+
 
 class Retrieval(Protocol):
     """Gives the neighbours of a range of a split's tokens."""
@@ -24,8 +30,14 @@ class Retrieval(Protocol):
     needs_keys: bool
     """Whether `find` searches with keys of the tokens."""
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
-        """Neighbours of tokens [start, stop); keys float32 [n, d] if they are needed."""
+    def find(
+        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
+        """Neighbours of tokens [start, stop), or of those of them in rows, bool [n]; of the others none.
+
+        Args:
+            keys: float32 [n, d], if they are needed.
+        """
 
 
 @dataclass(frozen=True)
@@ -34,13 +46,19 @@ class StoredNeighbors:
 
     group: Any
     k: int
+    metric: str
     needs_keys = False
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
-        return FoundNeighbors(
-            np.asarray(self.group[f"{split}/ids"][start:stop, : self.k]),
-            np.asarray(self.group[f"{split}/distances"][start:stop, : self.k]),
-        )
+    def find(
+        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
+        ids = np.asarray(self.group[f"{split}/ids"][start:stop, : self.k])
+        distances = np.asarray(self.group[f"{split}/distances"][start:stop, : self.k])
+        if rows is None:
+            return FoundNeighbors(ids, distances)
+        found = FoundNeighbors.none(len(rows), self.k, self.metric)
+        found.ids[rows], found.distances[rows] = ids[rows], distances[rows]
+        return found
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,14 @@ class IndexSearch:
     exclude: str
     needs_keys = True
 
-    def find(self, split: str, start: int, stop: int, keys: np.ndarray | None) -> FoundNeighbors:
+    def find(
+        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
         assert keys is not None
         forbidden = self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
-        return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
+        if rows is None:
+            return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
+        ids, distances = self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
+        found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
+        found.ids[rows], found.distances[rows] = ids, distances
+        return found

@@ -40,6 +40,10 @@ class Reading(Settings):
         for name, number in self.tunable.items():
             if number.example and self.value(name) is None:
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
+        if self.searched < 1 and (not self.learned or len(self.sources) > 1):
+            raise ValueError(
+                f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
+            )
         self._require_one_amount()
         return self
 
@@ -117,6 +121,11 @@ class Reading(Settings):
     def learned(self) -> bool:
         """Whether the reader's own number is another for each context."""
         return self.reader_settings.weight == "learned"
+
+    @property
+    def searched(self) -> float:
+        """Share of the tuning split's tokens that are searched for."""
+        return self.value("searched") or 1.0
 
     def with_tuned_weight(self) -> Self:
         """The same with the default grid of the reader's own number: one for all contexts."""
@@ -222,8 +231,8 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
 
     Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
-        reading that is not the first: it needs the vocabulary's scores as the model gives them, and for
-        a learned weight of one that is not the last.
+        reading that is not the first: it needs the vocabulary's scores as the model gives them, for
+        a learned weight of one that is not the last, and for `searched` of one that is not alone.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
@@ -241,6 +250,9 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 f"--memory {spec}: only the last reading may learn its {reading.weight_name}: put it last, or give "
                 f"{reading.weight_name}=tune."
             )
+    for spec, reading in zip(specs, readings, strict=True):
+        if reading.searched < 1 and len(readings) > 1:
+            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched) stands alone.")
     return readings
 
 

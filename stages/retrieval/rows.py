@@ -32,7 +32,15 @@ class MemoryRow:
     @property
     def name(self) -> str:
         """Short, for a table."""
-        return self._name + (" (learned λ)" if self.learned else "")
+        if not self.learned:
+            return self._name
+        searched = f", {self.searched:.0%} searched" if self.searched < 1 else ""
+        return f"{self._name} (learned λ{searched})"
+
+    @property
+    def searched(self) -> float:
+        """Share of the tuning split's tokens that the last reading is searched for."""
+        return self.sources[-1].reading.searched
 
     @property
     def _name(self) -> str:
@@ -74,7 +82,8 @@ class MemoryRow:
 def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
     """The row that was asked for, beside a composition each of its readings alone.
 
-    Beside a lone reading stands what it is compared with; beside a learned weight one for all contexts.
+    Beside a lone reading stands what it is compared with; beside a learned weight one for all contexts. One that leaves
+    searches out stands alone: for all others they would have to be made.
 
     Args:
         readings: completed.
@@ -84,6 +93,8 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
         return ()
     sources = tuple(open_source(reading, inputs) for reading in readings)
     rows = [MemoryRow(sources, trained)]
+    if rows[0].searched < 1:
+        return tuple(rows)
     if len(sources) > 1:
         alone = [MemoryRow((source,), trained) for source in sources]
         return *rows, *(replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone))

@@ -95,3 +95,10 @@ def _starts(encoding: "Encoding") -> Iterator[int]:
     for start, _ in encoding.offsets:
         latest = max(latest, start)
         yield latest
+
+
+def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
+    """What a pretrained model is to read beside the text, for the metrics of tokens; of other tokenizers nothing."""
+    if not isinstance(tokenizer, PretrainedTokenizer):
+        return {}
+    return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}

@@ -15,6 +15,7 @@ from stages.text.automatic import text_bytes
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.corpus import read_corpus
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
+from stages.text.pretrained import special_ids
 from stages.text.records import TextFile
 from stages.text.spool import SHARD_CHARACTERS, Pieces
 from stages.text.tokenizer import TextTokenizer
@@ -141,4 +142,5 @@ def _metrics(config: TokenizeConfig, splits: dict[str, dict[str, int]], tokenize
         "unk_id": tokenizer.unk_id,
         "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
         "eos_after": tokenizer.eos_after,
+        **special_ids(tokenizer),
     }

@@ -6,7 +6,7 @@ from stages.lineage.corpus import require_same_tokenizer
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
-from stages.models.config import parse_model
+from stages.models.config import model_of
 from stages.models.layers.config import AttentionConfig
 from stages.training.config import TrainConfig
 
@@ -100,7 +100,7 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
 
 
 def _require_attention(config: TrainConfig, init: Artifact) -> None:
-    own, named = parse_model(init.config["model"]), config.model
+    own, named = model_of(init), config.model
     if not isinstance(own, AttentionConfig) or not isinstance(named, AttentionConfig):
         return
     if "attention" in named.model_fields_set and named.attention.name != own.attention.name:
@@ -111,7 +111,7 @@ def _require_attention(config: TrainConfig, init: Artifact) -> None:
 
 
 def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
-    if parse_model(init.config["model"]).reads_neighbors and not config.method_settings.neighbors_read:
+    if model_of(init).reads_neighbors and not config.method_settings.neighbors_read:
         raise UsageError(
             f"{init.reference} has a gate, which cannot be left out, but method {config.method!r} reads no neighbours: "
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "

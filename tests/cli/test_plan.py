@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
+from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
+from tests.stages.pretrained import tiny
+from tests.stages.small_text import story
 
 RECIPE = """
 [inputs]
@@ -222,6 +226,94 @@ def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told:
     ended = memlm("plan", *words)
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
+
+
+def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
+    chain = recipe(tmp_path)
+    ended = memlm("plan", "--calibrate", chain, *files, "--json")
+    stages = {stage["stage"]: stage for stage in json.loads(ended.out)["stages"]}
+    assert [name for name, stage in stages.items() if stage["calibrated"]] == ["model"], (
+        "the others read what is not there"
+    )
+    least, most = stages["model"]["seconds"]
+    assert 0 < least < most and stages["model"]["measured"] == 0
+    assert "measuring model on a part of its work" in ended.err
+    assert not (tmp_path / "store").exists()
+    assert memlm("run", chain, *files).code == 0
+    before = sorted(path for path in (tmp_path / "store").rglob("*"))
+    for name, command in {"index": "precompute-neighbors", "model": "build-datastore"}.items():
+        typed = [command, _made(tmp_path, name), "--set", "k=3" if name == "index" else "dtype=float32"]
+        (stage,) = json.loads(memlm("plan", *typed, "--calibrate", "--json").out)["stages"]
+        assert stage["calibrated"] and stage["seconds"][0] > 0, command
+        assert memlm("plan", *typed).out.count("?") == 1, "without it, only the time is not known"
+    settings = (
+        "--split",
+        "valid",
+        "--memory",
+        "external:k=3,lambda=tune",
+        "--tune-split",
+        "train",
+        "--exclude",
+        "self",
+    )
+    ended = memlm("plan", "--calibrate", "evaluate", _made(tmp_path, "index"), *settings)
+    assert "measured here, on a part of the work: evaluate" in ended.out
+    assert sorted(path for path in (tmp_path / "store").rglob("*")) == before, "nothing is kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"), [(("--forget", "1-2"), "rows"), (("--forget", "3", "--add", "MORE"), "tokens")]
+)
+def test_a_datastore_that_is_changed_is_foretold(
+    memlm: Memlm, tmp_path: Path, options: tuple[str, ...], rows: str
+) -> None:
+    store, later = Store(tmp_path / "store"), tmp_path / "later.txt"
+    (tmp_path / "first.txt").write_text(story(12, 6))
+    later.write_text(story(12, 7))
+    splits = ("--train", tmp_path / "first.txt", "--valid", later, "--documents", "blank-line")
+    own = memlm("tokenize", *splits, "--tokenizer", "char").reference
+    more = memlm("tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line").reference
+    small = ("--steps", "2", "--segment-length", "16", "--set", "model.layers=1", "--set", "model.width=32")
+    datastore = memlm("build-datastore", stdin=memlm("train", own, *small).out).reference
+    typed = ["update-datastore", datastore, "--device", "cpu"]
+    typed += [more if word == "MORE" else word for word in options]
+    (told,) = planned(memlm, *typed).stages.values()
+    made = memlm(*typed)
+    assert made.code == 0, made.err
+    assert (told["reference"], told["unit"], told["scratch"]) == (made.reference, rows, 0)
+    assert told["disk"] == pytest.approx(written(store.root, made.reference), rel=0.02)
+    metrics = store.open(made.reference).metrics
+    assert told["amount"] == (metrics["added"] if rows == "tokens" else metrics["rows"])
+    assert told["memory"] > 0 and told["seconds"] is None
+    (again,) = planned(memlm, *typed, "--forget", "0").stages.values()
+    assert again["measured"] == 1 and again["seconds"][0] > 0
+    (indexed,) = planned(memlm, "build-index", made.reference).stages.values()
+    assert indexed["disk"] is not None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_is_imported_is_foretold_with_all_behind_it(
+    memlm: Memlm, tmp_path: Path, files: list[str], dtype: str
+) -> None:
+    pytest.importorskip("transformers")
+    model = tiny.saved(tmp_path / "pretrained", "llama", bos=True, hidden_size=128, intermediate_size=256)
+    model.to(getattr(torch, dtype)).save_pretrained(tmp_path / "pretrained")
+    (tmp_path / "short.txt").write_text("the cat sat on the mat\n" * 50)
+    text = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "short.txt")]
+    command = ("knn-lm-pretrained", *text, "--pretrained", tmp_path / "pretrained", "--set", "report.exclude=self")
+    told = planned(memlm, *command)
+    ended = memlm("run", *command)
+    assert ended.code == 0, ended.err
+    really = planned(memlm, *command)
+    for name in ("model", "datastore", "index"):
+        assert told.stages[name]["disk"] == pytest.approx(really.stages[name]["disk"], rel=0.02), name
+    stage = told.stages["model"]
+    assert (stage["unit"], stage["scratch"]) == ("weights", 0)
+    imported = Store(tmp_path / "store").open(really.stages["model"]["reference"])
+    assert stage["amount"] == imported.metrics["parameters"]
+    assert stage["memory"] == 4 * stage["amount"] + (4 if dtype == "float32" else 6) * stage["amount"]
 
 
 def test_an_artifact_that_is_not_there_is_exit_code_4(memlm: Memlm) -> None:

@@ -23,7 +23,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.tuning import tuning
+from stages.evaluation.tuning import select, tuning
 from stages.evaluation.tuning.select import choose
 from stages.index import BuildIndex
 from stages.models.language_model import load_model
@@ -232,6 +232,32 @@ def test_two_tuned_readings_get_the_best_pair(store, neighbors):
         for temperature in (1, 5)
     ]
     assert together["nll"] == pytest.approx(min(one["nll"] for one in tried), abs=1e-9)
+
+
+def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, model):
+    heard = Heard()
+    told = metrics(evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard))
+    plain, cache, _ = told["rows"]
+    assert cache["nll"] == plain["nll"]
+    (memory,) = told["memories"]
+    assert (memory["lambda"], memory["theta"], memory["tuned"]) == (0.0, None, ["theta", "lambda"])
+    assert told["grid"]["weights"][:2] == [0.0, 0.02]
+    assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
+    assert "neural-cache does not help: the model alone is best on valid, " in heard.warnings[-1]
+    assert metrics(evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1"))["memories"][0]["lambda"] == 0.02
+
+
+@pytest.mark.parametrize("together", [10_000, 1])
+def test_a_row_of_two_memories_keeps_the_one_that_helps(tmp_path, together, monkeypatch):
+    """Whether all points are tried, or the readings are tuned in turn."""
+    monkeypatch.setattr(select, "TRIED_TOGETHER", together)
+    store = Store(tmp_path)
+    model = small_model(store, small_tokens(store))
+    useless, useful = "long:size=1,theta=5,lambda=tune", "long:size=40,theta=0,lambda=tune"
+    both = metrics(evaluated(store, model, useless, useful))
+    alone = metrics(evaluated(store, model, useful))
+    assert [memory["lambda"] for memory in both["memories"]] == [0.0, alone["memories"][0]["lambda"]]
+    assert both["nll"] == alone["nll"]
 
 
 @pytest.mark.parametrize(

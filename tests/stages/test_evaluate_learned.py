@@ -16,6 +16,9 @@ from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.memory import weight_network
 from stages.models.language_model import load_model
+from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.retrieval.neighbors import IndexSearch
+from stages.retrieval.reading import parse_readings
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as oracle
@@ -103,6 +106,60 @@ def test_one_weight_is_read_where_the_tuning_split_is_too_short(store, index, mo
     told = metrics(evaluated(store, index, SPEC.replace("k=6", "k=8")))
     assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"] == []
     assert told["rows"][1]["nll"] == pytest.approx(told["rows"][2]["nll"], abs=1e-6)
+
+
+def test_perplexity_is_told_for_fewer_searches(store, index):
+    report = evaluated(store, index, SPEC, save_token_scores=True)
+    told = metrics(report)
+    points = told["learned_weight"]["searches"]
+    assert [point["asked"] for point in points] == [tenth / 10 for tenth in range(11)]
+    assert (points[0]["searched"], points[0]["perplexity"]) == (0, told["rows"][0]["perplexity"])
+    assert (points[-1]["searched"], points[-1]["perplexity"]) == (1, told["rows"][1]["perplexity"])
+    assert [point["searched"] for point in points] == sorted(point["searched"] for point in points)
+    assert (report.path / "figures" / "perplexity-by-searches.svg").exists()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_searches_that_are_left_out_are_not_made(store, index, monkeypatch, stored):
+    """A token is read as with all searches, or as the model alone says."""
+    source, asked, search = index, [], IndexSearch.find
+    if stored:
+        source = made(store, PrecomputeNeighbors(), NeighborsConfig(k=6), index)
+
+    def find(self, split, start, stop, keys, rows=None):
+        asked.append((split, stop - start if rows is None else int(rows.sum())))
+        return search(self, split, start, stop, keys, rows)
+
+    whole = evaluated(store, source, SPEC, save_token_scores=True)
+    monkeypatch.setattr(IndexSearch, "find", find)
+    few = evaluated(store, source, SPEC + ",searched=0.5", save_token_scores=True)
+    told, points = metrics(few), metrics(whole)["learned_weight"]["searches"]
+    point = told["learned_weight"]["searches"][-1]
+    assert point == points[5] and 0 < point["searched"] < 1
+    assert point["perplexity"] == told["rows"][1]["perplexity"] == told["perplexity"]
+    assert [row["row"] for row in told["rows"]] == ["plain", "knn-lm (learned λ, 50% searched)"]
+    assert told["memories"][0]["searched"] == 0.5
+    full, some = (array(one, "scores.zarr", "logp") for one in (whole, few))
+    plain = array(few, "scores.zarr", "logp_lm")
+    read = np.isclose(some, full, atol=1e-6)
+    assert (read | (some == plain)).all() and (some == plain).sum() == round((1 - point["searched"]) * len(some))
+    if not stored:
+        assert sum(n for split, n in asked if split == "test") == round(point["searched"] * told["tokens"])
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        ("external:k=6,lambda=0.2,searched=0.5",),
+        ("local+external:k=6,lambda=learned,searched=0.5",),
+        (CACHE, "external:k=6,lambda=learned,searched=0.5"),
+        ("external:k=6,lambda=learned,searched=0",),
+        ("long:size=5,lambda=learned,searched=0.5",),
+    ],
+)
+def test_searches_are_left_out_of_a_lone_reading_that_learns_alone(specs):
+    with pytest.raises(UsageError, match="searched"):
+        parse_readings(specs)
 
 
 def test_it_is_learned_on_top_of_another_memory(store, index):

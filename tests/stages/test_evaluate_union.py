@@ -59,8 +59,8 @@ def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     """Every third token finds nothing, the ones behind it two neighbours fewer."""
     find, worst = IndexSearch.find, np.inf if metric == "l2" else -np.inf
 
-    def with_holes(self, split, start, stop, keys) -> FoundNeighbors:
-        found = find(self, split, start, stop, keys)
+    def with_holes(self, split, start, stop, keys, rows=None) -> FoundNeighbors:
+        found = find(self, split, start, stop, keys, rows)
         for row, token in enumerate(range(start, stop)):
             kept = found_at(token, found.ids.shape[1])
             found.ids[row, kept:], found.distances[row, kept:] = -1, worst

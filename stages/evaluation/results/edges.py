@@ -24,6 +24,8 @@ class TunedRow(NamedTuple):
     """What the weight of each memory is called: `lambda`, `alpha`."""
     lowest: Sequence[bool]
     """Whether the weight of each memory is the smallest of several that were tried."""
+    off: Sequence[bool]
+    """Whether each memory changes nothing with its weight, and other weights were tried."""
 
 
 class Tuned(NamedTuple):
@@ -50,6 +52,9 @@ def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int],
         return
     memories, said, wider = report["memories"], [], {}
     for place, memory in enumerate(memories):
+        if tuned.rows[0].off[place]:
+            yield _of_no_use(report, tuned, place)
+            continue
         gain = _gain(tuned, place)
         if tuned.rows[0].lowest[place] and gain is not None and gain < NOTABLE:
             yield _hardly_needed(report, tuned, place, gain)
@@ -75,8 +80,8 @@ def _looked_beyond(
 ) -> tuple[list[str], dict[str, str]]:
     """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed."""
     memory, sentences = report["memories"][place], []
-    alone = _alone(report, place)
-    name, curve = report["rows"][1 + alone]["row"], tuned.rows[alone].curve
+    name, alone = _name_alone(report, place), _alone(report, place)
+    curve = tuned.rows[alone].curve
     values = _beyond(memory, most)
     if values:
         best = " and ".join(f"{setting} ({_digits(memory[setting])})" for setting in values)
@@ -92,13 +97,27 @@ def _looked_beyond(
     return sentences, values
 
 
+def _name_alone(report: Figures, place: int) -> str:
+    """The row that reads the memory of a place and no other."""
+    return str(report["rows"][1 + _alone(report, place)]["row"])
+
+
 def _alone(report: Figures, place: int) -> int:
     """Which of the rows with memory reads that of a place and no other."""
     return place + 1 if len(report["memories"]) > 1 else 0
 
 
+def _of_no_use(report: Figures, tuned: Tuned, place: int) -> str:
+    weight, name = tuned.rows[0].weights[place], _name_alone(report, place)
+    without = "the model alone is" if len(report["memories"]) == 1 else "the others alone are"
+    return (
+        f"{name} does not help: {without} best on {tuned.split}, so of all {weight} that were tried "
+        f"{_digits(report['memories'][place][weight])} is taken, with which it changes nothing"
+    )
+
+
 def _hardly_needed(report: Figures, tuned: Tuned, place: int, gain: float) -> str:
-    weight, name = tuned.rows[0].weights[place], report["rows"][1 + _alone(report, place)]["row"]
+    weight, name = tuned.rows[0].weights[place], _name_alone(report, place)
     return (
         f"{name} is hardly needed: of all {weight} that were tried the lowest is best, "
         f"{_digits(report['memories'][place][weight])}, and it gains {max(gain, 0):.1%} on {tuned.split}"
@@ -143,7 +162,7 @@ def spelled(memory: Figures, frozen: bool = False) -> str:
 
     Numbers given as text, and amounts, stay as they are.
     """
-    said = {name: memory.get(name) for name in ("similarity", "key", "scope")}
+    said = {name: memory.get(name) for name in ("similarity", "key", "scope", "searched")}
     said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
     for name in settable():
         tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()

@@ -72,7 +72,7 @@ def metrics_of(
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
-        **_learned_weight(names, memory, tuning, records),
+        **_learned_weight(names, memory, tuning, records, totals),
         "curves": [*report.curves(tuning.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": tuning.grid(),
@@ -81,13 +81,18 @@ def metrics_of(
 
 
 def _learned_weight(
-    names: Sequence[str], memory: "Sequence[MemoryRow]", tuning: "Tuning", records: Sequence[Mapping[str, Any]]
+    names: Sequence[str],
+    memory: "Sequence[MemoryRow]",
+    tuning: "Tuning",
+    records: Sequence[Mapping[str, Any]],
+    totals: report.Totals,
 ) -> dict[str, Any]:
     """What the first row's weight is where it is learned; else nothing."""
     learned = tuning.learned()
     if learned is None:
         return {}
-    return {"learned_weight": learned_figures(names[1], memory[0].sources[-1].reading.weight_name, learned, records)}
+    name = memory[0].sources[-1].reading.weight_name
+    return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
 
 
 def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from stages.encoding.probe import Observation
+from stages.memory.search_gate import SearchGate
+from stages.memory.small_network import SmallNetwork
 from stages.memory.weight_network import WeightNetwork
 from stages.retrieval.grids import Point, ReadingGrid
 
@@ -16,13 +18,18 @@ from stages.retrieval.grids import Point, ReadingGrid
 class RowSettings:
     """What a row is read with: a point a reading; for a lone one also a point for each cut-off.
 
-    `network`: gives the last reading's weight, in place of its point's, where that is learned.
+    `network`: gives the last reading's weight, in place of its point's, where that is learned. `gains`: predicts what
+    a lone one gains, of which perplexity is reported where it is read at or above each of the `thresholds` alone;
+    `gate`: where it is searched for, None for everywhere.
     """
 
     grids: Sequence[ReadingGrid]
     points: Sequence[Point]
     by_cutoff: Sequence[Point]
     network: WeightNetwork | None = None
+    gains: SmallNetwork | None = None
+    thresholds: Sequence[float] = ()
+    gate: SearchGate | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class RowScores:
     `log_p` [c] and `log_p_mem` [c, readings] in nats; `nll_by_cutoff`: sums over all of them;
     `first_matches` [c]: place of the first entry of the first reading that is right;
     `correct` bool [c]: whether no token is likelier, None if that was not asked for; `weights` [c]: of the last
-    reading, None where it is one for all.
+    reading, None where it is one for all; `by_gain` [thresholds, 2]: tokens at or above each, and nats, None where no
+    gains are predicted.
     """
 
     log_p: Tensor
@@ -41,6 +49,7 @@ class RowScores:
     first_matches: Tensor
     correct: Tensor | None
     weights: Tensor | None = None
+    by_gain: np.ndarray | None = None
 
     @classmethod
     def of_nothing(cls, readings: int, cutoffs: int, like: Tensor, with_correct: bool) -> "RowScores":
@@ -58,6 +67,7 @@ class RowScores:
         """The scores of tokens that follow each other."""
         correct = [part.correct for part in parts if part.correct is not None]
         weights = [part.weights for part in parts if part.weights is not None]
+        by_gain = [part.by_gain for part in parts if part.by_gain is not None]
         return cls(
             torch.cat([part.log_p for part in parts]),
             torch.cat([part.log_p_mem for part in parts]),
@@ -65,6 +75,7 @@ class RowScores:
             torch.cat([part.first_matches for part in parts]),
             torch.cat(correct) if correct else None,
             torch.cat(weights) if weights else None,
+            np.sum(by_gain, axis=0) if by_gain else None,
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
-from stages.evaluation.results.learned_weight import learned_line
+from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import shown_word_perplexity, undertrained
@@ -31,9 +31,10 @@ def on_change(report: Figures) -> Iterator[str]:
     """What every change of the table is against, and what makes it larger than it should be."""
     yield from against_lines(report)
     if report.get("learned_weight"):
-        yield learned_line(report)
+        yield from filter(None, (learned_line(report), searches_line(report)))
     if report.get("change_intervals"):
         yield _intervals_line(report["change_intervals"])
+    yield from worse_than_none_lines(report)
     yield from control_lines(report)
     yield from undertrained_lines(report)
 
@@ -121,6 +122,18 @@ def resampled_line(bootstrap: Figures) -> str:
     return (
         f"in brackets: {100 * bootstrap['confidence']:.4g}% intervals from {bootstrap['samples']:,} resamples of "
         f"{units}{rough}"
+    )
+
+
+def worse_than_none_lines(report: Figures) -> Iterator[str]:
+    """That a lone memory costs whatever was tried, where that it be switched off was not."""
+    grid = report.get("grid") or {"nll": ()}
+    tried = [value for line in grid["nll"] for value in line if value is not None]
+    if not tried or grid["weight_name"] != "lambda" or 0 in grid["weights"] or min(tried) <= grid["plain_nll"]:
+        return
+    yield (
+        f"{grid['row']} is worse on {grid['split']} than no memory with every lambda that was tried: lambda=tune tries "
+        "0, too (a report of a memlm that did not: remove it, and evaluate again)"
     )
 
 

@@ -40,7 +40,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
-        **_weight_counts(scores.rows),
+        **_learned(scores.rows),
     }
 
 
@@ -61,12 +61,15 @@ def _by_frequency(
     }
 
 
-def _weight_counts(rows: Sequence[RowScores]) -> dict[str, Any]:
-    """How large the weights of the first row are; nothing where they are not learned."""
-    if not rows or rows[0].weights is None:
-        return {}
-    weights = rows[0].weights.double().cpu().numpy()
-    return {"weights": {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}}
+def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
+    """Of the first row how large its weights are, and what it gains by which searches; nothing that is not learned."""
+    record: dict[str, Any] = {}
+    if rows and rows[0].weights is not None:
+        weights = rows[0].weights.double().cpu().numpy()
+        record["weights"] = {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}
+    if rows and rows[0].by_gain is not None:
+        record["by_gain"] = rows[0].by_gain.tolist()
+    return record
 
 
 def _numpy(correct: Tensor | None) -> np.ndarray:

@@ -108,9 +108,8 @@ def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], places: Sequence
     others = list(zip(grids, log_sums, places, strict=False))
     for other in others[:number]:
         log_p = _read(log_p, log_z, *other)
-    weights = torch.tensor(grid.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
     for scale, cutoff in np.ndindex(*grid.shape[:2]):
-        read = grid.reader.read(log_p, log_z, log_sums[number].at(scale, cutoff), weights)
+        read = grid.read_tried(log_p, log_z, log_sums[number].at(scale, cutoff))
         for other in others[number + 1 :]:
             read = _read(read, log_z, *other)
         sums[scale, cutoff] = -read.sum(-1, dtype=torch.float64).cpu().numpy()
@@ -120,7 +119,7 @@ def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], places: Sequence
 def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, place: Place) -> Tensor:
     """log p [..., n] with one more memory read, at a place of its grid."""
     scale, cutoff, weight = place
-    return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.weights[weight])
+    return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.tried[weight])
 
 
 def save_part(path: Path, part: TuningSums) -> None:

@@ -45,8 +45,12 @@ class Selected(NamedTuple):
 
 
 def tries_all(grids: Sequence[ReadingGrid]) -> bool:
-    """Whether every point of the grids together is tried; else readings are tuned in turn."""
-    return len(grids) == 1 or math.prod(n for grid in grids for n in grid.shape) <= TRIED_TOGETHER
+    """Whether every point of the grids together is tried; else readings are tuned in turn.
+
+    A weight that is tried beside a grid does not count, so that what an older memlm began is tuned as it was.
+    """
+    spelled = math.prod(len(one) for grid in grids for one in (grid.scales, grid.cutoffs, grid.weights))
+    return len(grids) == 1 or spelled <= TRIED_TOGETHER
 
 
 def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) -> Choice:
@@ -60,15 +64,29 @@ def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
         end = coordinate_descent(lambda: map(load_part, files), grids, _allowed(row))
         return Choice(end.best.place, [], None, finite(end.nll[-1]))
     shape = [n for grid in grids for n in grid.shape]
-    nll = np.sum([np.load(file) for file in files], axis=0) if files else np.zeros(shape)
+    nll = np.sum([_sums(file, shape) for file in files], axis=0) if files else np.zeros(shape)
     place = best_point(nll, grids, _allowed(row)).place
     best = finite(float(nll[tuple(place)])) if files else None
     if len(grids) > 1:
         return Choice(place, [], None, best)
-    by_cutoff = [best_point(nll, grids, [(c,)]).place for c in grids[0].cutoffs]
+    shown = nll[:, :, _shown_weights(grids[0], place)]
+    by_cutoff = [best_point(shown, grids, [(c,)]).place for c in grids[0].cutoffs]
     sums = [[finite(value) for value in line] for line in nll[:, place[1], :].tolist()]
     at_cutoffs = [finite(float(nll[tuple(place)])) for place in by_cutoff]
     return Choice(place, by_cutoff, sums, best, at_cutoffs) if files else Choice(place, by_cutoff, None)
+
+
+def _sums(file: Path, shape: Sequence[int]) -> np.ndarray:
+    """What a part left, of this shape; infinite where an older memlm, which began the draft, did not try a weight."""
+    kept = np.load(file)
+    sums = np.full(shape, np.inf)
+    sums[tuple(map(slice, kept.shape))] = kept
+    return sums
+
+
+def _shown_weights(grid: ReadingGrid, place: Sequence[int]) -> slice:
+    """The places of the weights that reports show: that at which memory changes nothing only where it is chosen."""
+    return slice(None) if grid.is_off(grid.tried[place[2]]) else slice(len(grid.weights))
 
 
 def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None = None) -> Selected:
@@ -94,9 +112,10 @@ def tuned_row(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice, toke
         ],
         [source.reading.weight_name for source in row.sources],
         [
-            len(grid.weights) > 1 and grid.weights[at] == min(grid.weights)
+            len(grid.weights) > 1 and grid.tried[at] == min(grid.weights)
             for grid, at in zip(grids, weights, strict=True)
         ],
+        [len(grid.tried) > 1 and grid.is_off(grid.tried[at]) for grid, at in zip(grids, weights, strict=True)],
     )
 
 
@@ -105,24 +124,23 @@ def _allowed(row: MemoryRow) -> list[Sequence[int]]:
     return [source.cutoffs for source in row.sources]
 
 
-def describe_row(
-    row: MemoryRow, selected: Selected, tune_split: str | None, learned: bool = False
-) -> list[dict[str, Any]]:
-    """The readings of a row with their hyperparameters: which were tuned, where, how; JSON.
+def describe_row(row: MemoryRow, selected: Selected, tune_split: str | None) -> list[dict[str, Any]]:
+    """The readings of a row with their hyperparameters: which were tuned or learned, where, how; JSON.
 
-    Args:
-        learned: whether the last reading is read with a weight for each context; its number is then the best for all.
+    The number of a learned weight is the best for all contexts.
     """
-    triples = zip(row.sources, selected.best.points, selected.best.interior, strict=True)
-    described = [_describe_reading(*triple, tune_split) for triple in triples]
-    if learned:
+    settings = selected.settings
+    readings = zip(row.sources, settings.grids, settings.points, selected.best.interior, strict=True)
+    described = [_describe_reading(*one, tune_split) for one in readings]
+    if settings.network is not None:
         described[-1]["learned"] = row.sources[-1].reading.weight_name
     return described
 
 
 def describe_by_cutoff(row: MemoryRow, selected: Selected) -> list[dict[str, Any]]:
     """The settings of a lone reading for every number of entries."""
-    return [_describe_point(row.sources[0], point) for point in selected.settings.by_cutoff]
+    grid = selected.settings.grids[0]
+    return [_describe_point(row.sources[0], grid, point) for point in selected.settings.by_cutoff]
 
 
 def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, Any] | None:
@@ -133,7 +151,8 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
     if selected.nll is None:
         return None
     (grid,), (source,), place = selected.settings.grids, row.sources, selected.best.place
-    reading = source.reading
+    reading, places = source.reading, range(len(grid.tried))[_shown_weights(grid, place)]
+    shown = sorted(places, key=grid.tried.__getitem__)
     return {
         "row": row.name,
         "over": source.about.amount,
@@ -142,13 +161,17 @@ def describe_grid(row: MemoryRow, selected: Selected, tokens: int) -> dict[str, 
         "scale_name": reading.scale_name,
         "scales": [reading.scale_of(scale) for scale in grid.scales],
         "weight_name": reading.weight_name,
-        "weights": list(grid.weights),
-        "nll": [[None if value is None else value / tokens for value in line] for line in selected.nll],
+        "weights": [grid.tried[at] for at in shown],
+        "nll": [[_mean(line[at], tokens) for at in shown] for line in selected.nll],
     }
 
 
+def _mean(total: float | None, tokens: int) -> float | None:
+    return None if total is None else total / tokens
+
+
 def _describe_reading(
-    source: Source, point: Point, interior: dict[str, bool], tune_split: str | None
+    source: Source, grid: ReadingGrid, point: Point, interior: dict[str, bool], tune_split: str | None
 ) -> dict[str, Any]:
     reading, about = source.reading, source.about
     names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
@@ -160,17 +183,19 @@ def _describe_reading(
         "similarity": reading.similarity,
         "key": reading.key,
         **about.details,
-        **_describe_point(source, point),
+        **_describe_point(source, grid, point),
         "tuned": reading.choices,
         "tune_split": tune_split if reading.choices else None,
         "interior": {names[name]: inside for name, inside in interior.items()},
     }
 
 
-def _describe_point(source: Source, point: Point) -> dict[str, Any]:
+def _describe_point(source: Source, grid: ReadingGrid, point: Point) -> dict[str, Any]:
+    """Numbers at a point; a tuned scale is None where memory changes nothing: all are as good."""
     reading = source.reading
+    any_scale = len(grid.scales) > 1 and grid.is_off(point.weight)
     return {
         source.about.amount: point.cutoff,
-        reading.scale_name: reading.scale_of(point.scale),
+        reading.scale_name: None if any_scale else reading.scale_of(point.scale),
         reading.weight_name: point.weight,
     }

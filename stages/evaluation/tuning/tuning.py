@@ -1,7 +1,6 @@
 """How the numbers of readings are chosen: what the tuning split leaves, and the best of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from stages.evaluation.range_pass import LEARN, SAMPLE, SELECT, RangePass
 from stages.evaluation.results.edges import Tuned
 from stages.evaluation.results.range_scores import RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
-from stages.evaluation.tuning.learn import learn_weight, network_of, positions_bytes, save_positions
+from stages.evaluation.tuning.learn import learn_weight, positions_bytes, save_positions, with_learned
 from stages.evaluation.tuning.select import (
     Choice,
     Selected,
@@ -111,17 +110,16 @@ class Tuning:
 
     def learn(self) -> dict[str, Any]:
         """The record of the shard behind these: of every row the network that gives its weight, None of others."""
+        return {"rows": [self._learned_of(number) if row.learned else None for number, row in enumerate(self._rows)]}
+
+    def _learned_of(self, number: int) -> dict[str, Any]:
+        """What is learned of a row."""
         assert self._weighing is not None
-        return {
-            "rows": [
-                learn_weight(
-                    [self._folder / _positions_file(s, number) for s in self._weighing], one.best.points[-1].weight
-                )
-                if row.learned
-                else None
-                for number, (row, one) in enumerate(zip(self._rows, self.selected, strict=True))
-            ]
-        }
+        row, settings = self._rows[number], self.selected[number].settings
+        files = [self._folder / _positions_file(shard, number) for shard in self._weighing]
+        off = settings.grids[-1].off
+        assert off is not None, "a weight that is learned is one that switches the memory off, too"
+        return learn_weight(files, settings.points[-1].weight, off, row.searched if len(row.sources) == 1 else None)
 
     # What is chosen
 
@@ -131,7 +129,7 @@ class Tuning:
         if self._weighing is None:
             return [selected.settings for selected in self.selected]
         pairs = zip(self.selected, self._record(LEARN)["rows"], strict=True)
-        return [replace(selected.settings, network=network_of(learned)) for selected, learned in pairs]
+        return [with_learned(selected.settings, learned) for selected, learned in pairs]
 
     def learned(self) -> dict[str, Any] | None:
         """The record of the network of the row that was asked for; None where its weight is not learned."""
@@ -163,7 +161,7 @@ class Tuning:
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, the plain model first, with their hyperparameters; JSON."""
         triples = zip(self._rows, self.selected, self.settings, strict=True)
-        return [[], *(describe_row(row, one, self._split, at.network is not None) for row, one, at in triples)]
+        return [[], *(describe_row(row, one._replace(settings=at), self._split) for row, one, at in triples)]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """Of every memory row its name, what its cut-offs count, and its settings at each."""

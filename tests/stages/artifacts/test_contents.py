@@ -188,8 +188,18 @@ def test_figures_that_no_stage_measures_are_damage(
         store.get(tokens.reference)
 
 
-def test_settings_that_no_stage_takes_are_damage(store: Store, tokens: Artifact) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda config: config.update(model=[]), r"config\.model"),
+        (lambda config: config["model"].pop("backbone"), r"config\.model\.backbone: Field required"),
+        (lambda config: config["model"].update(vocab_size="3"), r"config\.model\.vocab_size"),
+    ],
+)
+def test_settings_that_no_stage_takes_are_damage(
+    store: Store, tokens: Artifact, change: Callable[[dict[str, Any]], Any], words: str
+) -> None:
     model = small_model(store, tokens)
-    restate(model.path, lambda content: content["config"].update(model=[]))
-    with pytest.raises(ArtifactError, match=r"config\.model"):
+    restate(model.path, lambda content: change(content["config"]))
+    with pytest.raises(ArtifactError, match=words):
         store.get(model.reference)

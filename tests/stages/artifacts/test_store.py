@@ -195,7 +195,9 @@ def test_missing_and_shortened_files_are_found(store: Store, squares: Artifact) 
     [
         ({"format_version": 99}, "Upgrade memlm"),
         ({"format_version": 0}, "older than"),
-        ({"format_version": "one"}, "has format one"),
+        ({"format_version": "one"}, "has format 'one'"),
+        ({"format_version": 99, "producer": ["memlm"]}, "written by memlm unknown"),
+        ({"kind": [["tokens"]]}, "does not know"),
         ({"kind": "tapestry"}, "does not know"),
         ({"files": 3}, "damaged"),
     ],

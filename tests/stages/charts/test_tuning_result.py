@@ -33,6 +33,12 @@ def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> No
     assert not found.helps and found.limit == pytest.approx(97)
 
 
+def test_memory_that_is_switched_off_is_not_better_however_its_sums_are_rounded() -> None:
+    found = told([[math.log(90) * (1 - 1e-15), math.log(97)], [math.log(90), math.log(96)]])
+    assert found is not None
+    assert not found.helps and found.outcome == "Plain 90, and no setting is better"
+
+
 def test_without_a_tuning_or_a_finite_number_there_is_nothing_to_tell() -> None:
     assert tuning_result({"grid": None}) is None
     assert told([[None, None], [None, None]]) is None

@@ -1,13 +1,11 @@
-import json
 import math
-from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 
 from stages.memory import weight_network
-from stages.memory.weight_network import Learned, Positions, WeightNetwork, fit_network, learn
+from stages.memory.weight_network import Learned, Positions, fit_weight, learn
 from tests.oracles import learned_weight as oracle
 
 LEAST = 2000
@@ -37,15 +35,9 @@ def best_weight(positions: Positions) -> float:
     return float(grid[torch.stack([positions.read(w.logit()).sum() for w in grid]).argmax()])
 
 
-def test_it_begins_at_one_weight_for_all():
-    positions = told_apart(50)
-    network = WeightNetwork.constant(positions.inputs, 0.3, seed=0)
-    torch.testing.assert_close(network.weights(positions.inputs), torch.full((50,), 0.3).double())
-
-
 def test_weights_are_those_of_the_formula():
     positions = told_apart(2000)
-    network = fit_network(positions, 0.4)
+    network = fit_weight(positions, 0.4)
     want = [oracle.weight(network.record, row) for row in positions.inputs[:20].tolist()]
     np.testing.assert_allclose(network.weights(positions.inputs[:20]).numpy(), want, rtol=1e-12)
 
@@ -53,19 +45,19 @@ def test_weights_are_those_of_the_formula():
 def test_it_learns_when_the_memory_is_right():
     positions = told_apart()
     constant = best_weight(positions)
-    learned = learn(positions, constant)
+    learned = learn(positions, constant, positions.read_with(constant))
     assert learned is not None and learned.sure
     weights, right = learned.network.weights(positions.inputs), positions.log_p_mem > math.log(0.5)
     assert weights[right].mean() > constant + 0.1 > constant - 0.1 > weights[~right].mean()
     best = torch.maximum(positions.log_p, positions.log_p_mem)
-    constant_read = positions.read(torch.tensor(constant).double().logit())
-    assert min(learned.gains) > 0.7 * float((best - constant_read).mean())
+    assert min(learned.gains) > 0.7 * float((best - positions.read_with(constant)).mean())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_not_trusted_where_there_is_nothing_to_learn(seed):
     positions = blind(told_apart(seed=seed))
-    learned = learn(positions, best_weight(positions))
+    constant = best_weight(positions)
+    learned = learn(positions, constant, positions.read_with(constant))
     assert learned is not None and not learned.sure
 
 
@@ -76,45 +68,36 @@ def test_gains_are_of_positions_that_were_not_fitted():
     signs = torch.randn(weight_network.FOLDS, 4, generator=torch.Generator().manual_seed(2)).double()
     right = (positions.inputs * signs[run]).sum(-1) > 0
     other = Positions(positions.inputs, positions.log_p, torch.where(right, 0.9, 0.01).double().log())
-    fitted = fit_network(other, 0.4)
+    fitted = fit_weight(other, 0.4)
     inside = (other.read(fitted.logits(other.inputs)) - other.read(fitted.offset)).mean()
-    learned = learn(other, 0.4)
+    learned = learn(other, 0.4, other.read_with(0.4))
     assert learned is not None and learned.mean < inside
 
 
+def test_gains_are_counted_from_the_best_without_a_network():
+    positions = told_apart()
+    over_weight, over_model = (learn(positions, 0.3, one) for one in (positions.read_with(0.3), positions.log_p))
+    assert over_weight is not None and over_model is not None
+    between = float((positions.read_with(0.3) - positions.log_p).mean())
+    assert over_model.mean - over_weight.mean == pytest.approx(between)
+
+
 def test_too_few_positions_teach_nothing():
-    assert learn(told_apart(LEAST - 1), 0.4) is None
+    positions = told_apart(LEAST - 1)
+    assert learn(positions, 0.4, positions.read_with(0.4)) is None
 
 
-def test_the_same_positions_give_the_same_network_wherever_it_is_fitted():
-    positions = told_apart(3000)
-    with torch.inference_mode():
-        inside = fit_network(positions, 0.4)
-    outside = fit_network(positions, 0.4)
-    assert inside.record == outside.record
-    assert fit_network(positions, 0.4, seed=1).record != outside.record
-
-
-def test_a_network_goes_through_json_with_all_its_digits():
-    network = fit_network(told_apart(2000), 0.4)
-    again = WeightNetwork.of_record(json.loads(json.dumps(network.record)))
-    for field in fields(network):
-        assert torch.equal(getattr(again, field.name), getattr(network, field.name))
-        assert getattr(again, field.name).dtype == torch.float64
-
-
-def test_absent_targets_and_inputs_that_never_change_leave_finite_numbers():
+def test_absent_targets_leave_weights_between_0_and_1():
     positions = told_apart(2000)
-    positions.inputs[:, 1] = 7.0
     positions.log_p_mem[::2] = -torch.inf
     positions.log_p_mem[1::4] = 0.0
-    network = fit_network(positions, 0.4)
+    network = fit_weight(positions, 0.4)
     weights = network.weights(positions.inputs)
     assert ((weights > 0) & (weights < 1)).all() and (weights.float() < 1).all()
 
 
 def test_sureness_counts_standard_errors():
-    network = fit_network(told_apart(100), 0.4)
+    network = fit_weight(told_apart(100), 0.4)
     gains = [0.01, 0.02, 0.03, 0.04, 0.05]
     learned = Learned(network, gains)
     assert learned.error == pytest.approx(np.std(gains, ddof=1) / math.sqrt(5))

@@ -63,6 +63,17 @@ def test_sums_over_the_grid_are_those_of_every_point(seed):
         assert got[place] == pytest.approx(want, rel=1e-5)
 
 
+def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_it_to_the_last_bit():
+    entries, targets, p_lm = random_case(5)
+    grid = ReadingGrid(Interpolate(), GRID.scales, GRID.cutoffs, weights=(0.3, 0.9), off=0.0, beside=(0.0,))
+    got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [grid])
+    assert got.shape == (3, 3, 3)
+    assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
+    best = best_point(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
+    assert best.points == (Point(1, 0.0, 0.0),)
+    assert best.interior == ({},), "with no memory read, no scale is better than another"
+
+
 def test_two_readings_make_the_product_of_their_grids():
     (first, targets, p_lm), (second, _, _) = random_case(1), random_case(2)
     retrieved = [retrieve(first, targets), retrieve(second, targets)]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from pydantic import Field
+
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.neighbors import require_neighbors, stored_splits
@@ -33,6 +35,8 @@ class ExternalSettings(SourceSettings):
     """Neighbours read; None: 1,024 or as many as there are."""
     exact: bool = False
     """Whether distances are recomputed from the stored keys."""
+    searched: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the tuning split's tokens that are searched for, those where the memory is expected to gain most."""
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
         if "datastore" not in read:

@@ -1,7 +1,7 @@
 """Code of the source `external`: neighbours that a search found, and how they are scored."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -46,7 +46,9 @@ class ExternalSource(Source):
     @property
     def about(self) -> About:
         """Where the index's distances are not those of the stored keys, it is compared with the other ones."""
-        details = {"exact_distances": self.exact}
+        details: dict[str, Any] = {"exact_distances": self.exact}
+        if self.reading.searched < 1:
+            details["searched"] = self.reading.searched
         if self.datastore.lossless:
             return About("k", doubling=True, details=details)
         other = self.reading.changed({"exact": not self.reading.value("exact")})

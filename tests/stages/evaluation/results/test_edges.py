@@ -16,9 +16,10 @@ KNN = {
 AT_EDGE = {"lambda": False, "temperature": True}
 
 
-def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,)):
+def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,), off=None):
     points = [(2**place, value) for place, value in enumerate(curve)]
-    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest))
+    off = [False] * len(lowest) if off is None else off
+    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))
 
 
 def warned(tuned_rows, memories=(KNN,), plain=9.0, curves=(), **most):
@@ -65,6 +66,21 @@ def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
     beside = [tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)]
     (line,) = warned(beside, chain)
     assert line.startswith("neural-cache is hardly needed"), "it is what it gains on top of the other that counts"
+
+
+def test_of_memory_that_is_switched_off_no_number_but_that_is_told_however_much_is_not_known():
+    off = {**KNN, "lambda": 0.0, "temperature": None, "interior": {}}
+    (line,) = warned([tuned_row(9.0, curve=[9, 8, 7], lowest=[True], off=[True])], [off], k=9)
+    assert line == (
+        "knn-lm does not help: the model alone is best on valid, so of all lambda that were tried 0 is taken, "
+        "with which it changes nothing"
+    )
+    chain = [off, {**CACHE, "interior": {"theta": False}}]
+    beside = [tuned_row(None, lowest=(True, False), off=(True, False)), tuned_row(9.0), tuned_row(8.0, over="size")]
+    first, second = warned(beside, chain)
+    assert first.startswith("knn-lm does not help: the others alone are best on valid, so ")
+    assert second.startswith("the best theta (0.3) of neural-cache lies at the edge of its grid; wider: ")
+    assert "--memory external:similarity=l2,key=ffn-input,k=1024,lambda=0 --memory long" in second
 
 
 @pytest.mark.parametrize("memory", [KNN, CACHE, {**CACHE, "reader": "joint", "lambda": None, "alpha": -2.0}])

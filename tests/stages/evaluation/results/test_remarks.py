@@ -104,6 +104,25 @@ def test_a_report_that_says_nothing_of_training_has_no_such_line() -> None:
     assert list(undertrained_lines({**REPORT, "training": None})) == list(undertrained_lines(REPORT)) == []
 
 
+def test_a_report_of_memory_that_only_costs_and_was_not_tried_without_says_what_would_switch_it_off() -> None:
+    grid = {
+        **{"row": "knn-lm", "split": "valid", "weight_name": "lambda", "weights": [0.02, 0.1]},
+        **{"nll": [[4.1, None], [4.2, 4.3]], "plain_nll": 4.0},
+    }
+
+    def told(**changed: object) -> list[str]:
+        return [line for line in remarks({**REPORT, "grid": {**grid, **changed}}) if "tries 0" in line]
+
+    (line,) = told()
+    assert line.startswith(
+        "knn-lm is worse on valid than no memory with every lambda that was tried: lambda=tune tries"
+    )
+    assert not told(plain_nll=4.15), "it helps"
+    assert not told(weights=[0.0, 0.1]), "0 was tried"
+    assert not told(weight_name="alpha")
+    assert not told(nll=[[None, None], [None, None]])
+
+
 def test_what_may_not_be_found_is_said_of_what_was_made_of_the_text() -> None:
     read = {"model": "model/3", "datastore": "datastore/4"}
     told = remarks({**REPORT, "read": read, "exclude": "window:9"})

@@ -11,7 +11,10 @@ from stages.retrieval.sources import recent
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
-    """Scales tried by default are no part of an id: other ones under the same format would be answered `cached`."""
+    """Scales tried by default are no part of an id: other ones under the same format would be answered `cached`.
+
+    λ = 0 came under the same format: reports whose memory helps are as they were, the others the changelog names.
+    """
     meaning = [
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,

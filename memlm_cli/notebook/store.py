@@ -1,0 +1,112 @@
+"""The store, and every stage by its command."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens, plain
+from memlm_cli.notebook.reader import Reader
+from memlm_cli.notebook.report import Report
+from stages.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact as Stored
+
+KINDS: dict[str, type[Artifact]] = {
+    "tokens": Tokens,
+    "model": Model,
+    "datastore": Datastore,
+    "index": Index,
+    "neighbors": Neighbors,
+    "report": Report,
+}
+
+
+def open(path: str | Path | None = None) -> "Store":
+    """A store; None: as for commands `$MEMLM_STORE`, `store` of memlm.toml, `memlm-store`; it may be missing."""
+    from memlm_cli.run_command import default_store
+
+    return Store(path or default_store())
+
+
+def run(command: str, *sources: "str | Path | Artifact", store: "Store | None" = None, **settings: Any) -> "Artifact":
+    """What `memlm COMMAND SOURCES…` makes, or finds: the same id, lock, and resume.
+
+    Args:
+        command: of a stage (`build-datastore`).
+        sources: its argument: an artifact, its reference, or files.
+        store: where artifacts are; None: that of the first source, else as `open()`.
+        settings: options of the command, with `_` for `-` (`mem_length=64`, `train=["a.txt"]`, `name="small"`); any
+            other name is a setting (`index="flat"`, `optimizer={"lr": 1e-3}`).
+    Raises: the errors of the exit codes.
+    """
+    found = store or next((source.store for source in sources if isinstance(source, Artifact)), None) or open()
+    return found.run(command, *sources, **settings)
+
+
+class Store:
+    """A folder of artifacts."""
+
+    def __init__(self, path: str | Path) -> None:
+        from stages.artifacts.store import Store as Folder
+
+        self._folder: Folder = Folder(Path(path))
+
+    def __repr__(self) -> str:
+        return f"memlm.open({str(self.path)!r})"
+
+    @property
+    def path(self) -> Path:
+        return self._folder.root
+
+    def __getitem__(self, reference: str) -> "Artifact":
+        """The artifact behind `kind/id`, `kind/name` or a path, its files checked."""
+        return _of_kind(self, self._folder.get(reference))
+
+    def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
+        """As `memlm.run`, in this store."""
+        from memlm_cli.run_command import run_command
+
+        words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
+        given = {name: plain(value) for name, value in settings.items()}
+        return self[run_command(command, words, {"store": str(self.path), **given})]
+
+    def read(
+        self,
+        source: "str | Artifact",
+        *,
+        report: "str | Artifact | None" = None,
+        memory: str | Sequence[str] | None = None,
+        **settings: Any,
+    ) -> "Reader":
+        """A model with its memories, for texts.
+
+        Args:
+            source: a model, an index or neighbors.
+            report: an evaluation whose memories and windows are taken.
+            memory: readings in its place, as after `--memory`; "none": the model alone. Neither: defaults.
+            settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`;
+                `index` or `neighbors`, memory of another encoder.
+        """
+        from stages.inspection.request import Request
+
+        if report is not None and memory is not None:
+            raise UsageError("report and memory both say what is read; give one of them.")
+        given = {name: plain(value) for name, value in settings.items()}
+        names = ("context", "stride", "mem_length", "long_length", "device", "precision", "index", "neighbors")
+        for name in given.keys() - set(names):
+            raise UsageError(f"read takes no {name!r}; {did_you_mean(name, names)}")
+        references = {role: given.pop(role, None) for role in ("index", "neighbors")}
+        specs = (memory,) if isinstance(memory, str) else memory
+        request = Request(
+            source=plain(source),
+            memory=None if specs is None else tuple(specs),
+            report=plain(report),
+            references=references,
+            **given,
+        )
+        return Reader(self._folder, request)
+
+
+def _of_kind(store: Store, stored: "Stored") -> Artifact:
+    return KINDS.get(stored.kind, Artifact)(store, stored)

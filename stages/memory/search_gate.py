@@ -1,0 +1,49 @@
+"""Which contexts a memory is searched for: those where it is expected to gain most.
+
+A small network predicts, from what is known before a search, how many nats the memory will gain; its squares of errors
+are made small on the tuning split, so it predicts the mean gain of contexts like this one. Searches below a threshold
+are left out, and the model's distribution stands as it was there.
+
+Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
+retrieval. They leave out where a predicted λ is small; the gain itself orders contexts better (docs/benchmarks.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from stages.memory.small_network import SmallNetwork, fitted
+
+
+@dataclass(frozen=True)
+class SearchGate:
+    """A context is searched for where the network's output, nats, is at least `threshold`."""
+
+    network: SmallNetwork
+    threshold: float
+
+    def opens(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
+        """Whether each context is searched for, on the CPU."""
+        return self.network.outputs(contexts) >= self.threshold
+
+
+def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: int = 0) -> SmallNetwork:
+    """A network that predicts gains, in nats, from what is known before a search."""
+
+    def loss(rows: Tensor, outputs: Tensor) -> Tensor:
+        return (outputs - gains[rows]).square().mean()
+
+    return fitted(SmallNetwork.constant(contexts, float(gains.mean()), seed), contexts, loss, seed)
+
+
+def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[float]:
+    """For each share of n contexts, above 0 and below 1, the output that as many are at or above.
+
+    >>> import torch
+    >>> thresholds(torch.tensor([0.1, 0.4, 0.2, 0.3]).double(), [0.25, 0.5])
+    [0.4, 0.3]
+    """
+    falling = predicted.double().sort(descending=True).values
+    return [float(falling[max(1, round(share * len(falling))) - 1]) for share in shares]

@@ -1,0 +1,91 @@
+"""A small network from what is known of a context to one number, fitted to a split.
+
+With x the inputs, each of mean 0 and variance 1 on the text that it is fitted on, it gives
+
+    o(x) = c + u · tanh(W x + b)
+
+With u = 0, where fitting begins, that is c for every context.
+
+Shapes: n positions, F inputs, H hidden units; all in float64.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+N = TypeVar("N", bound="SmallNetwork")
+
+HIDDEN = 32
+PASSES = 10
+"""Over the positions that are fitted."""
+BATCH = 256
+RATE = 0.01
+"""Step size of Adam at the beginning; it falls evenly to 0."""
+DECAY = 0.01
+"""Share of W and u that a step of size 1 takes off."""
+
+
+@dataclass(frozen=True)
+class SmallNetwork:
+    """The numbers of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`."""
+
+    mean: Float[Tensor, " f"]
+    spread: Float[Tensor, " f"]
+    inner: Float[Tensor, "h f"]
+    bias: Float[Tensor, " h"]
+    outer: Float[Tensor, " h"]
+    offset: Float[Tensor, ""]
+
+    @classmethod
+    def constant(cls, inputs: Float[Tensor, "n f"], offset: float, seed: int = 0) -> Self:
+        """The network that gives every context the same number, ready to be fitted to inputs like these."""
+        width = inputs.shape[1]
+        spread = inputs.std(0, correction=0)
+        return cls(
+            inputs.mean(0),
+            torch.where(spread > 0, spread, 1.0),
+            torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width),
+            torch.zeros(HIDDEN).double(),
+            torch.zeros(HIDDEN).double(),
+            torch.tensor(offset, dtype=torch.float64),
+        )
+
+    def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
+        """o of each position, on the CPU."""
+        standard = (inputs.double().cpu() - self.mean) / self.spread
+        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its numbers, JSON: all digits."""
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
+
+
+def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Tensor], Tensor], seed: int = 0) -> N:
+    """A network fitted from another one on; the same arguments give the same network.
+
+    Args:
+        loss: of some positions, int64 [r], and their outputs [r]: what is to be made small.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        numbers = {field.name: getattr(network, field.name).clone() for field in fields(network)}
+        learned = [numbers[name].requires_grad_() for name in ("inner", "bias", "outer")]
+        network = type(network)(**numbers)
+        optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
+        random = torch.Generator().manual_seed(seed)
+        batches = [part for _ in range(PASSES) for part in torch.randperm(len(inputs), generator=random).split(BATCH)]
+        for number, rows in enumerate(batches):
+            optimizer.param_groups[0]["lr"] = RATE * (1 - number / len(batches))
+            optimizer.zero_grad()
+            loss(rows, network.outputs(inputs[rows])).backward()
+            optimizer.step()
+        return type(network)(**{name: number.detach() for name, number in numbers.items()})
