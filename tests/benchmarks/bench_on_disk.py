@@ -1,10 +1,10 @@
 """Search of an index about ten times as large as the memory allowed, beside the same search in memory.
 
-    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes 2] [--k 4,1024]
+    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes 1.3] [--k 4,1024]
 
 The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times, each a little moved;
 it is written once into --folder. It is searched for stored keys, moved further, three times, each time in a process of
-its own: in memory; with `ulimit -v` of so many gigabytes, so that its lists stay on the disk; and so, while the system
+its own: in memory; with `ulimit -d` of so many gigabytes, so that its lists stay on the disk; and so, while the system
 is told all the time to forget what it has of the file, as if there were no memory to cache it. Told are queries a
 second, by the clock and the processors, peak memory, recall of the first 64 queries beside comparing with all keys, and
 whether all three find the same.
@@ -111,7 +111,7 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
         opening.MEMORY_SHARE = 0.9
         assert not stays_on_disk(path), "other programs have left too little memory to hold the index"
     else:
-        resource.setrlimit(resource.RLIMIT_AS, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
         assert stays_on_disk(path)
     if how == HOW[2]:
         forget(path)
@@ -129,7 +129,7 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
             "ms of CPU a query": round(cpu / len(queries) * 1e3, 2),
         }
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
-    peaks = {"peak MB": "VmHWM", "with all that is mapped": "VmPeak"}
+    peaks = {"peak MB": "VmHWM", "data MB": "VmData"}
     taken |= {name: int(status[field].split()[0]) // 1000 for name, field in peaks.items()}
     return taken
 
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--index", required=True)
     parser.add_argument("--copies", type=int, default=112)
-    parser.add_argument("--gigabytes", type=float, default=2)
+    parser.add_argument("--gigabytes", type=float, default=1.3)
     parser.add_argument("--queries", type=int, default=4096)
     parser.add_argument("--k", default="4,1024")
     parser.add_argument("--folder", help="where the index is kept; else it is removed")
