@@ -24,15 +24,18 @@ def free_memory_bytes() -> int | None:
     """What this process could still take without swapping; None where the system does not tell (Linux does)."""
     with suppress(OSError, ValueError, IndexError):
         line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
-        return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _addresses_left()))
+        return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _left_of_limits()))
     return None
 
 
-def _addresses_left() -> int:
-    """What `ulimit -v` allows beyond what is mapped. Raises: OSError where the system does not tell."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    mapped = int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft - mapped
+def _left_of_limits() -> int:
+    """What `ulimit -v` and `ulimit -d` allow beyond what is taken. Raises: OSError where the system does not tell."""
+    pages, left = STATM.read_text().split(), [sys.maxsize]
+    for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY:
+            left.append(soft - int(taken) * os.sysconf("SC_PAGE_SIZE"))
+    return min(left)
 
 
 def usable_cores() -> int:

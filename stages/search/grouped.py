@@ -26,7 +26,7 @@ BOUND_KEYS = 4
 MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
-PIECE_BYTES = 16 << 20
+PIECE_BYTES = 8 << 20
 """Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
 
 QUERIES = 256

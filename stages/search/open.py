@@ -11,6 +11,7 @@ from stages.errors import ArtifactError, content_of
 from stages.machine import free_memory_bytes
 from stages.numbers import size
 from stages.reporting import Reporter
+from stages.search.allocator import PIECE, return_large_blocks
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
@@ -42,6 +43,8 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     lists = _lists_on_disk(index) if stays_on_disk(index) else None
+    if lists is not None:
+        return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
     with content_of(index):
         _require_sound(found, keys, settings["metric"], lists)

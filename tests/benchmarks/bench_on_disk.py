@@ -4,7 +4,7 @@
 
 The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times, each a little moved;
 it is written once into --folder. It is searched for stored keys, moved further, three times, each time in a process of
-its own: in memory; with `ulimit -v` of so many gigabytes, so that its lists stay on the disk; and so, while the system
+its own: in memory; with `ulimit -d` of so many gigabytes, so that its lists stay on the disk; and so, while the system
 is told all the time to forget what it has of the file, as if there were no memory to cache it. Told are queries a
 second, by the clock and the processors, peak memory, recall of the first 64 queries beside comparing with all keys, and
 whether all three find the same.
@@ -102,14 +102,16 @@ def forget(path: Path) -> None:
 
 def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: list[int]) -> dict[str, Any]:
     """Search here, and say what it took; what is found is written beside the index."""
+    from stages.search import open as opening
     from stages.search.lists import ListsInFile
     from stages.search.open import open_searcher, stays_on_disk
 
     path, queries = folder / "index.faiss", np.load(folder / "queries.npy")
     if how == "memory":
+        opening.MEMORY_SHARE = 0.9
         assert not stays_on_disk(path), "other programs have left too little memory to hold the index"
     else:
-        resource.setrlimit(resource.RLIMIT_AS, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
         assert stays_on_disk(path)
     if how == HOW[2]:
         forget(path)
@@ -126,7 +128,9 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
             "queries/s": round(len(queries) / wall, 1),
             "ms of CPU a query": round(cpu / len(queries) * 1e3, 2),
         }
-    taken["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
+    peaks = {"peak MB": "VmHWM", "data MB": "VmData"}
+    taken |= {name: int(status[field].split()[0]) // 1000 for name, field in peaks.items()}
     return taken
 
 

@@ -1,0 +1,26 @@
+"""What memory is free is what the system and the limits of this process leave."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from stages import machine
+
+
+@pytest.mark.parametrize(("kind", "taken"), [(resource.RLIMIT_AS, 100), (resource.RLIMIT_DATA, 30)])
+def test_limits_count_less_what_is_taken(
+    kind: int, taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = machine.os.sysconf("SC_PAGE_SIZE")
+    (tmp_path / "meminfo").write_text("MemAvailable: 9000000 kB\n")
+    (tmp_path / "statm").write_text("100 20 5 1 0 30 0\n")
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(machine, "STATM", tmp_path / "statm")
+    limits = {kind: 1000 * page}
+    monkeypatch.setattr(
+        machine.resource, "getrlimit", lambda which: (limits.get(which, resource.RLIM_INFINITY), resource.RLIM_INFINITY)
+    )
+    assert machine.free_memory_bytes() == (1000 - taken) * page
+    limits[kind] = taken * page // 2
+    assert machine.free_memory_bytes() == 0
