@@ -54,8 +54,9 @@ def plan_trial(
     longest = LARGEST_DOCUMENT * first.share * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     if documents.count < FEWEST_DOCUMENTS:
+        lines = f"{documents.count} line{'s'[: documents.count != 1]}"
         raise DataError(
-            f"The text is {documents.count} lines, too few to cut it into train, valid and test: break it into lines, "
+            f"The text has {lines}, too few to cut it into train, valid and test: break it into lines, "
             "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
         )
     ends = documents.count / survey.bytes
@@ -91,8 +92,8 @@ def _described(trial: Trial) -> Iterator[str]:
     share = percent(budget.share)
     if budget.bytes < trial.total:
         yield (
-            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what {number(trial.machine.minutes)} "
-            "minutes can train on (--minutes takes more)"
+            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what a model can be "
+            f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
     yield f"documents are {what} ({documents.count:,}); the last {share} are test, {share} before them valid"
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"

@@ -43,7 +43,7 @@ def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
-    yield from _uneven_lines(report)
+    yield from list(training_text_lines(report)) or _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         yield from _repeated_lines(report["split"], outside)
@@ -53,6 +53,17 @@ def on_text(report: Figures) -> Iterator[str]:
         yield (
             f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
             f"read here; tokens may not find the rows of --exclude {report['exclude']}"
+        )
+
+
+def training_text_lines(report: Figures) -> Iterator[str]:
+    """That what was scored is the text that the model learned, where it is; not said of models trained elsewhere."""
+    read, texts = report.get("read", {}), (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
+    own = {text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]}
+    if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
+        yield (
+            f"train is what {read['model']} learned: its perplexity there is of text that it has read, and says "
+            "nothing of other text (--split test)"
         )
 
 

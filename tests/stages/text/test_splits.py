@@ -13,9 +13,7 @@ from stages.text.spool import Spool, write_spool
 from tests.stages.text.helpers import examples, marked
 
 
-def split_texts(
-    folder: Path, documents: list[str], shares: list[float], given: Documents | None = None
-) -> list[str]:
+def split_texts(folder: Path, documents: list[str], shares: list[float], given: Documents | None = None) -> list[str]:
     """The text of each split of documents of one line each."""
     pieces = iter(marked("".join(documents), "line"))
     shards = list(write_spool(pieces, 0, lambda name: folder / name))
