@@ -1,11 +1,14 @@
 """The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
+from pipelines.recipe import parsed_recipe
 from pipelines.trial_budget import ENDLESS, MOST_COMPARED, Budget, Machine, TokenBytes, budget
 from stages.errors import DataError
 from stages.numbers import duration, number, percent, size
@@ -78,6 +81,13 @@ def recipe_text(trial: Trial) -> str:
     for name, stage in _stages(trial):
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
     return "\n".join(lines) + "\n"
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Check settings, by stage, before any text is read. Raises: UsageError for what a recipe of no text could take."""
+    any_budget = Budget(0, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, 0.0)
+    trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, 1)
+    parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
 
 
 def described(recipe: str) -> list[str]:
