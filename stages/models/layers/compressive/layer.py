@@ -49,7 +49,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         return Apart(list(self.compress.parameters()))
 
     def begin(self, x: Tensor) -> Memory:
-        return (x.new_empty(1, len(x), 0, x.shape[2]),)
+        return (x.new_empty(1, len(x), 0, x.shape[2], dtype=self._exact),)
 
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
         hidden = self.relative.attend(*self.before(inputs, passage, memory))
@@ -88,8 +88,13 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         return self.dropout(sinusoids(longest + 1, width, like.device).flip(0).to(like.dtype))
 
     def dropped(self, inputs: StreamInputs) -> Tensor:
-        """Raw inputs that are not cached any more when the segment has ended, constant, [B, r, d]."""
-        return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach()
+        """Raw inputs that are not cached any more when the segment has ended, constant and exact, [B, r, d]."""
+        return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach().to(self._exact)
+
+    @property
+    def _exact(self) -> torch.dtype:
+        """That of the weights; inputs of an adaptive vocabulary may have less under autocast."""
+        return self.relative.qkv.weight.dtype
 
     def compressed(self, left: Tensor) -> Tensor:
         """[B, r, d] -> [B, r / c, d], in full precision: slots are kept for long."""

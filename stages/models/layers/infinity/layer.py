@@ -42,6 +42,7 @@ class InfinityAttention(StreamAttention):
 
     def begin(self, x: Tensor) -> Memory:
         rows, width = len(x), x.shape[2]
+        x = x.to(self.reader.out.weight.dtype)  # an adaptive vocabulary's may have less precision under autocast
         signal, left = x.new_zeros(1, rows, self.reader.basis.number, width), x.new_empty(1, rows, 0, width)
         return (signal, left, x.new_zeros(1, rows, BINS)) if self.sticky else (signal, left)
 

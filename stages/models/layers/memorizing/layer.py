@@ -47,7 +47,8 @@ class MemorizingAttention(StreamAttention):
         nn.init.zeros_(self.distance.bias)
 
     def begin(self, x: Tensor) -> Memory:
-        empty = x.new_empty(1, len(x), self.heads, 0, x.shape[2] // self.heads)
+        shape = (1, len(x), self.heads, 0, x.shape[2] // self.heads)
+        empty = x.new_empty(shape, dtype=self.log_scale.dtype)
         return empty, empty
 
     def gates(self) -> Tensor:
