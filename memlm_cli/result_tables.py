@@ -9,7 +9,7 @@ from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
-from stages.metrics import FEW_TOKENS, shown_word_perplexity
+from stages.metrics import FEW_NOTE, FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, number, size
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
@@ -35,6 +35,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 }
 """Figures of artifacts that are not shown under their own name, as they stand."""
 NOT_MEASURED = "-"
+BY_CHANCE = "by chance"
 DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
@@ -77,13 +78,15 @@ def show_report(title: str, report: Figures) -> None:
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)
         if cells:
-            note = f" ({NOT_MEASURED}: not measured)" if any(NOT_MEASURED in line for line in cells) else ""
+            notes = [f"{NOT_MEASURED}: not measured"] if any(NOT_MEASURED in line for line in cells) else []
+            notes += [f"{BY_CHANCE}: of {over} rows drawn at random"] if BY_CHANCE in columns else []
+            note = f" ({'; '.join(notes)})" if notes else ""
             show_table(f"By {symbol_in_words(over)}, {report['split']}{note}", columns, cells)
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
         few = any(bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"])
-        note = f" (in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck)" if few else ""
+        note = f" ({FEW_NOTE})" if few else ""
         show_table(f"Perplexity by how often a token stands in {counted_in}{note}", *buckets_table(buckets))
 
 
@@ -181,7 +184,7 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
         if curve["over"] == over:
             columns += _curve_columns(curve, list(hyperparameters()) if not columns else ())
     if over == "k":
-        accuracies = {"retrieval accuracy@k": "retrieval_accuracy", "by chance": "retrieval_accuracy_by_chance"}
+        accuracies = {"retrieval accuracy@k": "retrieval_accuracy", BY_CHANCE: "retrieval_accuracy_by_chance"}
         for header, name in accuracies.items():
             shares = {int(k): f"{share:.1%}" for k, share in (report.get(name) or {}).items()}
             columns += [(header, shares)] if shares else []

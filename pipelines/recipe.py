@@ -125,10 +125,15 @@ def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recip
     """
     values = read_toml(path)
     try:
-        recipe = _with_files(_parsed(values, overrides, path), files, path)
-        _check(recipe)
+        return parsed_recipe(values, files, overrides, path)
     except UsageError as error:
         raise UsageError(_as_spelled(str(error), path)) from None
+
+
+def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, Any], path: Path) -> Recipe:
+    """As `load_recipe`, of what stands in the file."""
+    recipe = _with_files(_parsed(values, overrides, path), files, path)
+    _check(recipe)
     return recipe
 
 

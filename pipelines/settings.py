@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from stages.config import OneOf
-from stages.errors import UsageError, did_you_mean
+from stages.errors import UsageError, did_you_mean, nearest
 
 Settings = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
@@ -89,14 +89,22 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
 
 
 def _meant(path: str, known: list[str], model: type[BaseModel]) -> str:
-    """The setting of that name in a group of settings, where there is one; else as `did_you_mean`."""
-    name = path.rpartition(".")[2]
-    inner = sorted(
-        f"{group}.{name}"
-        for group, field in _fields(model).items()
-        if any(name in _fields(below) for below in _models_of(field))
+    """The nearest setting, in full: of those beside it; of a name that stands in no group, or else of all groups."""
+    group, dot, name = path.rpartition(".")
+    places: dict[str, list[str]] = {}
+    for inner in () if dot else _grouped(model):
+        places.setdefault(inner.rpartition(".")[2], []).append(inner)
+    places |= {beside: [f"{group}{dot}{beside}"] for beside in known}
+    near = nearest(name, places)
+    return f"did you mean {' or '.join(map(repr, places[near]))}?" if near else did_you_mean(name, known)
+
+
+def _grouped(model: type[BaseModel]) -> list[str]:
+    """The settings of all groups, in full: `optimizer.lr`."""
+    fields = _fields(model).items()
+    return sorted(
+        {f"{group}.{name}" for group, field in fields for below in _models_of(field) for name in _fields(below)}
     )
-    return f"did you mean {' or '.join(map(repr, inner))}?" if path == name and inner else did_you_mean(name, known)
 
 
 def _wrong_value(path: str, message: str, value: Any) -> str:

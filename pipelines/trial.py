@@ -1,11 +1,14 @@
 """The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
+from pipelines.recipe import parsed_recipe
 from pipelines.trial_budget import ENDLESS, MOST_COMPARED, Budget, Machine, TokenBytes, budget
 from stages.errors import DataError
 from stages.numbers import duration, number, percent, size
@@ -54,8 +57,9 @@ def plan_trial(
     longest = LARGEST_DOCUMENT * first.share * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     if documents.count < FEWEST_DOCUMENTS:
+        lines = f"{documents.count} line{'s'[: documents.count != 1]}"
         raise DataError(
-            f"The text is {documents.count} lines, too few to cut it into train, valid and test: break it into lines, "
+            f"The text has {lines}, too few to cut it into train, valid and test: break it into lines, "
             "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
         )
     ends = documents.count / survey.bytes
@@ -79,6 +83,13 @@ def recipe_text(trial: Trial) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Check settings, by stage, before any text is read. Raises: UsageError for what a recipe of no text could take."""
+    any_budget = Budget(0, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, 0.0)
+    trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, 1)
+    parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
+
+
 def described(recipe: str) -> list[str]:
     """What the head of such a recipe says, a line each."""
     head = recipe.partition("\n\n")[0].splitlines()
@@ -91,8 +102,8 @@ def _described(trial: Trial) -> Iterator[str]:
     share = percent(budget.share)
     if budget.bytes < trial.total:
         yield (
-            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what {number(trial.machine.minutes)} "
-            "minutes can train on (--minutes takes more)"
+            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what a model can be "
+            f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
     yield f"documents are {what} ({documents.count:,}); the last {share} are test, {share} before them valid"
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"

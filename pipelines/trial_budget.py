@@ -106,7 +106,7 @@ def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training:
     work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
     needed = (START + work * machine.seeds / machine.speed) / 60
     raise UsageError(
-        f"{number(machine.minutes)} minutes are too short to try anything at {number(round(machine.speed))} tokens "
+        f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} tokens "
         f"a second, as fast as this machine trains just now: give --minutes {int(needed) + 1}."
     )
 

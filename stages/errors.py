@@ -70,8 +70,13 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suffix for a message about an unknown name: the nearest known one, else the list of them."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another; None: no one is."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
 def shortened(text: str, most: int = 200) -> str:

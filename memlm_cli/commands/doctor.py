@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,8 @@ from stages.errors import UsageError
 from stages.numbers import number, percent, size
 
 Found = Mapping[str, Any]
+NARROW, WIDEST = 30, 70
+"""Columns in which packages, and commands that install them, are folded."""
 
 
 def doctor(
@@ -54,7 +58,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     yield (
         "Extras",
         ("extra", "", "what installs it"),
-        [(e["extra"], _state(e), e["command"] or "") for e in found["extras"]],
+        [row for extra in found["extras"] for row in _extra(extra)],
     )
     yield "Machine", ("", ""), list(_machine(found["devices"], found["memory"]))
     yield "Store", ("", ""), list(_store(found["store"]))
@@ -87,6 +91,14 @@ def _kernel(row: Found) -> Row:
         percent(row["measured"] / row["expected"]) if known else "?",
         row["source"],
     )
+
+
+def _extra(extra: Found) -> Iterator[Row]:
+    """An extra in as many lines as its packages and the command fill, which is still one where it is copied."""
+    command = wrap(extra["command"] or "", WIDEST, break_long_words=False, break_on_hyphens=False)
+    lines = [*(f"{line} \\" for line in command[:-1]), *command[-1:]]
+    state = wrap(_state(extra), NARROW, break_long_words=False, break_on_hyphens=False)
+    yield from zip_longest([extra["extra"]], state, lines, fillvalue="")
 
 
 def _state(extra: Found) -> str:

@@ -47,7 +47,7 @@ def try_text(
     from memlm_cli.trial import planned
     from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
-    from pipelines.trial import described
+    from pipelines.trial import check_settings, described
     from pipelines.variants import varied
     from stages.pages.files import check_page_file
 
@@ -55,6 +55,8 @@ def try_text(
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_artifact_name(common)
     check_page_file(output)
+    settings = given_settings(common, {})
+    check_settings(settings)
     file, texts = planned(files, minutes, seeds or 1, common)
     chosen = described(file.read_text("utf-8"))
     for line in chosen:
@@ -62,7 +64,7 @@ def try_text(
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     say(f"try: this is a recipe: {shlex.join(words)}")
-    recipe = load_recipe(file, {"train": texts}, given_settings(common, {}))
+    recipe = load_recipe(file, {"train": texts}, settings)
     if common.precision:
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
     recipe = varied(recipe, seeds)

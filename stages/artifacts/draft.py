@@ -3,7 +3,8 @@
 import json
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from stages.artifacts.durable import fsync, fsync_folders, make_folder, remove_f
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
-from stages.errors import ArtifactError, ResourceError
+from stages.errors import ArtifactError, DataError, ResourceError
 
 WORK = "work.json"
 PROGRESS = "progress.jsonl"
@@ -62,6 +63,7 @@ class Draft:
         self._metadata: set[Path] = set()
         self._background = Background("commit")
         self._clock = time.monotonic()
+        self._refused = False
 
     @staticmethod
     def is_of(path: Path, work: Mapping[str, Any]) -> bool:
@@ -161,10 +163,27 @@ class Draft:
 
     # The end
 
+    @contextmanager
+    def first_look(self) -> Iterator[None]:
+        """What is done before anybody computes shards: where the input is refused here, the draft goes.
+
+        The id is of this input, so nothing could go on from it. It stays where an earlier attempt began it, and
+        where a file could not be read, which may pass.
+        """
+        try:
+            yield
+        except DataError as error:
+            self.require_reads()
+            self._refused = not self.resumed and not isinstance(error.__cause__, OSError)
+            raise
+
     def close(self) -> None:
-        """Finish the commit under way and stop; the draft stays as it is, to be resumed, unless no work is in it."""
+        """Finish the commit under way and stop; the draft stays as it is, to be resumed, unless no work is in it.
+
+        Nor does it where its input was refused.
+        """
         self._background.close()
-        if not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*")):
+        if self._refused or (not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*"))):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def finish_files(self) -> dict[str, FileEntry]:

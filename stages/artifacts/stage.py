@@ -235,7 +235,8 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
         return sum(layout.nbytes for layout in self.arrays(job, plan))
 
     def run(self, job: Job[C]) -> dict[str, Any]:
-        plan = self.plan(job)
+        with job.draft.first_look():
+            plan = self.plan(job)
         for layout in self.arrays(job, plan):
             job.draft.create(layout)
         self._announce_size(job, plan)

@@ -37,7 +37,7 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
         name,
         f"Change of loss by frequency, {metrics['split']}",
         f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps."
-        f"{_few_note(frequency)}",
+        f"{few_note(bucket_labels(frequency), [bucket['tokens'] for bucket in frequency['buckets']])}",
         Bars(
             bucket_labels(frequency),
             [Series(row["row"], _sure(frequency, _changes(row["nll"], first["nll"]))) for row in rows],
@@ -55,13 +55,9 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
     )
 
 
-def _few_note(frequency: Mapping[str, Any]) -> str:
-    """Which buckets have too few tokens for a bar, where some have."""
-    few = [
-        f"{bucket_label(bucket['more_than'], bucket['at_most'])} ({bucket['tokens']:,} tokens)"
-        for bucket in frequency["buckets"]
-        if bucket["tokens"] < FEW_TOKENS
-    ]
+def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
+    """Which groups have too few tokens for a bar, where some have."""
+    few = [f"{label} ({count:,} tokens)" for label, count in zip(labels, tokens, strict=True) if count < FEW_TOKENS]
     return f" Left out: {', '.join(few)}; fewer than {FEW_TOKENS} are mostly luck." if few else ""
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from stages.charts.data import Bars, Chart, Series, Table
 from stages.charts.drawing.draw import figures
+from stages.charts.frequency import few_note
 from stages.comparison.sentences import text_lines, verdict
 from stages.comparison.tables import group_tables, position_label, token_figures, top_tokens
+from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
 from stages.web.rendering import render
 
@@ -49,8 +51,10 @@ def comparison_charts(found: Facts) -> Iterator[Chart]:
 
 
 def _chart(name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str) -> Chart:
-    intervals = [None if one["interval"] is None else tuple(one["interval"]) for one in groups]
-    differences = [one["difference"] for one in groups]
+    shown = [one if one["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None} for one in groups]
+    intervals = [None if one["interval"] is None else tuple(one["interval"]) for one in shown]
+    differences = [one["difference"] for one in shown]
+    caption += few_note(labels, [one["tokens"] for one in groups])
     series = Series("B - A", differences, intervals)
     columns = ("tokens", "nll_a", "nll_b", "difference")
     rows = [

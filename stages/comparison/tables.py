@@ -5,6 +5,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from stages.comparison.sentences import interval_text
+from stages.metrics import FEW_NOTE, FEW_TOKENS
 from stages.numbers import bucket_label
 
 Facts = Mapping[str, Any]
@@ -27,9 +28,10 @@ def group_tables(found: Facts) -> Iterator[Shown]:
     frequency = found["by_frequency"]
     if frequency is not None:
         rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
-        yield Shown(f"By how often a token stands in train ({frequency['corpus']})", ("times", *GROUP), rows)
+        title = f"By how often a token stands in train ({frequency['corpus']})"
+        yield Shown(title + _few_note(frequency["buckets"]), ("times", *GROUP), rows)
     rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
-    yield Shown("By position in the document", ("tokens before", *GROUP), rows)
+    yield Shown("By position in the document" + _few_note(found["by_position"]), ("tokens before", *GROUP), rows)
 
 
 def position_label(group: Facts) -> str:
@@ -60,9 +62,20 @@ def _probed(token: Facts) -> dict[str, str]:
     return {name: f"{name[:-2]} {name[-1].upper()}" for name in names}
 
 
+def _few_note(groups: Sequence[Facts]) -> str:
+    return f" ({FEW_NOTE})" if any(group["tokens"] < FEW_TOKENS for group in groups) else ""
+
+
 def _group(facts: Facts) -> list[str]:
+    """How many tokens it has, and its figures, in parentheses where they are of few."""
+    figures = _figures(facts)
+    if facts["tokens"] < FEW_TOKENS:
+        figures = [f"({figure})" if figure else "" for figure in figures]
+    return [f"{facts['tokens']:,}", *figures]
+
+
+def _figures(facts: Facts) -> list[str]:
     return [
-        f"{facts['tokens']:,}",
         f"{facts['nll_a']:.4f}",
         f"{facts['nll_b']:.4f}",
         f"{facts['difference']:+.4f}",

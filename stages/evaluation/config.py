@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from stages.diagnostics.options import option_names
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
-from stages.search.exclusion import EXCLUSIONS
+from stages.search.exclusion import checked_exclusion
 
 
 class EvaluateConfig(WindowedConfig):
@@ -36,7 +36,7 @@ class EvaluateConfig(WindowedConfig):
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the forward pass."""
-    exclude: Annotated[str, Field(pattern=f"^({EXCLUSIONS})$")] | None = None
+    exclude: Annotated[str, AfterValidator(checked_exclusion)] | None = None
     """Rows that a token may not find where the datastore was made of the split that is read: its own (self), those
     within N of it (window:N), or those of its document. None: there is no such split."""
 

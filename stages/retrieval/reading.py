@@ -1,6 +1,6 @@
 """One reading of a memory with all its settings, checked. Free of torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from math import prod
 from typing import Any, Self, TypeVar
@@ -13,7 +13,7 @@ from stages.memory.hyperparameter import Hyperparameter, Learned, ReadingOptions
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.comparison import Comparison, Similarity
-from stages.retrieval.grammar import NONE, Phrase, default_reader, parse_phrase, row_name, written_out
+from stages.retrieval.grammar import NAMED, NONE, Phrase, default_reader, parse_phrase, row_name, written_out
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 
@@ -172,6 +172,16 @@ class Reading(Settings):
         return name.replace("neural-cache", "unigram-cache") if self.theta == (0.0,) else name
 
     @property
+    def shortest(self) -> str:
+        """The shortest way to type it: the name of a row that it is part of, else as it is spelled.
+
+        >>> parse_reading("external:lambda=tune,temperature=tune").shortest
+        'knn-lm'
+        """
+        spelled = self.spelled
+        return next((name for name, specs in NAMED.items() if spelled in _spellings(specs)), spelled)
+
+    @property
     def spelled(self) -> str:
         """The one way to write this reading: keys in their order, defaults left out."""
         given = {} if self.reader == default_reader() else {"reader": self.reader}
@@ -179,6 +189,10 @@ class Reading(Settings):
             given |= part.model_dump(by_alias=True, exclude_defaults=True)
         settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
+
+
+def _spellings(specs: tuple[str, ...]) -> Iterator[str]:
+    return (parse_reading(spec).spelled for spec in specs)
 
 
 def parse_reading(spec: str) -> Reading:

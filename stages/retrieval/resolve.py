@@ -17,9 +17,9 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
         if the stored neighbours or keys are not those that the reading asks for.
     """
-    reading = _with_weights(reading)
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
+    reading = _with_weights(reading)
     return _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
 
 

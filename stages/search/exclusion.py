@@ -1,11 +1,25 @@
 """Rows that tokens of the datastore's own split may not find: its own row holds the answer, near ones much of it."""
 
+import re
 from typing import Any
 
 import numpy as np
 
-EXCLUSIONS = r"self|document|window:[0-9]{1,15}"
-"""Regular expression of what may be excluded, but for nothing at all."""
+from stages.errors import nearest
+
+WINDOW = re.compile(r"window:[0-9]{1,15}")
+EXCLUSIONS = ("self", "window:N", "document")
+"""What may be excluded, but for nothing at all."""
+
+
+def checked_exclusion(exclude: str, *others: str) -> str:
+    """What is excluded, if it can be, or is one of `others`. Raises: ValueError, with what it may be."""
+    known = (*EXCLUSIONS, *others)
+    if WINDOW.fullmatch(exclude) or (exclude in known and exclude != "window:N"):
+        return exclude
+    near = nearest(exclude, known)
+    meant = f"; did you mean {near!r}?" if near and near != exclude else ""
+    raise ValueError(f"expected {', '.join(known[:-1])} or {known[-1]}{meant}")
 
 
 def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> np.ndarray | None:

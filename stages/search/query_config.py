@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.search.config import Count, check_probe
-from stages.search.exclusion import EXCLUSIONS
+from stages.search.exclusion import checked_exclusion
 
 FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024
 
@@ -22,7 +22,7 @@ class NeighborsConfig(StageConfig):
     """Neighbours of a token."""
     queries: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """Splits whose tokens are looked up; None: every split."""
-    exclude: Annotated[str, Field(pattern=rf"^(auto|none|{EXCLUSIONS})$")] = "auto"
+    exclude: Annotated[str, AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto"))] = "auto"
     """Rows that a token of the datastore's own split may not find: its own (self), those within N of it
     (window:N), those of its document, or none; auto: self."""
     probe: Count | Literal["auto"] | None = "auto"

@@ -1,6 +1,9 @@
 """Which files a user means, and what is in them by their names."""
 
+import codecs
 import hashlib
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -12,6 +15,8 @@ PYDOCS = "builtin:pydocs"
 COMPRESSED = (".gz", ".xz", ".zst")
 LINES = (".txt", ".jsonl")
 PARQUET, ARROW = ".parquet", ".arrow"
+SNIFFED = 4096
+"""Bytes at the beginning of a file that tell whether it is text."""
 
 Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
@@ -46,14 +51,44 @@ def _usable_below(folder: Path) -> list[str]:
     usable = [p for p in inside if is_usable(p)]
     if not usable:
         wanted = f"{', '.join(LINES)} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
-        raise DataError(f"{folder} holds no {wanted} file.")
+        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside)}.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
+
+
+def _others(folder: Path, inside: list[Path]) -> str:
+    """What a folder has instead, and how to name it: the most frequent ending of files of text; empty without any."""
+    endings = Counter(p.suffix for p in inside if p.suffix and not _hidden(p))
+    for ending, count in endings.most_common():
+        named = sorted(p for p in inside if p.suffix == ending and not _hidden(p))
+        if _begins_as_text(folder / named[0]):
+            direct = f"{shlex.quote(str(folder))}/*{ending}"
+            pattern = direct if named[0].parent == Path() else f"$(find {shlex.quote(str(folder))} -name '*{ending}')"
+            return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"
+    return ""
+
+
+def _begins_as_text(path: Path) -> bool:
+    """Whether the beginning of a file is UTF-8 without a NUL."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(SNIFFED)
+    except OSError:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning)
+    except UnicodeDecodeError:
+        return False
+    return bool(beginning) and b"\0" not in beginning
 
 
 def is_usable(path: Path) -> bool:
     """Whether a file's name says that it holds text, and no part of its path that it is hidden."""
-    hidden = any(part.startswith(".") for part in path.parts)
-    return not hidden and (without_compression(path.name).endswith(LINES) or path.name.endswith((PARQUET, ARROW)))
+    name = path.name
+    return not _hidden(path) and (without_compression(name).endswith(LINES) or name.endswith((PARQUET, ARROW)))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def without_compression(name: str) -> str:

@@ -6,33 +6,47 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from stages.errors import DataError
+from stages.text.config import Documents
 from stages.text.documents import OPENS_DOCUMENT
 from stages.text.spool import Spool, SpoolShard, TextRange
 
 
-def cut_by_shares(spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[float]) -> list[list[TextRange]]:
+def cut_by_shares(
+    spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[float], documents: Documents | None = None
+) -> list[list[TextRange]]:
     """Cut a spool at the document boundaries nearest to given shares of its characters.
 
     Every part has at least one document; of two boundaries equally near, the earlier is taken.
 
+    Args:
+        documents: what a document of the text is, for the message.
     Returns: the ranges of each part, in order.
     Raises: DataError if there are fewer documents than shares.
     """
-    documents = sum(shard.documents for shard in shards)
-    if documents < len(shares):
+    count = sum(shard.documents for shard in shards)
+    if count < len(shares):
         raise DataError(
-            f"The text has {documents} document{'s'[: documents != 1]}, too few for {len(shares)} splits: give more "
-            "files, let paragraphs or lines be documents (--documents blank-line, --documents line), or name the files "
-            "with --train, --valid and --test."
+            f"The text has {count} document{'s'[: count != 1]}, too few for {len(shares)} splits: give more "
+            f"{'text' if documents == 'line' else 'files'}{_shorter_documents(documents)}, or name the files with "
+            "--train, --valid and --test."
         )
     characters = sum(shard.characters for shard in shards)
     cuts, first = [0], 0
     for number, share in enumerate(accumulate(shares[:-1]), start=1):
-        last = documents - len(shares) + number
+        last = count - len(shares) + number
         first, piece = _nearest_document(spool, shards, share * characters, first + 1, last)
         cuts.append(piece)
     cuts.append(sum(shard.pieces for shard in shards))
     return [list(_ranges(shards, a, b)) for a, b in pairwise(cuts)]
+
+
+def _shorter_documents(documents: Documents | None) -> str:
+    """What else may be a document, so that there are more of them; empty where lines or records are."""
+    if documents in ("line", "jsonl"):
+        return ""
+    if documents == "blank-line":
+        return ", let lines be documents (--documents line)"
+    return ", let paragraphs or lines be documents (--documents blank-line, --documents line)"
 
 
 def _nearest_document(

@@ -81,7 +81,7 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
     scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED).items()}
     if ONE_CORPUS in scanned:
         assert job.config.split is not None
-        parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split)
+        parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split, job.config.documents)
         ranges = dict(zip(SPLITS, parts, strict=False))
     else:
         ranges = {split: whole(shards) for split, shards in scanned.items()}

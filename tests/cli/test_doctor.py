@@ -1,6 +1,7 @@
 """What is installed and in force, and what of it is broken."""
 
 import json
+import shlex
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from memlm_cli import checkup
+from memlm_cli.commands import doctor
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Wanted, install_command, wanted_packages
 from stages.machine import free_memory_bytes, memory_bytes
@@ -137,3 +139,13 @@ def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("memlm_cli.checkup.find_spec", lambda module: None)
     (problem,) = [p for p in checkup._problems(found, lacking, {}, Defaults()) if "faiss" in p]
     assert problem.startswith("faiss is missing")
+
+
+def test_an_extra_that_lacks_much_is_folded_and_its_command_can_be_copied() -> None:
+    lines = [f"no-such-package-{number}>=1" for number in range(9)]
+    (extra,) = checkup._extras(wanted_packages([f'{line}; extra == "test"' for line in lines]))
+    rows = list(doctor._extra(extra))
+    assert [name for name, *_ in rows] == ["test", *[""] * (len(rows) - 1)]
+    assert all(len(cell) <= 72 for row in rows for cell in row)
+    copied = " ".join(command.removesuffix(" \\") for _, _, command in rows if command)
+    assert shlex.split(copied) == ["pip", "install", *lines]

@@ -164,6 +164,9 @@ def test_frequencies_stand_side_by_side() -> None:
 def test_what_is_missing_or_of_few_tokens_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown({**REPORT, "frequency_buckets": BUCKETS}, capsys)
     assert "By neighbours read, test (-: not measured)" in lines
+    by_chance = {"retrieval_accuracy_by_chance": {"1": 0.01, "8": 0.08}}
+    title = "By neighbours read, test (-: not measured; by chance: of k rows drawn at random)"
+    assert title in shown({**REPORT, **by_chance}, capsys)
     title = "Perplexity by how often a token stands in train (in parentheses: of fewer than 100 tokens, mostly luck)"
     assert title in lines
 

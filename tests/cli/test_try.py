@@ -161,3 +161,21 @@ def test_minutes_that_are_none_are_bad_usage(memlm: Memlm, book: Path, minutes: 
 def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("mine")
     assert memlm("try", book, "--output", tmp_path / "mine.html").code == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ("model.stpes=3", "There is no setting 'stpes'; did you mean 'steps'?"),
+        ("trime.steps=0", "steps: "),
+        ("modle.steps=3", "The recipe has no stage 'modle'; did you mean 'model'?"),
+        ("model=3", "the recipe: stages.model.settings: "),
+        ("steps", "--set takes NAME=VALUE"),
+    ],
+)
+def test_settings_are_checked_before_a_text_is_read(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch, setting: str, part: str
+) -> None:
+    monkeypatch.setattr("memlm_cli.trial.planned", lambda *_: pytest.fail("the text was read"))
+    ended = memlm("try", book, "--set", setting)
+    assert (ended.code, part in ended.err, ended.err.count("try:")) == (2, True, 1), ended.err

@@ -212,7 +212,11 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
     ("old", "new", "message"),
     [
         ('"train"\nfrom', '"trian"\nfrom', "Stage 'model': there is no command 'trian'; did you mean 'train'?"),
-        ('from = "tokens"', 'form = "tokens"', "There is no setting 'stages.model.form'; did you mean 'from'?"),
+        (
+            'from = "tokens"',
+            'form = "tokens"',
+            "There is no setting 'stages.model.form'; did you mean 'stages.model.from'?",
+        ),
         ('from = "tokens"', "", "Stage 'model' has no `from`"),
         ('from = "tokens"', 'from = "datastore"', "Stage 'model' reads 'datastore', which is no stage above it"),
         ('from = "tokens"', 'from = ["tokens", "tokens"]', "Stage 'model': `from` names one artifact, not a list of 2"),

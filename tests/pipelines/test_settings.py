@@ -75,7 +75,9 @@ def test_other_texts_are_no_assignments(text: str) -> None:
     ("values", "message"),
     [
         ({"setps": 3}, "There is no setting 'setps'; did you mean 'steps'?"),
-        ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'lr'?"),
+        ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'optimizer.lr'?"),
+        ({"lrr": 3}, "There is no setting 'lrr'; did you mean 'optimizer.lr'?"),
+        ({"zzzzzz": 3}, "There is no setting 'zzzzzz'; known: lists, method, optimizer, steps"),
         ({"lr": 3}, "There is no setting 'lr'; did you mean 'optimizer.lr'?"),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: input should be a finite number (given: nan)"),
         ({"lists": 0}, "lists: input should be greater than 0 or Input should be 'auto' (given: 0)"),

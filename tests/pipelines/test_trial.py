@@ -61,7 +61,7 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
     with pytest.raises(DataError, match=r"The text has 1\.0 kB, too little .* give at least 50\.0 kB"):
         best_budget(1_000, three_bytes, Machine(10_000, 10), TRAINING)
     with pytest.raises(
-        UsageError, match=r"0\.5 minutes are too short .* at 10,000 tokens a second.* --minutes \d"
+        UsageError, match=r"--minutes 0\.5 is too short .* at 10,000 tokens a second.* --minutes \d"
     ) as said:
         best_budget(NOVEL, three_bytes, Machine(10_000, 0.5), TRAINING)
     enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
@@ -96,8 +96,9 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
 
 def test_a_text_of_a_few_lines_cannot_be_cut():
     budget = best_budget(NOVEL, three_bytes, Machine(20_000, 10), TRAINING)
-    with pytest.raises(DataError, match="The text is 4 lines, too few"):
-        plan_trial(survey(NOVEL, NOVEL, NOVEL, NOVEL // 4), NOVEL, budget, three_bytes, Machine(20_000, 10), TRAINING)
+    for longest, said in ((NOVEL // 4, "4 lines"), (NOVEL, "1 line")):
+        with pytest.raises(DataError, match=f"The text has {said}, too few"):
+            plan_trial(survey(NOVEL, NOVEL, NOVEL, longest), NOVEL, budget, three_bytes, Machine(20_000, 10), TRAINING)
 
 
 def test_a_part_of_a_text_is_said_to_be_one(tmp_path):

@@ -304,3 +304,14 @@ def test_what_cannot_be_one_memory_is_refused(store, model, index_of):
         evaluated(store, index, "local+external:lambda=tune", tune_split="train")
     with pytest.raises(UsageError, match="reads a datastore: evaluate an index"):
         evaluated(store, model, "local+external:lambda=0.1")
+
+
+def test_without_a_datastore_the_row_is_named_as_it_is_typed_and_commands_make_one(store, model):
+    with pytest.raises(UsageError) as caught:
+        evaluated(store, model, "knn-lm")
+    where = f"--store {store.root}"
+    assert str(caught.value).startswith("knn-lm reads a datastore: evaluate an index or neighbors (")
+    assert (
+        f"(memlm build-datastore {model.reference} {where} | memlm build-index {where} | "
+        f"memlm evaluate --memory knn-lm {where})"
+    ) in str(caught.value)

@@ -49,12 +49,8 @@ def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
-    if (share := report.get("document_ends") or 0) > MANY_ENDS:
-        yield (
-            f"{share:.1%} of the tokens are <eos>, one a document, and hardly hard to tell: the same text in larger "
-            "documents has a higher perplexity, and more bits a character"
-        )
-    yield from _uneven_lines(report)
+    yield from _ends_lines(report.get("document_ends"))
+    yield from list(training_text_lines(report)) or _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
         yield from _repeated_lines(report["split"], outside)
@@ -67,6 +63,17 @@ def on_text(report: Figures) -> Iterator[str]:
         )
 
 
+def training_text_lines(report: Figures) -> Iterator[str]:
+    """That what was scored is the text that the model learned, where it is; not said of models trained elsewhere."""
+    read, texts = report.get("read", {}), (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
+    own = {text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]}
+    if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
+        yield (
+            f"train is what {read['model']} learned: its perplexity there is of text that it has read, and says "
+            "nothing of other text (--split test)"
+        )
+
+
 def _vocabulary_lines(row: Figures) -> Iterator[str]:
     """What the perplexity of a word is for, where tokens are no words."""
     words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
@@ -74,6 +81,15 @@ def _vocabulary_lines(row: Figures) -> Iterator[str]:
         yield (
             "perplexity is of tokens, which differ between vocabularies; bits/char, and word perplexity, exp(nats a "
             "word), compare models of different ones"
+        )
+
+
+def _ends_lines(share: float | None) -> Iterator[str]:
+    """That ends of documents lower a perplexity, where they are many."""
+    if share and share > MANY_ENDS:
+        yield (
+            f"{share:.1%} of the tokens are <eos>, one a document, and easy to tell: the same text in larger documents "
+            "has a higher perplexity, and more bits a character"
         )
 
 

@@ -24,7 +24,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, BusyError, ResourceError
+from stages.errors import ArtifactError, BusyError, DataError, ResourceError
 from stages.interrupts import Terminated
 from stages.reporting import Silent
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
@@ -98,6 +98,40 @@ def test_a_draft_without_work_in_it_goes(store: Store) -> None:
     with pytest.raises(RuntimeError):
         make(Squares(0, RuntimeError()), SquaresConfig(), {}, store, Execution())
     assert not list(store.root.glob("tokens/.*-partial"))
+
+
+class Refusing(Squares):
+    """Its plan does some work, and then finds fault with its input."""
+
+    def __init__(self, cause: BaseException | None = None) -> None:
+        super().__init__()
+        self.cause = cause
+
+    def plan(self, job):  # type: ignore[no-untyped-def]
+        job.draft.add("scratch/read.txt").write_text("read\n")
+        job.draft.commit("read")
+        raise DataError("the input is a single line") from self.cause
+
+
+def test_a_draft_whose_input_is_refused_goes(store: Store) -> None:
+    with pytest.raises(DataError, match="a single line"):
+        make(Refusing(), SquaresConfig(), {}, store, Execution())
+    assert not list(store.root.glob("tokens/.*-partial"))
+
+
+def test_a_draft_stays_where_a_file_could_not_be_read_or_an_earlier_attempt_began_it(store: Store) -> None:
+    with pytest.raises(DataError):
+        make(Refusing(OSError("stale file handle")), SquaresConfig(), {}, store, Execution())
+    assert len(list(store.root.glob("tokens/.*-partial"))) == 1
+    with pytest.raises(DataError):
+        make(Refusing(), SquaresConfig(), {}, store, Execution())
+    assert len(list(store.root.glob("tokens/.*-partial"))) == 1
+
+
+def test_a_draft_stays_where_a_shard_finds_bad_data(store: Store) -> None:
+    with pytest.raises(DataError):
+        make(Squares(2, DataError("not seen on this machine")), SquaresConfig(), {}, store, Execution())
+    assert make(Squares(), SquaresConfig(), {}, store, Execution()).status == "resumed"
 
 
 def _killed_worker(root: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from stages.comparison.page import comparison_charts, page
 from stages.comparison.sentences import sentences, verdict
+from stages.comparison.tables import group_tables
 from tests.stages.comparison.found import FOUND, group
 from tests.stages.pages.made import Outline
 
@@ -44,6 +45,21 @@ def test_charts_have_the_numbers_and_the_intervals() -> None:
     assert "0.3" in charts["difference-by-frequency"].numbers.csv
     assert page(FOUND).count('class="whisker"') == 2 * 3
     assert list(comparison_charts(BY_TEXT)) == []
+
+
+def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
+    few = group(2, -3.0, [-4.0, -2.0])
+    found = FOUND | {"by_position": [FOUND["by_position"][0], {"from": 16, "to": 31, **few}]}
+    chart = list(comparison_charts(found))[1]
+    assert chart.plot.series[0].values == [0.1, None]
+    assert chart.plot.series[0].intervals == [(-0.1, 0.3), None]
+    assert chart.caption.endswith("Left out: 16-31 (2 tokens); fewer than 100 are mostly luck.")
+    _, by_position = group_tables(found)
+    assert by_position.title.endswith("(in parentheses: of fewer than 100 tokens, mostly luck)")
+    assert by_position.rows[1] == ["16-31", "2", "(3.0000)", "(0.0000)", "(-3.0000)", "([-4.0000, -2.0000])", "(50.0%)"]
+    assert "left out" not in next(comparison_charts(found)).caption.lower()
+    nothing = found | {"by_position": [{"from": 0, "to": 15, **few}]}
+    assert "mostly luck" in page(nothing)
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,20 @@ def test_pydocs_come_in_alphabetical_order() -> None:
     assert len(texts) == len(topics) > 50
     assert texts[0] == topics[min(topics)] and texts[-1] == topics[max(topics)]
     assert file_digest(PYDOCS) == file_digest(PYDOCS)
+
+
+def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py", "c.PNG", "d.PNG", "e.PNG", ".f.rst", "sub/g.rst"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\0" if name.endswith("PNG") else b"text\n")
+    with pytest.raises(DataError) as caught:
+        find_files([str(tmp_path)])
+    assert str(caught.value).endswith(f" file; it has 2 .py files: name them ({tmp_path}/*.py).")
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "b.py").unlink()
+    with pytest.raises(DataError) as caught:
+        find_files([str(tmp_path)])
+    assert str(caught.value).endswith(f"it has 1 .rst file: name them ($(find {tmp_path} -name '*.rst')).")
+    (tmp_path / "sub/g.rst").unlink()
+    with pytest.raises(DataError, match=r"or \.arrow file\.$"):
+        find_files([str(tmp_path)])

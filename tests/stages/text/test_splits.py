@@ -7,17 +7,18 @@ from hypothesis import strategies as st
 
 from stages.errors import DataError
 from stages.text import spool as module
+from stages.text.config import Documents
 from stages.text.splits import cut_by_shares
 from stages.text.spool import Spool, write_spool
 from tests.stages.text.helpers import examples, marked
 
 
-def split_texts(folder: Path, documents: list[str], shares: list[float]) -> list[str]:
+def split_texts(folder: Path, documents: list[str], shares: list[float], given: Documents | None = None) -> list[str]:
     """The text of each split of documents of one line each."""
     pieces = iter(marked("".join(documents), "line"))
     shards = list(write_spool(pieces, 0, lambda name: folder / name))
     spool = Spool(folder)
-    parts = cut_by_shares(spool, shards, shares)
+    parts = cut_by_shares(spool, shards, shares, given)
     return ["".join("".join(spool.pieces(r).texts) for r in part) for part in parts]
 
 
@@ -53,3 +54,20 @@ def test_fewer_documents_than_splits_are_refused(tmp_path: Path) -> None:
         split_texts(tmp_path, ["a\n", "b\n"], [0.8, 0.1, 0.1])
     with pytest.raises(DataError, match="The text has 1 document, too few"):
         split_texts(tmp_path, ["a\n"], [0.8, 0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("given", "advised"),
+    [
+        (None, "give more files, let paragraphs or lines be documents (--documents blank-line, --documents line), or"),
+        ("blank-line", "give more files, let lines be documents (--documents line), or"),
+        ("line", "give more text, or"),
+        ("jsonl", "give more files, or"),
+    ],
+)
+def test_only_other_documents_than_those_that_are_given_are_advised(
+    given: Documents | None, advised: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as caught:
+        split_texts(tmp_path, ["a\n"], [0.8, 0.1, 0.1], given)
+    assert f"splits: {advised} name the files with --train, --valid and --test." in str(caught.value)

@@ -40,10 +40,7 @@ class ExternalSettings(SourceSettings):
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
         if "datastore" not in read:
-            raise UsageError(
-                f"{reading.spelled} reads a datastore: evaluate an index or neighbors, or name one with "
-                "--index or --neighbors."
-            )
+            raise UsageError(_without_datastore(reading, read["model"]))
         datastore = read["datastore"]
         if reading.key not in (None, datastore.config["key"]):
             raise ArtifactError(
@@ -64,6 +61,14 @@ class ExternalSettings(SourceSettings):
         return reading
 
 
+def _without_datastore(reading: "Reading", model: Artifact) -> str:
+    made = ("build-datastore", model.reference), ("build-index",), ("evaluate", "--memory", reading.shortest)
+    return (
+        f"{reading.shortest} reads a datastore: evaluate an index or neighbors ("
+        f"{' | '.join(model.advise(*words) for words in made)}), or name one with --index or --neighbors."
+    )
+
+
 def _require_one_stream(reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
     """Refuse unions whose parts do not have the same keys, or would both hold the same positions.
 
@@ -72,7 +77,7 @@ def _require_one_stream(reading: "Reading", read: Mapping[str, Artifact], splits
     datastore, model = read["datastore"], read["model"]
     if not is_own_datastore(read):
         raise ArtifactError(
-            f"{reading.spelled} compares recent positions with the keys of {datastore.reference}, which "
+            f"{reading.shortest} compares recent positions with the keys of {datastore.reference}, which "
             f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
             f"others, or build another datastore: {model.advise('build-datastore', model.reference)}"
         )
@@ -81,7 +86,7 @@ def _require_one_stream(reading: "Reading", read: Mapping[str, Artifact], splits
     if twice is not None:
         instead = "evaluate another split" if twice == splits[0] else "name another split with --tune-split"
         raise UsageError(
-            f"{reading.spelled} would read recent positions of {twice!r} twice: they are in {datastore.reference} "
+            f"{reading.shortest} would read recent positions of {twice!r} twice: they are in {datastore.reference} "
             f"too; {instead}, or read external by itself on top of the others."
         )
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from stages.evaluation.results.remarks import against_lines, control_lines, remarks, undertrained_lines
+from stages.evaluation.results.remarks import (
+    against_lines,
+    control_lines,
+    remarks,
+    training_text_lines,
+    undertrained_lines,
+)
 
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
 REPORT = {"method": "lm", "read": {"model": "model/3"}, "rows": ROWS}
@@ -137,3 +143,28 @@ def test_what_may_not_be_found_is_said_of_what_was_made_of_the_text() -> None:
     assert "datastore/4 was made of what is read here; tokens may not find the rows of --exclude window:9" in told
     gate = remarks({**REPORT, "read": {"model": "model/3", "gate_neighbors": "neighbors/5"}, "exclude": "self"})
     assert any(line.startswith("neighbors/5 was made") for line in gate)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, True),
+        ({"split": "valid"}, False),
+        ({"read": {"model": "model/3", "tokens": "tokens/2"}}, False),
+        ({"training": None}, False),
+        ({"outside_repeated_paragraphs": None}, False),
+    ],
+)
+def test_that_the_training_text_was_scored_is_said(changed: dict, said: bool) -> None:
+    learned = {"corpus": "tokens/1", "split": "train", "read_by": ["model"], "repeated_share": 1.0}
+    report = {
+        **REPORT,
+        **{"split": "train", "read": {"model": "model/3", "tokens": "tokens/1"}},
+        **{"training": {"passes": 8.0, "still_falling": False}},
+        "outside_repeated_paragraphs": {"repeated_share": 1.0, "texts": [learned], "rows": []},
+    }
+    lines = list(training_text_lines(report | changed))
+    assert [line.startswith("train is what model/3 learned") for line in lines] == [True] * said
+    assert set(lines) <= set(remarks(report | changed))
+    uneven = [line for line in remarks({**report, **changed, "valid_perplexity": 300.0}) if "the same kind" in line]
+    assert bool(uneven) is not said, "a model's own text differs from valid because it was learned"
