@@ -12,6 +12,8 @@ from tests.endurance.campaign.process import MOST_BYTES_WRITTEN, Limits
 from tests.endurance.campaign.world import CHANGES, STAGES
 
 PAGE = 4096
+STEPS, PLENTY = 60, 2000
+"""So many times there is hardly any room, then as much as any stage takes: a run must end."""
 
 
 def full_disk(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
@@ -26,13 +28,13 @@ def full_disk(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
             return Verdict("skipped", "no small disk can be mounted here")
         case.before(stage)
         room = case.random.randint(0, 8)
-        for full in range(60):
+        for full in range(STEPS + 1):
             case.note(f"{stage}: {room} more {'inodes' if inodes else 'pages'}")
             _set_room(case.store, room, inodes=inodes)
             ended = case.stage(stage)
             if ended.code != 5:
                 break
-            room = case.random.randint(1, 2 + full)
+            room = PLENTY if full == STEPS - 1 else case.random.randint(1, 2 + full)
         verdict = judge(ended, lambda: case.wrong(stage))
         if verdict.judgement == "refused":
             return failed(f"code {ended.code} instead of 5: {ended.err.strip()[-200:]}")
