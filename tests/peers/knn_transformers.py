@@ -4,6 +4,7 @@
 """
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,8 @@ class Ours:
 
     def __init__(self, store: Store, checkpoint: str, texts: Mapping[str, str], setting: Setting) -> None:
         self.store, windows = store, {"context": setting.length}
+        self.seconds: dict[str, float] = {}
+        """Of the processor, by kind of artifact."""
         files = {split: [text] for split, text in texts.items()}
         given = TokenizeConfig(tokenizer="given", documents="file")
         self.tokens = self._made(Tokenize(), given, source=[], tokenizer=checkpoint, **files)
@@ -101,7 +104,10 @@ class Ours:
         self.report = self._made(Evaluate(), asked, source=self.index.reference)
 
     def _made(self, stage: Any, config: StageConfig, **references: Any) -> Artifact:
-        return make(stage, config, references, self.store, Execution(device="cpu")).artifact
+        started = time.process_time()
+        made = make(stage, config, references, self.store, Execution(device="cpu")).artifact
+        self.seconds[made.kind] = time.process_time() - started
+        return made
 
     def ids(self, split: str) -> np.ndarray:
         return np.asarray(self.tokens.zarr("tokens.zarr")[f"{split}/ids"][:]).astype(np.int64)

@@ -26,6 +26,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.tuning import select, tuning
 from stages.evaluation.tuning.select import choose
 from stages.index import BuildIndex
+from stages.inspection.fixed_readings import reported_readings
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
@@ -236,11 +237,14 @@ def test_two_tuned_readings_get_the_best_pair(store, neighbors):
 
 def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, model):
     heard = Heard()
-    told = metrics(evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard))
+    report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard)
+    told = metrics(report)
     plain, cache, _ = told["rows"]
     assert cache["nll"] == plain["nll"]
     (memory,) = told["memories"]
     assert (memory["lambda"], memory["theta"], memory["tuned"]) == (0.0, None, ["theta", "lambda"])
+    (reading,) = reported_readings(report, model)
+    assert (reading.weight, reading.theta, reading.temperature) == ((0.0,), None, None), "to be read with elsewhere"
     assert told["grid"]["weights"][:2] == [0.0, 0.02]
     assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
     assert "neural-cache does not help: the model alone is best on valid, " in heard.warnings[-1]

@@ -24,6 +24,7 @@ from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 8, "dropout": 0.0}
 MEMORY = ("external:k=3,lambda=tune",)
+LEARNED = ("external:k=3,lambda=learned",)
 PAST = ("long:size=20,theta=0.3/1,lambda=tune",)
 
 
@@ -62,6 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[s
         "neighbors": run(store, PrecomputeNeighbors(), NeighborsConfig(), index.reference),
         "batches": run(store, PackBatches(), PackConfig(segment_length=8), tokens.reference),
         "report": run(store, Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), index.reference),
+        "learned": run(store, Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), index.reference),
         "index of part": index_of_part,
         "neighbors of a stream": run(store, PrecomputeNeighbors(), NeighborsConfig(), index_of_part.reference),
         "report of a stream": run(
@@ -78,10 +80,20 @@ def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[s
         ("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index"),
         ("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
         ("report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"),
+        ("learned", Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index"),
         ("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
         ("report of a stream", Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), "lstm"),
     ],
-    ids=["datastore", "index", "neighbors", "batches", "report", "neighbors-of-a-stream", "report-of-a-stream"],
+    ids=[
+        "datastore",
+        "index",
+        "neighbors",
+        "batches",
+        "report",
+        "learned",
+        "neighbors-of-a-stream",
+        "report-of-a-stream",
+    ],
 )
 def test_two_workers_make_what_one_makes(
     made: dict[str, Artifact], tmp_path: Path, kind: str, stage: Stage[Any], config: Any, source: str

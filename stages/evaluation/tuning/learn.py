@@ -14,6 +14,7 @@ from stages.memory.search_gate import SearchGate, fit_gain, thresholds
 from stages.memory.small_network import SmallNetwork
 from stages.memory.weight_network import Positions, WeightNetwork, learn
 from stages.retrieval.weight_inputs import CONTEXT, NEIGHBORS
+from stages.threads import shared_out
 
 SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 """Of the tokens that are searched for, of which perplexity is reported."""
@@ -43,6 +44,8 @@ def positions_bytes(tokens: int) -> int:
 def learn_weight(files: Sequence[Path], weight: float, off: float, searched: float | None) -> dict[str, Any]:
     """The record of a weight that is learned, JSON; see `stages.evaluation.results.learned_weight`.
 
+    It is learned in one thread, so that as many as there are make no difference in the last digits.
+
     Args:
         weight: the best for all contexts of those that read memory.
         off: that at which memory changes nothing, if that is better still. The better of both is read where the network
@@ -50,7 +53,11 @@ def learn_weight(files: Sequence[Path], weight: float, off: float, searched: flo
         searched: share of the tokens that are searched for; None: on top of other readings all are, and nothing is
             learned of that.
     """
-    positions = load_positions(files)
+    with shared_out(small=True):
+        return _learned(load_positions(files), weight, off, searched)
+
+
+def _learned(positions: Positions, weight: float, off: float, searched: float | None) -> dict[str, Any]:
     one_for_all = positions.read_with(weight)
     helps = bool(one_for_all.sum() > positions.log_p.sum())
     learned = learn(positions, weight, one_for_all if helps else positions.log_p)

@@ -62,6 +62,21 @@ def test_half_of_the_searches_open_the_gate_for_half_of_the_contexts(tmp_path):
     assert (given.inputs[opens, 0] > 0).double().mean() > 0.9
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_is_learned_in_one_thread(tmp_path, monkeypatch, threads):
+    """Sums of many threads differ in their last digits, and workers have other numbers of them."""
+    seen, learn = [], learning.learn
+    monkeypatch.setattr(learning, "learn", lambda *given: seen.append(torch.get_num_threads()) or learn(*given))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        learn_weight(saved(tmp_path, positions(0.9, 0.001)), 0.3, 0.0, 1.0)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
 def test_no_memory_is_read_that_never_helps(tmp_path):
     record = learn_weight(saved(tmp_path, positions(0.0, 0.0)), 0.3, 0.0, 0.5)
     settings = with_learned(SETTINGS, record)
