@@ -80,7 +80,7 @@ def _vocabulary_lines(row: Figures) -> Iterator[str]:
     if words and words != row["perplexity"]:
         yield (
             "perplexity is of tokens, which differ between vocabularies; bits/char, and word perplexity, exp(nats a "
-            "word), compare models of different ones"
+            "word, an end of a line being one), compare models of different ones"
         )
 
 
