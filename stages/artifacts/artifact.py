@@ -43,6 +43,10 @@ class Home(Protocol):
         """Let `kind/name` stand for an artifact."""
 
 
+class MissingRole(ArtifactError, LookupError):
+    """No ancestor of an artifact has a role: its manifest says less than it said, or a command asks for too much."""
+
+
 class Artifact:
     """One folder `kind/id` of a store. Obtained from `Store.get`, which has checked its files."""
 
@@ -120,15 +124,21 @@ class Artifact:
         return found
 
     def find(self, role: str) -> Artifact:
-        """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from."""
+        """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from.
+
+        Raises: MissingRole if there is none; what `input` raises.
+        """
         if role in self.manifest.inputs:
             return self.input(role)
         for direct in (role for role in self.manifest.inputs if role not in USED_UP):
             try:
                 return self.input(direct).find(role)
-            except LookupError:
+            except MissingRole:
                 continue
-        raise LookupError(f"Nothing that {self.reference} was made from has the role {role!r}.")
+        raise MissingRole(
+            f"Nothing that {self.reference} was made from has the role {role!r}; make it again: "
+            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
+        )
 
     def advise(self, *words: str) -> str:
         """A command about the store that it is in, as it is typed."""
