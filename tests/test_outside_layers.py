@@ -153,7 +153,7 @@ def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Pat
         (("attention.name=softmax",), "There is no attention of streams 'softmax'"),
         (
             ("feed_forward.name=slots", "feed_forward.slot=1"),
-            "no setting 'model.feed_forward.slot'; did you mean 'slots'?",
+            "no setting 'model.feed_forward.slot'; did you mean 'model.feed_forward.slots'?",
         ),
         (("feed_forward.name=slots", "feed_forward.layers=[3]"), "names block 3, but the last of them is 2"),
         (("feed_forward.name=slots", "feed_forward.layers=[0]"), "greater than 0"),

@@ -190,9 +190,9 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     ("arguments", "words"),
     [
         (("--backbone", "averge"), "There is no backbone 'averge'; did you mean 'average'?"),
-        (("--backbone", "average", "--set", "model.decya=1"), "no setting 'model.decya'; did you mean 'decay'?"),
+        (("--backbone", "average", "--set", "model.decya=1"), "no setting 'model.decya'; did you mean 'model.decay'?"),
         (("--method", "dampd"), "There is no method 'dampd'; did you mean 'damped'?"),
-        (("--method", "damped", "--set", "memory.shrae=1"), "no setting 'memory.shrae'; did you mean 'share'?"),
+        (("--method", "damped", "--set", "memory.shrae=1"), "no setting 'memory.shrae'; did you mean 'memory.share'?"),
     ],
 )
 def test_messages_know_them(backbone: str, name: str, memlm: Memlm, arguments: tuple[str, ...], words: str) -> None:  # noqa: F811

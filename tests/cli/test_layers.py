@@ -170,7 +170,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
-        ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'sub_keys'?"),
+        ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'model.feed_forward.sub_keys'?"),
     ],
 )
 def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:

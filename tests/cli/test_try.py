@@ -101,7 +101,7 @@ def test_seeds_share_the_time_and_end_with_means(memlm: Memlm, book: Path) -> No
 
 @pytest.mark.usefixtures("small")
 def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Memlm, book: Path) -> None:
-    ended = memlm("try", book, "--minutes", 0.15, "--dry-run")
+    ended = memlm("try", book, "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
     assert "try: the first " in ended.err
     (part,) = re.findall(r"--train (\S+\.txt)", ended.err)
@@ -113,7 +113,7 @@ def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Me
 
 @pytest.mark.usefixtures("small")
 def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, book: Path) -> None:
-    ended = memlm("try", book, "--minutes", 0.15, "--output", "page.html", *QUICK[:2])
+    ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
@@ -122,7 +122,7 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
 
 @pytest.mark.usefixtures("small")
 def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm, book: Path, tmp_path: Path) -> None:
-    ended = memlm("try", book, "--minutes", 0.15, "--output", "page.html", *QUICK[:2])
+    ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err
     page = Path("page.html").read_text("utf-8")
     assert re.search(

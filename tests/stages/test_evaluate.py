@@ -375,6 +375,7 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
 
 
 def test_every_change_has_the_interval_that_compare_finds(store, model, index, monkeypatch):
+    monkeypatch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
     plain = evaluated(store, model, "none", save_token_scores=True)
     report = evaluated(store, index, LINES, save_token_scores=True)
     assert metrics(plain)["change_intervals"] is None
@@ -588,7 +589,7 @@ def test_neighbours_that_hold_the_answers_are_refused(store, index):
 
 
 def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
-    with pytest.raises(UsageError, match="evaluate an index or neighbors, or name one"):
+    with pytest.raises(UsageError, match=r"evaluate an index or neighbors \(memlm build-datastore .*\), or name one"):
         evaluated(store, model, LINES)
     with pytest.raises(UsageError, match="--index or --neighbors, not both"):
         evaluated(store, model, LINES, index=index, neighbors=neighbors)

@@ -465,7 +465,7 @@ class TestNeighbors:
         made_anew(artifact)
         message = (
             f"{above.reference} was made from a {artifact.reference} with other bytes .*: "
-            f"memlm artifacts rm --force {above.reference}, then memlm {KINDS[above.kind].command}"
+            f"memlm artifacts rm --force {above.reference} --store {store.root}, then memlm {KINDS[above.kind].command}"
         )
         with pytest.raises(ArtifactError, match=message):
             self.spalm(store, neighbors)

@@ -43,7 +43,7 @@ def test_an_artifact_found_by_path_brings_its_own_store(tmp_path: Path, cubes: A
     found = Store(tmp_path / "elsewhere").get(str(cubes.path))
     assert found.input("squares").kind == "tokens"
     assert found.find("squares").reference == cubes.input("squares").reference
-    with pytest.raises(ArtifactError, match="has the role .nobody.; make it again: memlm artifacts rm"):
+    with pytest.raises(ArtifactError, match=r"has the role .nobody.; make it again: memlm artifacts rm"):
         found.find("nobody")
 
 

@@ -52,7 +52,9 @@ def test_a_named_model_with_other_attention_is_refused():
     )
     with pytest.raises(UsageError, match=words):
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"name": "relative"}}})
-    with pytest.raises(UsageError, match=r"There is no setting 'model.attention.basi'; did you mean 'basis'"):
+    with pytest.raises(
+        UsageError, match=r"There is no setting 'model.attention.basi'; did you mean 'model.attention.basis'"
+    ):
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"basi": 8}}})
 
 
@@ -76,9 +78,9 @@ def test_an_unknown_backbone_is_named(name):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"hedas": 4}, r"There is no setting 'model\.hedas'; did you mean 'heads'\?"),
+        ({"hedas": 4}, r"There is no setting 'model\.hedas'; did you mean 'model\.heads'\?"),
         ({"backbone": "lstm", "heads": 4}, r"There is no setting 'model\.heads'; known: backbone, cutoffs,"),
-        ({"backbone": "lstm", "layrs": 4}, r"There is no setting 'model\.layrs'; did you mean 'layers'\?"),
+        ({"backbone": "lstm", "layrs": 4}, r"There is no setting 'model\.layrs'; did you mean 'model\.layers'\?"),
         ({"backbone": "lstm", "width": -1}, r"^model\.width: input should be greater than 0 \(given: -1\)$"),
         ({"backbone": "lsmt"}, r"^There is no backbone 'lsmt'; did you mean 'lstm'\?$"),
         (3, r"^model: input should be a valid dictionary"),
