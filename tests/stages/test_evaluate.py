@@ -37,6 +37,14 @@ from tests.stages.small_store import EOS, array, small_model, small_tokens
 LINES = "external:k=6,lambda=0.3,temperature=2"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def intervals_of_few():
+    """Splits here are a few documents; reports of this module, which tests share, have intervals all the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
+        yield
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("store"))
@@ -375,7 +383,6 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
 
 
 def test_every_change_has_the_interval_that_compare_finds(store, model, index, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
     plain = evaluated(store, model, "none", save_token_scores=True)
     report = evaluated(store, index, LINES, save_token_scores=True)
     assert metrics(plain)["change_intervals"] is None
