@@ -46,16 +46,6 @@ def intervals_of_few():
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def model(store: Store) -> Artifact:
-    return small_model(store, small_tokens(store))
-
-
-@pytest.fixture(scope="module")
 def datastore(store: Store, model: Artifact) -> Artifact:
     return made(store, BuildDatastore(), DatastoreConfig(), model)
 

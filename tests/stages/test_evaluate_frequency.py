@@ -8,7 +8,6 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
-from stages.artifacts.store import Store
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.tokenize import Tokenize, TokenizeConfig
@@ -17,16 +16,6 @@ from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import VOCABULARY, ModelConfig, array, small_model, small_tokens
 
 CACHE = "long:size=6,theta=0.5,lambda=0.3"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def model(store: Store) -> Artifact:
-    return small_model(store, small_tokens(store))
 
 
 @pytest.fixture(autouse=True)

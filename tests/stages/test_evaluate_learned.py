@@ -22,21 +22,11 @@ from stages.retrieval.reading import parse_readings
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as oracle
-from tests.stages.small_store import EOS, array, small_model, small_tokens
+from tests.stages.small_store import EOS, array
 from tests.stages.test_evaluate import evaluated, made, metrics, slow_plain
 
 SPEC = "external:k=6,lambda=learned,temperature=2"
 CACHE = "long:size=5,theta=1,lambda=0.2"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def model(store: Store) -> Artifact:
-    return small_model(store, small_tokens(store))
 
 
 @pytest.fixture(scope="module")

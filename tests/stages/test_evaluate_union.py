@@ -26,16 +26,6 @@ ADAPTIVE = ModelConfig().model | {"cutoffs": [3, 6], "factor": 2}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def model(store: Store) -> Artifact:
-    return small_model(store, small_tokens(store))
-
-
-@pytest.fixture(scope="module")
 def index_of(store: Store) -> Callable[..., Artifact]:
     """Builds an index of a model's own tokens."""
 
