@@ -121,6 +121,19 @@ def test_files_of_a_model_that_hold_none_are_damage(tmp_path, file, content):
         load_model(tmp_path, "cpu")
 
 
+@pytest.mark.parametrize("change", [{"width": 24}, {"activation": "relu"}])
+def test_settings_of_another_model_than_the_manifests_are_damage(tmp_path, change):
+    net = model()
+    save_weights(net, tmp_path / "model.safetensors")
+    settings = net.config.model_dump(mode="json")
+    (tmp_path / "config.json").write_text(json.dumps({"model": settings}))
+    (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings}}))
+    load_model(tmp_path, "cpu")
+    (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings | change}}))
+    with pytest.raises(ArtifactError, match=r"config\.json.*settings of another model than manifest\.json says"):
+        load_model(tmp_path, "cpu")
+
+
 def test_weights_of_another_model_are_damage(tmp_path):
     save_weights(model(width=8), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
