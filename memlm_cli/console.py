@@ -74,6 +74,11 @@ def on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def answers_on_terminal() -> bool:
+    """Whether a person watches stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def printable(text: str) -> str:
     """A text in one line: what would move the cursor is spelled out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

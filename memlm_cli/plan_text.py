@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
 from memlm_cli.tables import table
@@ -69,7 +68,7 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
 
 
 def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
-    terminal = sys.stdout is not None and sys.stdout.isatty()
+    terminal = answers_on_terminal()
     lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
     known = [estimate.seconds for estimate in new if estimate.seconds is not None]

@@ -119,7 +119,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         for number, row in enumerate(rows)
     ]
     if _any_repeated(report) and any(value is not None for value in outside.values()):
-        columns += ["perplexity on new text", "change"]
+        columns += ["perplexity on new text", "change on new text"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
         new = values[0]

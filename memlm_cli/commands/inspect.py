@@ -1,7 +1,6 @@
 """`memlm inspect`."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +9,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.browser import tell_page
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import (
     DEFAULT_STORE,
     IndexOption,
@@ -117,7 +116,7 @@ def inspect(
     found = _inspected(request, opened, text, split or "test", position, length or 32, contexts)
     if html is not None:
         _write_page(html, page(found))
-    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty())
+    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=answers_on_terminal())
     answer(text, styled=True)
 
 
@@ -163,7 +162,7 @@ def _show_selected(
             json.dumps([{"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()} for one in shown])
         )
     else:
-        parts = [f"{one.heading}\n{inspected_text(one.found, terminal=sys.stdout.isatty())}" for one in shown]
+        parts = [f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}" for one in shown]
         answer("\n\n".join(parts), styled=True)
 
 
