@@ -124,7 +124,7 @@ class ConsoleReporter:
     def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.command = command
         lines = Lines(command, clock, note if on_terminal() else say)
-        self._progress = Bar(lines, Waiting(command)) if on_terminal() else lines
+        self._progress = Bar(lines, Waiting(command, clock)) if on_terminal() else lines
         self._speaks = first_process()
         self._lock = RLock()
         self._ticks = Ticks(self._tick)
@@ -169,7 +169,7 @@ class ConsoleReporter:
 class Waiting:
     """A line on a terminal that says how long nothing was said; it is gone before anything else is written."""
 
-    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, command: str, clock: Callable[[], float]) -> None:
         self.command = command
         self._clock = clock
         self._shown = ""

@@ -77,6 +77,12 @@ def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
         lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
+    short = [estimate.name for estimate in new if estimate.short]
+    if short:
+        lines.append(
+            f"by runs of a few seconds, most of which a program takes to start: {', '.join(short)} "
+            "(nearer the shorter time; --calibrate measures it)"
+        )
     measured = [estimate.name for estimate in new if estimate.calibrated]
     if measured:
         lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
@@ -134,6 +140,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "unit": None if effort is None else effort.unit,
         "seconds": estimate.seconds,
         "measured": estimate.measured,
+        "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,

@@ -43,7 +43,9 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, reporter: 
         with TemporaryDirectory() as folder:
             method = METHODS.load(config.method)(config.method_settings, SideInputs())
             model, splits = LanguageModel(config.model), Splits(ids, None, 0)
-            trainer = Trainer(make_fabric(place), config, model, method, splits, Path(folder), ProgressAlone(reporter), 3600.0)
+            trainer = Trainer(
+                make_fabric(place), config, model, method, splits, Path(folder), ProgressAlone(reporter), 3600.0
+            )
             progress = trainer.run()
         return progress.step * trainer.update_tokens / progress.seconds
 
