@@ -25,7 +25,8 @@ Column = tuple[str, dict[int, str]]
 SPLIT_COLUMNS = {
     **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
-    **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
+    "words": "words, line ends",
+    **{name: name for name in ("characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
