@@ -270,10 +270,12 @@ class Lines:
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         now = self._clock()
-        if self._work is None or self._work[1:3] != (total, unit) or done < self._first:
-            self._first, self._began, self._last = done, now, now
+        anew = self._work is None or self._work[1:3] != (total, unit) or done < self._first
         self._work = (done, total, unit, figures)
-        self.tick()
+        if anew:
+            self._first, self._began, self._last = done, now, now
+        else:
+            self.tick()
 
     def tick(self) -> None:
         """A line, if the last is some time ago, of what was last heard."""
