@@ -95,7 +95,9 @@ class Train(Stage[TrainConfig]):
 
         if inputs.artifacts.keys() != {"tokens"}:
             return None
-        return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
+        return effort.amount / training_speed(
+            config, config.model.vocab_size or 0, execution.device, execution.reporter
+        )
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
