@@ -23,6 +23,7 @@ from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, model_of
+from stages.models.layers.lengths import asked_length
 from stages.models.windows import WindowSettings
 from stages.numbers import number
 from stages.reporting import first_process
@@ -145,7 +146,8 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
     model = model_of(init).reading_neighbors(config.model, init.reference)
-    return model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
+    length, carried = config.segment_length, config.model.carried_positions
+    return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 
 def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
