@@ -192,9 +192,9 @@ def _type(tensor: Tensor) -> torch.dtype | str:
     return "floating point" if tensor.dtype in PRECISIONS else tensor.dtype
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write a model's parameters and buffers as safetensors; tied weights are there once."""
-    save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are there once."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
 def start_from(model: nn.Module, path: Path) -> None:
