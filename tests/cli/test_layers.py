@@ -178,3 +178,32 @@ def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[s
     ended = memlm("train", "tokens/none", "--backbone", backbone, *chosen(place, settings))
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize("layer", [ENTRIES, SLOTS])
+def test_training_goes_on_with_another_length_of_what_layers_remember(
+    memlm: Memlm, tokens: str, layer: dict[str, object]
+) -> None:
+    """As the Memorizing Transformer's authors do: a longer memory is learned by a model that has a shorter one."""
+    remembered = {"memorizing": "memory_size", "compressive": "compressed_length"}[str(layer["name"])]
+    first = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", layer), *SMALL).reference
+    short = ("--init-from", first, "--steps", 2, "--segment-length", 16, "--batch-tokens", 32)
+    same, longer, none = (
+        json.loads(memlm("artifacts", "show", memlm("train", tokens, *short, *more).reference, "--json").out)
+        for more in ((), ("--long-length", 40), ("--long-length", 0))
+    )
+    attention = [one["config"]["model"]["attention"] for one in (same, longer, none)]
+    assert [one[remembered] for one in attention] == [layer[remembered], 40, 0]
+    assert [one | {remembered: 0} for one in attention] == [attention[2]] * 3
+
+
+def test_a_length_is_that_of_the_layers_that_a_preset_or_backbone_names(memlm: Memlm, tokens: str) -> None:
+    own = ("--backbone", "memorizing-transformer", *SMALL)
+    by_option = memlm("train", tokens, *own, "--long-length", 24)
+    assert by_option.code == 0, by_option.err
+    assert by_option.reference == memlm("train", tokens, *own, "--set", "model.attention.memory_size=24").reference
+    plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
+    named = [("--backbone", backbone) for backbone in ("transformer-xl", "infinity-former", "transformer")]
+    for arguments in (*named, ("--init-from", plain), ()):
+        ended = memlm("train", tokens, *arguments, "--long-length", 24)
+        assert (ended.code, "leave --long-length out" in " ".join(ended.err.split())) == (2, True), arguments
