@@ -166,6 +166,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     ("place", "settings", "words"),
     [
         ("attention", SIGNAL | {"basis": 7}, "basis 7 is not a multiple of the number of widths, 2: 8 is"),
+        ("attention", ENTRIES | {"longest_distance": 9}, "half of the 32 buckets, which hold one distance each: 16 is"),
         ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
