@@ -181,6 +181,14 @@ def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[s
     assert words in " ".join(ended.err.split())
 
 
+def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_known(memlm: Memlm) -> None:
+    wrong = memlm("train", "tokens/none", "--backbone", "memorizing-transformer", "--set", "model.attention.layers=[0]")
+    assert wrong.err == "memlm train: model.attention.layers.0: input should be greater than 0 (given: 0)\n"
+    other = memlm("train", "tokens/none", "--backbone", "transformer", "--set", "model.attention.name=memorizing")
+    assert "'memorizing'; known: softmax (it is an attention of a transformer-xl)" in " ".join(other.err.split())
+    assert (wrong.code, other.code) == (2, 2)
+
+
 @pytest.mark.parametrize("layer", [ENTRIES, SLOTS])
 def test_training_goes_on_with_another_length_of_what_layers_remember(
     memlm: Memlm, tokens: str, layer: dict[str, object]
