@@ -226,12 +226,12 @@ def _warn(job: Job[TrainConfig]) -> None:
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
-    from stages.training.cost import CHECKPOINTED
+    from stages.training.cost import CHECKPOINTED, carried_bytes
     from stages.training.materials import mapped_bytes, passing_bytes
 
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = (CHECKPOINTED * 2 + 2) * weight_bytes
+    saved = (CHECKPOINTED * 2 + 2) * weight_bytes + 2 * carried_bytes(job.config, job.inputs)
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 

@@ -26,7 +26,7 @@ def cost(config: TrainConfig, inputs: Inputs) -> Cost:
             "steps": config.steps,
             "tokens": int(config.steps) * update_tokens(config, inputs),
         },
-        scratch=mapped_bytes(inputs, config) + 2 * CHECKPOINTED * saved,
+        scratch=mapped_bytes(inputs, config) + 2 * (CHECKPOINTED * saved + carried_bytes(config, inputs)),
         memory=training_bytes(config, config.model, segments(config, inputs)),
         remedy="a smaller model",
     )
@@ -50,6 +50,14 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
         held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
         learnt = sum(parameter.numel() for parameter in model.parameters())
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values()), learnt
+
+
+def carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
+    """What the streams of a batch carry to the next, which a checkpoint holds beside the weights."""
+    if not config.model.carries_state:
+        return 0
+    batch = min(config.batch_segments, max(1, segments(config, inputs)))
+    return batch * sum(array.nbytes for array in config.model.state_spec(config.segment_length))
 
 
 def segments(config: TrainConfig, inputs: Inputs) -> int:

@@ -108,6 +108,29 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     assert written.code == 0, written.err
 
 
+def test_what_streams_carry_is_no_more_than_they_have_positions(memlm: Memlm, tokens: str) -> None:
+    """A length far beyond the text means all of it: no room is asked for that it cannot take."""
+    own = [*chosen("attention", ENTRIES), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    far = ("--long-length", 10**9, "--mem-length", 10**9)
+    needed = json.loads(memlm("plan", "evaluate", model, *far, "--json").out)["stages"][0]["memory"]
+    assert needed < 10**9
+    for command in ("evaluate", "build-datastore"):
+        ended = memlm(command, model, *far)
+        assert ended.code == 0, ended.err
+
+
+def test_checkpoints_are_planned_with_what_streams_carry(memlm: Memlm, tokens: str) -> None:
+    def scratch(length: int) -> int:
+        own = ("--backbone", "memorizing-transformer", *SMALL, "--long-length", length)
+        stages = json.loads(memlm("plan", "train", tokens, *own, "--json").out)["stages"]
+        return int(stages[0]["scratch"])
+
+    checkpoints, rows, layers, keys_and_values, width, float32 = 2, 2, 2, 2, 8, 4
+    of_an_entry = checkpoints * rows * layers * keys_and_values * width * float32
+    assert scratch(1000) - scratch(0) == 1000 * of_an_entry
+
+
 def test_continuous_memory_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
     own = [*chosen("attention", SIGNAL), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
