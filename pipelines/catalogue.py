@@ -69,3 +69,8 @@ def reads_artifact(command: str, role: str) -> bool:
     """Whether a reference of a command must be an artifact; others name files."""
     known = COMMANDS[command]
     return not known.reads_files and (role == "source" or bool(known.references[role]))
+
+
+def names_files(command: str, role: str) -> bool:
+    """Whether a reference of a command is never an artifact."""
+    return not COMMANDS[command].references[role]

@@ -24,13 +24,13 @@ A recipe is a TOML file:
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from pipelines.catalogue import COMMANDS, check_references, reads_artifact, stage_of
+from pipelines.catalogue import COMMANDS, check_references, names_files, reads_artifact, stage_of
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
 from stages.config import Settings, StageConfig, dashed_names, read_toml
@@ -134,7 +134,8 @@ def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, 
     """As `load_recipe`, of what stands in the file."""
     recipe = _with_files(_parsed(values, overrides, path), files, path)
     _check(recipe)
-    return recipe
+    stages = {name: _with_paths(stage, recipe.stages) for name, stage in recipe.stages.items()}
+    return recipe.model_copy(update={"stages": stages})
 
 
 def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) -> Recipe:
@@ -185,6 +186,15 @@ def _replaced(value: Reference, files: Files) -> Reference:
     return tuple(item for part in value for item in _as_tuple(_replaced(part, files)))
 
 
+def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
+    """The stage with a file or folder that is called as a stage is (`model`) written so that it is not (`./model`)."""
+    references = {
+        role: f"./{value}" if value in names and names_files(stage.command, role) else value
+        for role, value in stage.references.items()
+    }
+    return stage.model_copy(update={"references": references})
+
+
 def _as_tuple(value: Reference) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
@@ -201,6 +211,7 @@ def _check(recipe: Recipe) -> None:
         check_references(stage.command, list(stage.references))
         if not COMMANDS[stage.command].reads_files:
             _check_sources(name, stage, earlier)
+        _check_order(name, stage, recipe, earlier)
         _check_kinds(name, stage, recipe)
         earlier.append(name)
 
@@ -234,5 +245,16 @@ def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> Non
             raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
         for reference in _as_tuple(value) if reads_artifact(stage.command, role) else ():
             if reference not in earlier and "/" not in reference:
-                known = did_you_mean(reference, earlier) if earlier else "it is the first"
-                raise UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")
+                raise _not_above(name, reference, earlier)
+
+
+def _check_order(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequence[str]) -> None:
+    """That stages come before those that read them, where a reference may be an artifact or a file, too."""
+    for role, value in stage.references.items():
+        if value in recipe.stages and value not in earlier and not names_files(stage.command, role):
+            raise _not_above(name, str(value), earlier)
+
+
+def _not_above(name: str, reference: str, earlier: Sequence[str]) -> UsageError:
+    known = did_you_mean(reference, earlier) if earlier else "it is the first"
+    return UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")

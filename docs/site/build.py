@@ -25,7 +25,7 @@ CONTENTS = {
         *(f"methods/{name}" for name in ("infinity-former", "product-keys")),
         *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
     ],
-    "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks"],
+    "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks", "benchmarks-effects"],
     "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""

@@ -5,7 +5,8 @@ are made small on the tuning split, so it predicts the mean gain of contexts lik
 are left out, and the model's distribution stands as it was there.
 
 Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
-retrieval. They leave out where a predicted λ is small; the gain itself orders contexts better (docs/benchmarks.md).
+retrieval. They leave out where a predicted λ is small; the gain itself orders contexts better
+(docs/benchmarks-effects.md).
 """
 
 from collections.abc import Sequence

@@ -233,6 +233,11 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
         ("steps = 2", "setps = 2", "stage 'model': There is no setting 'setps'; did you mean 'steps'?"),
         ("steps = 2", "steps = -2", "stage 'model': steps: input should be greater than 0"),
         ('"tiny"', '"tinny"', "There is no preset 'tinny'; did you mean 'tiny'?"),
+        (
+            'with = { train = "{train}"',
+            'with = { train = "{train}", tokenizer = "model"',
+            "Stage 'tokens' reads 'model', which is no stage above it; it is the first",
+        ),
         ("with = { train", "with = { trian", "tokenize takes no reference 'trian'; did you mean 'train'?"),
         ('index = "flat"', 'indx = "flat"', "stage 'index': There is no setting 'indx'; did you mean 'index'?"),
     ],

@@ -25,6 +25,12 @@ def test_without_seeds_and_sweep_a_recipe_stays_as_it_is(load) -> None:
     assert varied(recipe).stages == recipe.stages
 
 
+def test_files_called_as_stages_are_stay_files(recipe_file: Path) -> None:
+    recipe_file.write_text(recipe_file.read_text().replace('"{train}"', '"model"').replace('train = "some text"', ""))
+    loaded = load_recipe(recipe_file, {}, {})
+    assert varied(loaded, seeds=2).stages["tokens"].references == {"train": "./model"}
+
+
 def test_seeds_repeat_what_is_trained_and_all_that_reads_it(load) -> None:
     recipe = varied(load(), seeds=2)
     assert list(recipe.stages) == [
