@@ -25,7 +25,7 @@ Column = tuple[str, dict[int, str]]
 SPLIT_COLUMNS = {
     **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
-    "words": "words, line ends",
+    "words": "words + line ends",
     **{name: name for name in ("characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
