@@ -77,6 +77,10 @@ def train(
             metavar="MODEL", autocompletion=completion.artifacts("model"), help="Begin with the weights of this model."
         ),
     ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(metavar="RANK", help="Of an imported model: learn factors of this rank, not its weights (LoRA)."),
+    ] = None,
     *,
     common: Common,
 ) -> None:
@@ -96,6 +100,7 @@ def train(
         "segment_length": segment_length,
         "model.memory_length": mem_length,
         "optimizer.lr": lr,
+        "lora": lora,
         "seed": seed,
     }
     asked = given_settings(common, options)

@@ -29,18 +29,17 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     Raises: ResourceError, saying how much is needed, how much there is, and what would fit.
     """
     memory = _memory(device)
-    each = _each(config)
-    weights = _parameters(model) * each
+    weights = _weight_bytes(config, model)
 
     def fits(one: BackboneConfig) -> bool:
-        return _parameters(one) * each + _hidden_bytes(config, one) <= memory
+        return _weight_bytes(config, one) + _hidden_bytes(config, one) <= memory
 
     a_segment = _hidden_bytes(config, model)
     if weights > memory:
         raise ResourceError(
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), and {device} has {size(memory)}, enough for "
-            f"{memory // each:,} parameters: {_smaller(model, fits)}."
+            f"{memory // _each(config):,} parameters: {_smaller(model, fits)}."
         )
     if not fits(model):
         remembered = _remembered_bytes(config, model)
@@ -62,12 +61,31 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
 def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) -> int:
     """What must be held at once, at the least: weights, gradients, moments, and a batch's hidden states."""
     batch = min(config.batch_segments, max(1, segments))
-    return _parameters(model) * _each(config) + batch * _hidden_bytes(config, model)
+    return _weight_bytes(config, model) + batch * _hidden_bytes(config, model)
+
+
+def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Of the weights, and of gradients and moments of what learns."""
+    weights = _parameters(model) * _each(config)
+    return weights if config.lora is None else weights + learning_bytes(config) * factor_numbers(model, config.lora)
 
 
 def _each(config: TrainConfig) -> int:
-    """Bytes that a weight takes."""
+    """Bytes that a weight of the model takes."""
+    return NUMBER if config.lora is not None else learning_bytes(config)
+
+
+def learning_bytes(config: TrainConfig) -> int:
+    """Bytes that a number takes which learns: itself, its gradient, its moments."""
     return NUMBER * (2 + MOMENTS[config.optimizer.name])
+
+
+def factor_numbers(model: BackboneConfig, rank: int) -> int:
+    """How many numbers learn beside an imported model's own."""
+    from stages.models.language_model import LanguageModel
+    from stages.training.low_rank import added_numbers
+
+    return added_numbers(LanguageModel(model), rank)
 
 
 def _memory(device: str) -> int:
