@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -116,9 +117,19 @@ def _store(root: Path) -> Found:
         "problem": None,
     }
     try:
-        return found | _held(root) | {"problem": None if os.access(place, os.W_OK) else f"{place} cannot be written"}
+        return found | _held(root) | {"problem": _unwritable(root, place)}
     except MemlmError as error:
         return found | {"problem": str(error)}
+
+
+def _unwritable(root: Path, place: Path) -> str | None:
+    """Why nothing can be made in a folder, by trying: permissions do not tell of all file systems."""
+    try:
+        with TemporaryDirectory(prefix=".memlm-doctor-", dir=place):
+            return None
+    except OSError as error:
+        what = f"nothing can be written in {place} ({error.strerror})"
+        return what if place == root.absolute() else f"{root} cannot be made, {what}: name another with --store"
 
 
 def _held(root: Path) -> Found:

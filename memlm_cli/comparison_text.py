@@ -1,10 +1,9 @@
 """A comparison of two reports, as text for people."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import printable
+from memlm_cli.console import answers_on_terminal, printable
 from memlm_cli.tables import table
 from stages.comparison.sentences import baseline_line, sentences
 from stages.comparison.tables import Shown, group_tables, token_figures, top_tokens
@@ -17,7 +16,7 @@ Facts = Mapping[str, Any]
 
 def comparison_text(found: Facts) -> str:
     """What `stages.comparison.compare.compare` found: sentences, then tables."""
-    terminal = sys.stdout.isatty()
+    terminal = answers_on_terminal()
     shown = [*group_tables(found), *_token_tables(found)]
     return "\n\n".join(["\n".join(sentences(found)), *(table(*one, terminal=terminal) for one in shown if one.rows)])
 

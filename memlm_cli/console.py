@@ -4,11 +4,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from memlm_cli.ticks import Ticks
 from stages.numbers import duration, number
 from stages.reporting import first_process
 
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 30.0
+QUIET_SECONDS = 2.0
+"""After so long without a word, and without progress, a terminal shows that work goes on."""
 
 _log: Callable[[str], None] | None = None
 """Writes lines into the log of the command; None: there is none."""
+_waiting: "Waiting | None" = None
+"""What a terminal shows of work that says nothing; None: there is none under way, or no terminal."""
 
 
 def log_to(write: Callable[[str], None] | None) -> None:
@@ -57,6 +63,8 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
     """
     shown = harmless(text, styled=styled) if stream.isatty() or stream is sys.stderr else text
     try:
+        if _waiting is not None:
+            _waiting.clear()
         print(shown, file=stream, end=end, flush=True)
     except BrokenPipeError:
         write_nowhere(stream)
@@ -72,6 +80,11 @@ def write_nowhere(stream: TextIO) -> None:
 def on_terminal() -> bool:
     """Whether a person watches stderr."""
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def answers_on_terminal() -> bool:
+    """Whether a person watches stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def printable(text: str) -> str:
@@ -102,43 +115,98 @@ def figure_name(name: str) -> str:
 
 
 class ConsoleReporter:
-    """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds."""
+    """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds.
+
+    Between `with` and its end the bar goes on counting seconds, lines go on, and a terminal without a bar shows after
+    a while that work goes on.
+    """
 
     def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.command = command
-        self._progress = Bar(Lines(command, clock, note)) if on_terminal() else Lines(command, clock)
+        lines = Lines(command, clock, note if on_terminal() else say)
+        self._progress = Bar(lines, Waiting(command, clock)) if on_terminal() else lines
         self._speaks = first_process()
+        self._lock = RLock()
+        self._ticks = Ticks(self._tick)
 
     def __enter__(self) -> Self:
+        if self._speaks:
+            self._progress.open()
+            self._ticks.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.close()
+        self._ticks.stop()
+        with self._lock:
+            self._progress.close()
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._progress.tick()
 
     def info(self, message: str) -> None:
         if self._speaks:
-            self._progress.write(f"{self.command}: {message}")
+            with self._lock:
+                self._progress.write(f"{self.command}: {message}")
 
     def warning(self, message: str) -> None:
         self.info(f"warning: {message}")
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
         if self._speaks:
-            self._progress.show(done, total, unit, figures)
+            with self._lock:
+                self._progress.show(done, total, unit, figures)
 
-    def aside(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def aside(self) -> Iterator[None]:
         """While something else is written on the terminal."""
-        return self._progress.aside()
+        with self._lock, self._progress.aside():
+            yield
+
+
+class Waiting:
+    """A line on a terminal that says how long nothing was said; it is gone before anything else is written."""
+
+    def __init__(self, command: str, clock: Callable[[], float]) -> None:
+        self.command = command
+        self._clock = clock
+        self._shown = ""
+        self._since = clock()
+
+    def tick(self) -> None:
+        quiet = self._clock() - self._since
+        if quiet >= QUIET_SECONDS:
+            self._shown = f"{self.command}: working, {int(quiet)} s"
+            print(f"\r{self._shown}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._shown:
+            print(f"\r{' ' * len(self._shown)}\r", end="", file=sys.stderr, flush=True)
+        self._shown, self._since = "", self._clock()
 
 
 class Bar:
     """Progress on a terminal; in the log it is lines."""
 
-    def __init__(self, logged: "Lines | None" = None) -> None:
+    def __init__(self, logged: "Lines | None" = None, waiting: Waiting | None = None) -> None:
         self._bar: tqdm | None = None
         self._logged = logged
+        self._waiting = waiting
+
+    def open(self) -> None:
+        global _waiting
+        _waiting = self._waiting
+
+    def tick(self) -> None:
+        """Let a terminal see that time goes by."""
+        if self._logged is not None:
+            self._logged.tick()
+        if self._bar is not None:
+            self._bar.refresh()
+        elif self._waiting is not None:
+            self._waiting.tick()
 
     def write(self, line: str) -> None:
         if self._bar is None:
@@ -164,14 +232,21 @@ class Bar:
     def _start(self, done: int, total: int, unit: str) -> "tqdm":
         from tqdm import tqdm
 
-        self.close()
+        self._end()
         self._bar = tqdm(total=total, initial=done, unit=f" {unit}", dynamic_ncols=True, leave=False, file=sys.stderr)
         return self._bar
 
-    def close(self) -> None:
+    def _end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.clear()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+    def close(self) -> None:
+        global _waiting
+        self._end()
+        _waiting = None
 
 
 class Lines:
@@ -181,7 +256,7 @@ class Lines:
         self.command = command
         self._clock = clock
         self._write = write
-        self._work: tuple[int, str] | None = None
+        self._work: tuple[int, int, str, dict[str, float]] | None = None
         self._first = 0
         self._began = self._last = 0.0
 
@@ -191,13 +266,23 @@ class Lines:
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def open(self) -> None: ...
+
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         now = self._clock()
-        if self._work != (total, unit) or done < self._first:
-            self._work, self._first, self._began, self._last = (total, unit), done, now, now
-        elif now - self._last >= SECONDS_BETWEEN_LINES:
+        anew = self._work is None or self._work[1:3] != (total, unit) or done < self._first
+        self._work = (done, total, unit, figures)
+        if anew:
+            self._first, self._began, self._last = done, now, now
+        else:
+            self.tick()
+
+    def tick(self) -> None:
+        """A line, if the last is some time ago, of what was last heard."""
+        now = self._clock()
+        if self._work is not None and now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            self._write(f"{self.command}: {self._line(done, total, unit, figures, now)}")
+            self._write(f"{self.command}: {self._line(*self._work, now)}")
 
     def _line(self, done: int, total: int, unit: str, figures: dict[str, float], now: float) -> str:
         parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]

@@ -9,11 +9,12 @@ from stages.numbers import measured, percent
 Figures = Mapping[str, Any]
 
 
-def groups_text(found: Figures, labels: Sequence[str] | None = None) -> str:
+def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
     """What `compare_groups` found: a line a row of each group, then what the groups are.
 
     Args:
         labels: what the groups are called; None: A, B, …
+        terminal: whether a terminal shows it.
     """
     names = labels or [_letter(number) for number in range(len(found["groups"]))]
     sure = percent(found["confidence"])
@@ -23,7 +24,7 @@ def groups_text(found: Figures, labels: Sequence[str] | None = None) -> str:
         for name, group in zip(names, found["groups"], strict=True)
         for place, row in enumerate(group["rows"])
     ]
-    return "\n".join([table("", columns, cells), "", *_notes(found, names)])
+    return "\n".join([table("", columns, cells, terminal=terminal), "", *_notes(found, names)])
 
 
 def _perplexity(row: Figures) -> list[str]:

@@ -24,6 +24,7 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     """
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
+    parts += filter(None, [found.shares_line])
     parts.append(table("", _columns(found), [_cells(token) for token in found.tokens], terminal=terminal))
     parts += [line for token in found.tokens for line in _context_lines(found, token)]
     return "\n".join(parts)

@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
 from memlm_cli.tables import table
@@ -69,7 +68,7 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
 
 
 def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
-    terminal = sys.stdout is not None and sys.stdout.isatty()
+    terminal = answers_on_terminal()
     lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
     known = [estimate.seconds for estimate in new if estimate.seconds is not None]
@@ -78,6 +77,12 @@ def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
         lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
+    short = [estimate.name for estimate in new if estimate.short]
+    if short:
+        lines.append(
+            f"by runs of a few seconds, most of which a program takes to start: {', '.join(short)} "
+            "(nearer the shorter time; --calibrate measures it)"
+        )
     measured = [estimate.name for estimate in new if estimate.calibrated]
     if measured:
         lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
@@ -135,6 +140,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "unit": None if effort is None else effort.unit,
         "seconds": estimate.seconds,
         "measured": estimate.measured,
+        "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,

@@ -25,7 +25,8 @@ Column = tuple[str, dict[int, str]]
 SPLIT_COLUMNS = {
     **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
-    **{name: name for name in ("words", "characters", "bytes", "paragraphs")},
+    "words": "words, line ends",
+    **{name: name for name in ("characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
@@ -119,7 +120,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         for number, row in enumerate(rows)
     ]
     if _any_repeated(report) and any(value is not None for value in outside.values()):
-        columns += ["perplexity on new text", "change"]
+        columns += ["perplexity on new text", "change on new text"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
         new = values[0]

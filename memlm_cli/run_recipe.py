@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
-from memlm_cli.tables import show_table, table
+from memlm_cli.tables import answer_table, show_table
 from stages.numbers import duration
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
         (s.name, s.command, "done" if s.done else "would run", "" if s.done else s.why, s.reference or "")
         for s in steps
     ]
-    answer(table("", ("stage", "command", "state", "why", "artifact"), rows))
+    answer_table(("stage", "command", "state", "why", "artifact"), rows)
 
 
 def _plan_entry(step: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def show_groups(results: "list[Result]") -> None:
         names = {result.reference: result.name for result in varied}
         found = compare_groups([result.artifact for result in varied], CONFIDENCE)
         labels = [_without_seed(names[group["reports"][0]]) for group in found["groups"]]
-        say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels)}")
+        say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}", styled=True)
 
 
 def _without_seed(name: str) -> str:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, note, say
+from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
@@ -64,7 +64,7 @@ def make_artifact(
         outcome = make(stage, config, given, store, execution(common, reporter))
     publish_name(common, outcome.artifact)
     print_outcome(command, outcome, common)
-    show_result(outcome.artifact, named=sys.stdout is not None and sys.stdout.isatty())
+    show_result(outcome.artifact, named=answers_on_terminal())
 
 
 def execution(common: Common, reporter: "Reporter") -> "Execution":

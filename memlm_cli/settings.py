@@ -13,6 +13,8 @@ LENGTHS = (("steps", "epochs"),)
 PARAMETERS = {
     "model.backbone": "backbone",
     "model.memory_length": "mem_length",
+    "model.attention.compressed_length": "long_length",
+    "model.attention.memory_size": "long_length",
     "optimizer.lr": "lr",
     "recall_queries": "recall",
 }

@@ -1,10 +1,9 @@
 """What many keys would cost on many machines, as tables and as JSON."""
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.tables import table
 from stages.numbers import duration, number, size
 
@@ -37,7 +36,7 @@ def show_simulation(found: "Measured", keys: int, queries: int, cluster: "Cluste
             )
         )
         return
-    terminal = sys.stdout is not None and sys.stdout.isatty()
+    terminal = answers_on_terminal()
     clock = sum(phase.elapsed(cluster)[0] for phase in steps)
     busy = sum(phase.seconds for phase in steps)
     whole = ("all", _hours(busy), duration(clock), "", size(sum(map(_moved(cluster), steps))), size(_stays(steps)))

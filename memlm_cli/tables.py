@@ -1,18 +1,16 @@
-"""Tables for people: rich on a terminal, plain aligned text elsewhere."""
+"""Tables for people: as wide as a terminal at the most, plain aligned text elsewhere."""
 
 import io
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
-from memlm_cli.console import on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal, harmless, on_terminal, say
+from memlm_cli.table_layout import GAP, column, parts, wrapped
 from stages.reporting import first_process
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
+Cells = Sequence[Sequence[str]]
 FIGURES = tuple("+-−.0123456789")
 """What a figure begins with, behind a parenthesis perhaps."""
 
@@ -24,64 +22,102 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
         title: the line above it; empty for none.
         columns: headers; all empty for none.
         rows: cells, as many as headers each.
-        terminal: whether a terminal shows it, which then wraps it and gives it colour.
+        terminal: whether a terminal shows it, which gives it colour, and whose lines it is made to fit: texts go on
+            in another line, and columns for which there is no room follow below, each part led by the first column.
     """
-    kept = list(rows)
-    lines = _drawn(columns, kept) if terminal else _aligned(columns, kept)
-    return "\n".join([title, *lines] if title else lines)
+    styles, cells = [], []
+    for row in rows:
+        styles.append([None if isinstance(cell, str) else cell[1] for cell in row])
+        cells.append([_plain(cell) for cell in row])
+    figures = [all(_is_figure(row[number]) for row in cells) for number in range(len(columns))]
+    if not terminal:
+        return "\n".join([title] * bool(title) + list(_aligned(columns, cells, figures)))
+    width = _terminal_width()
+    heading = wrapped(title, width) if title else []
+    return "\n".join([*heading, *_lines(columns, cells, styles, figures, width)])
 
 
-def _drawn(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    cells = [[_text(cell) for cell in row] for row in rows]
-    drawn = Table(box=box.SIMPLE_HEAD, show_header=any(columns))
-    for number, column in enumerate(columns):
-        figures = all(_is_figure(row[number].plain) for row in cells)
-        drawn.add_column(_text(column), justify="right" if figures else "left", overflow="fold")
-    for row in cells:
-        drawn.add_row(*row)
-    sink = io.StringIO()
-    Console(file=sink, force_terminal=True, highlight=False).print(drawn)
-    return [line.rstrip() for line in sink.getvalue().strip("\n").splitlines()]
+def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """A table that was asked for, on stdout."""
+    answer(table("", columns, rows, terminal=answers_on_terminal()), styled=True)
 
 
-def _aligned(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Plain lines, two blanks between columns; rich takes seconds for ten thousand of them."""
+def _aligned(columns: Sequence[str], cells: Cells, figures: Sequence[bool]) -> Iterator[str]:
+    """One line a row, as wide as it comes."""
     from rich.cells import cell_len
 
-    cells = [[_plain(cell) for cell in row] for row in rows]
-    figures = [all(_is_figure(row[number]) for row in cells) for number in range(len(columns))]
-    lines = [list(columns), *cells] if any(columns) else cells
+    lines = [columns, *cells] if any(columns) else cells
     widths = [max((cell_len(line[number]) for line in lines), default=0) for number in range(len(columns))]
+    for line in lines:
+        yield _beside(list(map(_placed, line, widths, figures)))
 
-    def aligned(line: Sequence[str]) -> str:
-        blanks = [" " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
-        placed = (b + cell if right else cell + b for cell, b, right in zip(line, blanks, figures, strict=True))
-        return "  ".join(placed).rstrip()
 
-    return [aligned(line) for line in lines]
+def _lines(
+    columns: Sequence[str], cells: Cells, styles: Sequence[Sequence[str | None]], figures: Sequence[bool], width: int
+) -> Iterator[str]:
+    """Lines of a terminal, with a rule under the headers."""
+    widths = [column(header, [row[n] for row in cells], figures[n]) for n, header in enumerate(columns)]
+    for number, part in enumerate(parts(widths, width)):
+        places = [place for place, _ in part]
+        placed = [(of, figures[place]) for place, of in part]
+        if number:
+            yield ""
+        if any(columns):
+            yield from _row([columns[place] for place in places], placed, ["bold"] * len(places), foot=True)
+            yield "─" * (sum(of for of, _ in placed) + GAP * (len(placed) - 1))
+        for row, style in zip(cells, styles, strict=True):
+            yield from _row([row[place] for place in places], placed, [style[place] for place in places])
+
+
+def _row(
+    cells: Sequence[str], placed: Sequence[tuple[int, bool]], styles: Sequence[str | None], *, foot: bool = False
+) -> Iterator[str]:
+    """The lines of a row. `foot`: those of a cell with fewer are the last, as in headers."""
+    wrapping = [wrapped(cell, width) for cell, (width, _) in zip(cells, placed, strict=True)]
+    height = max(map(len, wrapping))
+    for number in range(height):
+        line = []
+        for texts, (width, right), style in zip(wrapping, placed, styles, strict=True):
+            at = number - (height - len(texts)) if foot else number
+            text = texts[at] if 0 <= at < len(texts) else ""
+            line.append(_styled(_placed(text, width, right), text, style))
+        yield _beside(line)
+
+
+def _placed(text: str, width: int, right: bool) -> str:
+    from rich.cells import cell_len
+
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if right else text + blanks
+
+
+def _beside(cells: Sequence[str]) -> str:
+    return (" " * GAP).join(cells).rstrip()
+
+
+def _styled(placed: str, text: str, style: str | None) -> str:
+    """A cell whose text alone has the style, not the blanks around it."""
+    from rich.style import Style
+
+    return placed.replace(text, Style.parse(style).render(text), 1) if style and text else placed
+
+
+def _terminal_width() -> int:
+    from rich.console import Console
+
+    return Console(file=io.StringIO(), force_terminal=True).width
 
 
 def _plain(cell: Cell) -> str:
     """The text of a cell in one line."""
     text = cell if isinstance(cell, str) else cell[0]
-    return text if text.isprintable() else " ".join(_text(text).plain.split())
+    return text if text.isprintable() else " ".join(harmless(text).split())
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr, an empty line before it."""
     if first_process():
         say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
-
-
-def _text(cell: Cell) -> "Text":
-    """A cell in which nothing is markup."""
-    from rich.text import Text
-
-    return Text(cell) if isinstance(cell, str) else Text(*cell)
 
 
 def _is_figure(cell: str) -> bool:

@@ -7,11 +7,12 @@ from hashlib import blake2b
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from memlm_cli.console import say
+from memlm_cli.console import ConsoleReporter, say
 from memlm_cli.options import Common
 from stages.numbers import size
 
 if TYPE_CHECKING:
+    from stages.reporting import Reporter
     from stages.text.records import TextFile
 
 
@@ -36,7 +37,8 @@ def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) ->
     parts = recipe.with_suffix("")
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        _plan(texts, minutes, seeds, recipe, parts, common.device)
+        with ConsoleReporter("try") as reporter:
+            _plan(texts, minutes, seeds, recipe, parts, common.device, reporter)
     return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
 
 
@@ -58,7 +60,15 @@ def _texts(files: Sequence[str]) -> "list[TextFile]":
     return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files)]
 
 
-def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, parts: Path, device: str) -> None:
+def _plan(
+    texts: "list[TextFile]",
+    minutes: float,
+    seeds: int,
+    recipe: Path,
+    parts: Path,
+    device: str,
+    reporter: "Reporter",
+) -> None:
     """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
     from pipelines.trial import PRESET, plan_trial, recipe_text
     from pipelines.trial_budget import FEWEST_BYTES, Machine, best_budget
@@ -75,7 +85,7 @@ def _plan(texts: "list[TextFile]", minutes: float, seeds: int, recipe: Path, par
     training = TrainConfig.model_validate(load_preset(PRESET))
     total = text_bytes(texts)
     timed = total >= FEWEST_BYTES
-    speed = training_speed(training, bpe_vocabulary(total), device) if timed else 1.0
+    speed = training_speed(training, bpe_vocabulary(total), device, reporter) if timed else 1.0
     machine = Machine(speed, minutes, seeds)
     measured = token_bytes(texts)
     budget = best_budget(total, measured, machine, training)

@@ -23,6 +23,9 @@ from stages.numbers import size
 DONE, CONTINUES, NEW = "done", "continues", "new"
 RANGE, FAR_RANGE, FAR = (0.7, 1.5), (0.4, 2.5), 100
 """Of times, as factors of what is expected; where a hundred times as much work, or a hundredth, was measured."""
+SHORT_RANGE, SHORT, MUCH_MORE = (0.2, 1.2), 20.0, 3.0
+"""Of times where all that was measured took fewer seconds, for a third of the work or less: programs, models and first
+steps that start are a large part of it, and not of what is expected."""
 MOST_SCALED = 2.0
 """Beyond, a search among more keys, or fewer, says nothing of the time of this one."""
 
@@ -49,6 +52,8 @@ class Estimate:
     seconds: tuple[float, float] | None = None
     measured: int = 0
     """Artifacts of this store that the time follows from."""
+    short: bool = False
+    """Whether these took seconds, mostly to start, and the time is rather the least that is said."""
     calibrated: bool = False
     """Whether the time follows from a part of the work that was done to measure it."""
     disk: int | None = None
@@ -125,11 +130,13 @@ def _estimate(
     device = stage.device(execution)
     effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
     kin = list(_kin(stage, effort, device, done)) if effort is not None else []
-    seconds, calibrated = None if effort is None else _seconds(effort, kin), False
-    if measuring is not None and effort is not None and seconds is None:
+    seconds, short = (None, False) if effort is None else _seconds(effort, kin)
+    calibrated = False
+    if measuring is not None and effort is not None and (seconds is None or short):
         measuring(task.name)
-        seconds = _measured(stage.measured_seconds(config, inputs, execution, effort))
-        calibrated = seconds is not None
+        measured = _measured(stage.measured_seconds(config, inputs, execution, effort))
+        calibrated = measured is not None
+        seconds = measured or seconds
     alike = [artifact.manifest.bytes for artifact, _ in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
     estimate = Estimate(
@@ -140,6 +147,7 @@ def _estimate(
         effort=effort,
         seconds=seconds,
         measured=len(kin),
+        short=short and not calibrated,
         calibrated=calibrated,
         disk=disk,
         like_others=cost.disk is None and disk is not None,
@@ -182,14 +190,15 @@ def _alike(one: Effort, other: Effort) -> bool:
     return max(one.scale, other.scale) <= MOST_SCALED * min(one.scale, other.scale)
 
 
-def _seconds(effort: Effort, kin: Sequence[tuple[Artifact, Effort]]) -> tuple[float, float] | None:
-    """The least and the most that is expected, by the median of what was measured."""
+def _seconds(effort: Effort, kin: Sequence[tuple[Artifact, Effort]]) -> tuple[tuple[float, float] | None, bool]:
+    """The least and the most that is expected, by the median of what was measured; whether that was too short."""
     if not kin:
-        return None
-    rate = median(artifact.manifest.seconds / other.amount for artifact, other in kin)
-    ratios = [effort.amount / other.amount for _, other in kin]
-    least, most = RANGE if any(1 / FAR <= ratio <= FAR for ratio in ratios) else FAR_RANGE
-    return least * rate * effort.amount, most * rate * effort.amount
+        return None, False
+    telling = [one for one in kin if one[0].manifest.seconds >= SHORT or effort.amount <= MUCH_MORE * one[1].amount]
+    rate = median(artifact.manifest.seconds / other.amount for artifact, other in telling or kin)
+    near = any(1 / FAR <= effort.amount / other.amount <= FAR for _, other in telling)
+    least, most = RANGE if near else FAR_RANGE if telling else SHORT_RANGE
+    return (least * rate * effort.amount, most * rate * effort.amount), not telling
 
 
 def _measured(seconds: float | None) -> tuple[float, float] | None:

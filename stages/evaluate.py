@@ -19,11 +19,11 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
 from stages.encoding.token_range import first_of_all
-from stages.encoding.window_settings import resolve_windows
+from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
-from stages.evaluation.range_pass import LEARN, SAMPLE, SCORE, SELECT, WEIGH, Part
+from stages.evaluation.range_pass import LEARN, SAMPLE, SCORE, SELECT, TUNE, WEIGH, Part
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -108,7 +108,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         model = 4 * inputs["model"].metrics["parameters"]
         held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        return Cost(metrics={"tokens": tokens}, memory=sum(held, model))
+        state = state_bytes(inputs["model"], config.windows, tokens)
+        return Cost(metrics={"tokens": tokens}, memory=sum(held, model + state))
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]
@@ -148,6 +149,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def phase(self, shard: Part) -> str:
         return shard.phase
+
+    def doing(self, job: ShardJob[EvaluateConfig], plan: Plan, phase: str) -> str | None:
+        words = {TUNE: "tuning on", LEARN: "learning weights on", SCORE: "scoring"}
+        one = plan.scoring_pass if phase == SCORE else plan.tuning_pass
+        return f"{words[phase]} {one.split}, {one.tokens:,} tokens" if phase in words and one is not None else None
 
     def chain(self, job: ShardJob[EvaluateConfig], plan: Plan, shard: Part) -> str | None:
         return shard.phase if plan.chained else None

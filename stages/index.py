@@ -150,6 +150,13 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     def phase(self, shard: Part) -> str:
         return shard.key if shard.key in (TRAIN, MERGE) else WHOLE
 
+    def doing(self, job: ShardJob[IndexConfig], plan: Plan, phase: str) -> str | None:
+        config = job.config
+        if phase != TRAIN or plan.kept is not None or not config.train_keys:
+            return None
+        what = "codes" if config.lists is None else f"{config.lists:,} lists"
+        return f"learning {what} from {config.train_keys:,} keys (k-means)"
+
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         from stages.search.allocator import return_large_blocks
 

@@ -23,12 +23,13 @@ from stages.methods import METHODS
 from stages.methods.config import TRAIN, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, model_of
+from stages.models.layers.lengths import asked_length
 from stages.models.windows import WindowSettings
 from stages.numbers import number
 from stages.reporting import first_process
-from stages.training.automatic import validations, weights, worthwhile_passes
+from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
-from stages.training.sources import KINDS, fitting_init, learnt_from
+from stages.training.sources import IMPORTED, KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
     from stages.models.language_model import LanguageModel
@@ -95,7 +96,9 @@ class Train(Stage[TrainConfig]):
 
         if inputs.artifacts.keys() != {"tokens"}:
             return None
-        return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
+        return effort.amount / training_speed(
+            config, config.model.vocab_size or 0, execution.device, execution.reporter
+        )
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -134,6 +137,8 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     size = inputs["tokens"].metrics["vocabulary_size"]
     model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
     model = config.method_settings.fitted(model.sized(size, config.segment_length))
+    if config.lora is not None and model.backbone != IMPORTED:
+        raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
@@ -143,7 +148,8 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
     model = model_of(init).reading_neighbors(config.model, init.reference)
-    return model.reading(WindowSettings(config.segment_length, config.segment_length, config.model.carried_positions))
+    length, carried = config.segment_length, config.model.carried_positions
+    return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 
 def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
@@ -162,12 +168,19 @@ def _length(config: TrainConfig, epochs: float | None, tokens: Artifact, executi
         return {"steps": _steps(config, tokens, epochs)}
     if config.steps != AUTO:
         return {}
-    found = worthwhile_passes(_train_tokens(tokens), _weights(config, tokens, execution))
+    found = _passes(config, tokens, execution)
     steps = _steps(config, tokens, found)
     execution.reporter.info(
         f"{steps:,} steps, {number(found)} passes over the {_train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
     return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+
+
+def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
+    """Over the training split, where nobody says how many."""
+    if config.model.backbone == IMPORTED:
+        return PASSES_OF_IMPORTED
+    return worthwhile_passes(_train_tokens(tokens), _weights(config, tokens, execution))
 
 
 def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
@@ -224,12 +237,12 @@ def _warn(job: Job[TrainConfig]) -> None:
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
-    from stages.training.cost import CHECKPOINTED
+    from stages.training.cost import checkpoint_bytes
     from stages.training.materials import mapped_bytes, passing_bytes
 
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = (CHECKPOINTED * 2 + 2) * weight_bytes
+    saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 
@@ -266,6 +279,7 @@ def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int
 
     from stages.models.language_model import LanguageModel, start_from
     from stages.models.vocabulary import AdaptiveVocabulary
+    from stages.training.low_rank import add_factors
 
     torch.manual_seed(config.seed)
     model = LanguageModel(config.model)
@@ -273,6 +287,8 @@ def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int
         start_from(model, inputs["init"].file("model.safetensors"))
     elif isinstance(model.vocabulary, AdaptiveVocabulary):
         model.vocabulary.sort_by(splits.token_counts(len(model.vocabulary.rank)))
+    if config.lora is not None:
+        add_factors(model, config.lora)
     torch.manual_seed(config.seed + rank)
     return model
 
@@ -281,9 +297,10 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     from stages.models.language_model import save_weights
     from stages.training.journal import LINES, LOGS
     from stages.training.loop import best_file
+    from stages.training.low_rank import whole_weights
 
     draft, progress = job.draft, trainer.progress
-    save_weights(trainer.model, draft.add("last.safetensors"))
+    save_weights(whole_weights(trainer.model), draft.add("last.safetensors"))
     best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
     shutil.copyfile(best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
@@ -303,12 +320,13 @@ def _copy(draft: Draft, file: Path) -> None:
 def _metrics(trainer: "Trainer", lines: Path) -> dict[str, Any]:
     """Figures of a run, whose journal is `lines`."""
     from stages.training.convergence import convergence, read_validations
+    from stages.training.low_rank import own_parameters
 
     progress = trainer.progress
     tokens = progress.step * trainer.update_tokens
     valid = progress.valid_loss
     return {
-        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        "parameters": own_parameters(trainer.model),
         "steps": progress.step,
         "tokens": tokens,
         "train_loss": progress.train_loss,

@@ -185,7 +185,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         ]
         rows, dim = layouts.keys.shape
         state, shard = (
-            state_bytes(encoder, config.windows),
+            state_bytes(encoder, config.windows, rows),
             layouts.keys.rows_per_shard * dim * layouts.keys.dtype.itemsize,
         )
         files = {layout.name: layout.stored_bytes for layout in (*layouts, *tables)}
@@ -230,7 +230,9 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return [*plan.layouts, *(layout for layout, _ in plan.tables)]
 
     def output_bytes(self, job: Job[UpdateConfig], plan: Plan) -> int:
-        return super().output_bytes(job, plan) + STATES_KEPT * state_bytes(job.inputs["encoder"], job.config.windows)
+        rows = plan.layouts.keys.shape[0]
+        state = state_bytes(job.inputs["encoder"], job.config.windows, rows)
+        return super().output_bytes(job, plan) + STATES_KEPT * state
 
     def shards(self, job: ShardJob[UpdateConfig], plan: Plan) -> Sequence[Shard]:
         return [Shard(TABLES), *(Shard(_key(number)) for number in range(plan.layouts.keys.shards))]

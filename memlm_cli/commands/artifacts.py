@@ -11,7 +11,7 @@ from memlm_cli.command import Commands
 from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from memlm_cli.tables import table
+from memlm_cli.tables import answer_table
 from stages.numbers import size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def list_(
         return
     if found:
         columns, names = ("artifact", "name", "size", "made", "from"), _names(opened)
-        answer(table("", columns, [_row(a, names) for a in found]))
+        answer_table(columns, [_row(a, names) for a in found])
     else:
         say(f"nothing in {opened.root} yet")
     for draft in unfinished(opened):
@@ -173,7 +173,7 @@ def gc(
         answer(json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows]))
     elif garbage:
         sizes = [size(g.bytes) for g in garbage]
-        answer(table("", ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)))
+        answer_table(("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True))
     if not dry_run:
         with resumable("what was removed is gone, and the same command removes the rest"):
             remove_garbage(opened, garbage)
@@ -291,7 +291,7 @@ def _names(store: "Store") -> dict[str, list[str]]:
 
 
 def _row(artifact: "Summary", names: Mapping[str, list[str]]) -> tuple[str, ...]:
-    parents = " ".join(artifact.inputs.values())
+    parents = " ".join(dict.fromkeys(artifact.inputs.values()))
     made = artifact.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
     return artifact.reference, called, size(artifact.bytes), made, parents

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
 from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_output_file
 from stages.artifacts.advice import DEFAULT_STORE
@@ -98,8 +98,12 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
-    found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
-    answer(json.dumps(found, allow_nan=False) if as_json else groups_text(found), styled=True)
+    with ConsoleReporter("compare"):
+        found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
+    answer(
+        json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
+        styled=True,
+    )
 
 
 def _write_page(path: Path, found: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """`memlm doctor`."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from memlm_cli.console import answer
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import Row, table
 from stages.errors import UsageError
@@ -44,7 +43,7 @@ def doctor(
     if json_:
         answer(json.dumps(found))
     else:
-        terminal = sys.stdout is not None and sys.stdout.isatty()
+        terminal = answers_on_terminal()
         parts = [table(title, columns, rows, terminal=terminal) for title, columns, rows in _tables(found) if rows]
         answer("\n\n".join(parts), styled=True)
     if found["problems"]:

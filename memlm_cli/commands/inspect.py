@@ -1,7 +1,6 @@
 """`memlm inspect`."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +9,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.browser import tell_page
-from memlm_cli.console import answer, say
+from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
 from memlm_cli.options import (
     DEFAULT_STORE,
     IndexOption,
@@ -114,10 +113,11 @@ def inspect(
         return
     from stages.inspection.page import page
 
-    found = _inspected(request, opened, text, split or "test", position, length or 32, contexts)
+    with ConsoleReporter("inspect"):
+        found = _inspected(request, opened, text, split or "test", position, length or 32, contexts)
     if html is not None:
         _write_page(html, page(found))
-    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=sys.stdout.isatty())
+    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=answers_on_terminal())
     answer(text, styled=True)
 
 
@@ -150,11 +150,12 @@ def _show_selected(
     from stages.inspection.selection import choose_passages
 
     report = store.get(request.report or "", "report")
-    chosen = choose_passages(report, kinds, each, length)
-    if not chosen:
-        raise UsageError(f"{report.reference} has no passage that --select {','.join(kinds)} asks for.")
-    places = [(one.start, one.stop) for one in chosen]
-    found = inspect_passages(request, store, str(report.config["split"]), places, contexts)
+    with ConsoleReporter("inspect"):
+        chosen = choose_passages(report, kinds, each, length)
+        if not chosen:
+            raise UsageError(f"{report.reference} has no passage that --select {','.join(kinds)} asks for.")
+        places = [(one.start, one.stop) for one in chosen]
+        found = inspect_passages(request, store, str(report.config["split"]), places, contexts)
     shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
     if html is not None:
         _write_page(html, page_of_passages(shown, report.reference))
@@ -163,7 +164,7 @@ def _show_selected(
             json.dumps([{"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()} for one in shown])
         )
     else:
-        parts = [f"{one.heading}\n{inspected_text(one.found, terminal=sys.stdout.isatty())}" for one in shown]
+        parts = [f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}" for one in shown]
         answer("\n\n".join(parts), styled=True)
 
 

@@ -9,7 +9,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer
 from memlm_cli.options import JsonOption
-from memlm_cli.tables import table
+from memlm_cli.tables import answer_table
 
 
 def presets(
@@ -32,7 +32,7 @@ def presets(
         answer(json.dumps({preset: _about(preset_file(preset)) for preset in preset_names()}))
     else:
         rows = [(preset, _about(preset_file(preset))) for preset in preset_names()]
-        answer(table("", ("preset", "what it is"), rows))
+        answer_table(("preset", "what it is"), rows)
 
 
 def _about(file: Path) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.console import answer
 from memlm_cli.options import JsonOption
-from memlm_cli.tables import table
+from memlm_cli.tables import answer_table
 
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe
@@ -20,14 +20,11 @@ def recipes(json_: JsonOption = False) -> None:
         fields = {"description", "time", "hardware", "inputs"}
         answer(json.dumps({name: recipe.model_dump(include=fields) for name, recipe in found.items()}))
     else:
-        rows = [(name, recipe.description, _files(recipe), *_needs(recipe)) for name, recipe in found.items()]
-        answer(table("", ("recipe", "what it makes", "files", "time", "hardware"), rows))
+        rows = [(name, recipe.description, _needs(recipe)) for name, recipe in found.items()]
+        answer_table(("recipe", "what it makes", "files, time, hardware"), rows)
 
 
-def _files(recipe: "Recipe") -> str:
-    """The options that name them: `--train --valid --test`."""
-    return " ".join(f"--{name}" for name in recipe.inputs) or "none"
-
-
-def _needs(recipe: "Recipe") -> tuple[str, str]:
-    return recipe.time or "not measured", recipe.hardware
+def _needs(recipe: "Recipe") -> str:
+    """`--train --valid --test, under an hour, two cores`: options that name files, how long, on what."""
+    files = " ".join(f"--{name}" for name in recipe.inputs) or "none"
+    return ", ".join(filter(None, (files, recipe.time or "not measured", recipe.hardware)))

@@ -1,7 +1,7 @@
 """`memlm train`."""
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -65,6 +65,10 @@ def train(
         int | None,
         typer.Option(help="Positions that a Transformer-XL carries (default: the preset's, else --segment-length)."),
     ] = None,
+    long_length: Annotated[
+        int | None,
+        typer.Option(min=0, help="Slots or entries that its layers remember beyond these, if they do."),
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, dropout and order.")] = None,
     init_from: Annotated[
@@ -73,15 +77,20 @@ def train(
             metavar="MODEL", autocompletion=completion.artifacts("model"), help="Begin with the weights of this model."
         ),
     ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(metavar="RANK", help="Of an imported model: learn factors of this rank, not its weights (LoRA)."),
+    ] = None,
     *,
     common: Common,
 ) -> None:
     """Tokens, packed batches, or neighbours -> model: train a language model."""
     from memlm_cli.settings import given_settings
+    from pipelines.settings import merged
 
     if method is not None:
         METHODS.settings(method)  # an unknown one is said before anything is read
-    options = {
+    options: dict[str, Any] = {
         "method": method,
         "model.backbone": backbone,
         "steps": steps,
@@ -91,28 +100,52 @@ def train(
         "segment_length": segment_length,
         "model.memory_length": mem_length,
         "optimizer.lr": lr,
+        "lora": lora,
         "seed": seed,
     }
     asked = given_settings(common, options)
-    architecture = asked.get("model")
-    backbone = architecture.get("backbone") if isinstance(architecture, dict) else None
+    architecture = said if isinstance(said := asked.get("model"), dict) else {}
+    backbone = architecture.get("backbone")
     if init_from is not None:
         _require_nothing_idle(common.set or ())
         if model is None and backbone is None:
-            backbone = _backbone_of(init_from, common)
+            backbone = str(_model_of(init_from, common)["backbone"])
     preset = choose_preset(model, backbone, asked.get("method"))
     if model is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
         preset.pop("valid_every", None)  # as the steps, it follows from the text
     if mem_length is not None:
         _require_carried(preset.get("model", {}).get("backbone"), init_from)
+    if long_length is not None:
+        described = merged(preset.get("model", {}), architecture)
+        options |= _remembered(long_length, described if init_from is None else _model_of(init_from, common))
     make_artifact("train", common, source, options, {"init_from": init_from}, preset)
 
 
-def _backbone_of(init_from: str, common: Common) -> str:
-    """The backbone of the model of --init-from, which is that of the run where none is named."""
+def _model_of(init_from: str, common: Common) -> dict[str, Any]:
+    """How the model of --init-from is made; its backbone is that of the run where none is named."""
     from stages.artifacts.store import Store
 
-    return str(Store(common.store).get(init_from, "model").config["model"]["backbone"])
+    model: dict[str, Any] = Store(common.store).get(init_from, "model").config["model"]
+    return model
+
+
+def _remembered(length: int, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that make the layers of a model remember so many slots or entries.
+
+    Raises: UsageError if its layers remember nothing that has a length.
+    """
+    from stages.models.layers.lengths import remembered_lengths
+    from stages.models.named import spelled_out
+
+    lengths = remembered_lengths()
+    attention = dict(spelled_out(model).get("attention", {})).get("name")
+    if attention not in lengths:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengths)
+        raise UsageError(
+            f"The model has no layer that remembers so many slots or entries, as those of a {able} do: "
+            "leave --long-length out."
+        )
+    return {"model.attention.name": attention, f"model.attention.{lengths[attention]}": length}
 
 
 def _require_carried(backbone: str | None, init_from: str | None) -> None:

@@ -1,8 +1,8 @@
 """What others read of a manifest's settings and figures, by type and range: its digest does not say that they fit."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stages.artifacts.manifest import MANIFEST, Manifest
 
@@ -13,6 +13,7 @@ Id = Annotated[int, Field(ge=0, lt=2**31)]
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Key = Literal["ffn-input", "hidden"]
+Dtype = Literal["float16", "float32"]
 Metric = Literal["l2", "ip"]
 
 
@@ -23,8 +24,8 @@ class _Group(BaseModel):
 
 
 class _Windows(_Group):
-    context: Positive | None = None
-    stride: Positive | None = None
+    context: Positive
+    stride: Positive | None
     mem_length: Count | None = None
     long_length: Count | None = None
 
@@ -61,18 +62,27 @@ class _Architecture(_Group):
 
     backbone: str
     vocab_size: Positive
+    gate: str | None = None
 
 
 class _ModelSettings(_Group):
     model: _Architecture
     method: str
     memory: _Memory | None = None
-    segment_length: Positive | None = None
+    segment_length: Positive
+    seed: Count | None = None
+
+    @model_validator(mode="after")
+    def _neighbors_of_a_gate(self) -> Self:
+        if self.model.gate is not None and (self.memory is None or self.memory.k is None):
+            raise ValueError("a gate, and no memory.k")
+        return self
 
 
 class _DatastoreSettings(_Windows):
     split: str | None
     key: Key
+    dtype: Dtype
     reset: Literal["none", "document"] = "none"
     forget: list[str] = []
 
@@ -80,7 +90,7 @@ class _DatastoreSettings(_Windows):
 class _Datastore(_Group):
     rows: Positive
     dim: Annotated[int, Field(gt=0, lt=2**31)]
-    dtype: Literal["float16", "float32"]
+    dtype: Dtype
     added: Count = 0
     documents: Count = 0
 
@@ -88,7 +98,7 @@ class _Datastore(_Group):
 class _IndexSettings(_Group):
     index: str
     metric: Metric
-    probe: Positive | None = None
+    probe: Positive | None
     lists: Positive | None = None
 
 
@@ -103,9 +113,9 @@ class _NeighborsSettings(_Group):
     queries: list[str]
     k: Positive
     exclude: str
-    exact: bool = False
-    candidates: Positive | None = None
-    probe: Positive | None = None
+    exact: bool
+    candidates: Positive | None
+    probe: Positive | None
 
 
 class _Found(_Group):
@@ -126,16 +136,16 @@ class _Batches(_Group):
 
 class _ReportSettings(_Group):
     split: str
-    score: Literal["all", "last-word"] = "all"
-    reset: Literal["none", "document"] = "none"
+    score: Literal["all", "last-word"]
+    reset: Literal["none", "document"]
     exclude: str | None = None
     memory: list[str] | None = None
 
 
 class _Row(_Group):
     row: str
-    perplexity: float | None = None
-    nll: float | None = None
+    perplexity: float | None
+    nll: float | None
 
 
 class _Report(_Group):

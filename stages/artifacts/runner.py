@@ -37,7 +37,10 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     task = ShardTask(stage, job.for_shards(), plan)
     executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
     with closing(executor):
-        for _, phase in groupby(waiting, stage.phase):
+        for name, phase in groupby(waiting, stage.phase):
+            doing = stage.doing(job, plan, name)
+            if doing is not None:
+                reporter.info(doing)
             executor.run(chains_of(stage, job, plan, phase))
 
 

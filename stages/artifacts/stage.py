@@ -197,6 +197,10 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
         """Shards of a phase, which are next to each other, begin when all of the phase before are committed."""
         return None
 
+    def doing(self, job: ShardJob[C], plan: P, phase: Any) -> str | None:
+        """What is done in a phase, for those who wait: said before it; None where there is nothing to say."""
+        return None
+
     def chain(self, job: ShardJob[C], plan: P, shard: S) -> str | None:
         """Shards of a phase with the same name of a chain go on from each other: one worker computes them, in order.
 

@@ -35,7 +35,7 @@ def text_lines(found: Facts) -> Iterator[str]:
     else:
         yield (
             f"{found['split']}, {scored}: one text in two tokenizations, {found['tokens_a']:,} tokens in A and "
-            f"{found['tokens_b']:,} in B, so by the word and by the character"
+            f"{found['tokens_b']:,} in B, so by the word (an end of a line is one) and by the character"
         )
         for per in found["per"]:
             yield f"B - A: {_nats(per)} a {per['unit']}; perplexity by the {per['unit']} {ratio(per)}"

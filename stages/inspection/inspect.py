@@ -73,6 +73,21 @@ class Inspected:
         """What each memory is called: `datastore`, `cache`."""
         return memory_words(memory["sources"] for memory in self.memories)
 
+    @property
+    def shares_line(self) -> str | None:
+        """What the shares of memories in the table are; None of a model that reads none."""
+        match self.memory_words:
+            case []:
+                return None
+            case [word]:
+                return f"λ {word}: its share of the final probabilities; the rest is the model's"
+            case words:
+                names = ", ".join(f"λ {word}" for word in words)
+                return (
+                    f"{names}: their shares of the final probabilities, the rest is the model's; memories are read in "
+                    "turn, each leaves what was before it 1 - its own weight, so earlier ones have less than theirs"
+                )
+
     def to_json(self) -> dict[str, Any]:
         """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`).
 

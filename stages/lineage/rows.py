@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
-from stages.artifacts.manifest import InputRecord
+from stages.artifacts.manifest import MANIFEST, InputRecord
 from stages.errors import content_of
 from stages.lineage.corpus import array_digests
 from stages.lineage.runs import OwnRows, Runs
@@ -63,7 +63,7 @@ _SOURCES = TypeAdapter(list[RowSource])
 def sources_of(datastore: Artifact) -> list[RowSource]:
     """The splits that the rows of a datastore are of, each with at least one row, in the order of their rows."""
     if not is_updated(datastore):
-        return [RowSource.of(datastore.input("corpus"), datastore.config["split"])]
+        return [RowSource.of(datastore.input("corpus"), split_of(datastore))]
     with content_of(datastore.file(SOURCES)):
         return _SOURCES.validate_python(datastore.json(SOURCES))
 
@@ -76,6 +76,17 @@ def dump_sources(sources: Iterable[RowSource]) -> str:
 def is_updated(datastore: Artifact) -> bool:
     """Whether a datastore was made from another one."""
     return PREVIOUS in datastore.manifest.inputs
+
+
+def split_of(datastore: Artifact) -> str:
+    """The split that the rows of a datastore are of which was not made from another one.
+
+    Raises: ArtifactError if its manifest names none.
+    """
+    split = datastore.config["split"]
+    if split is None:
+        raise datastore.damaged(f"{MANIFEST} has no config.split")
+    return str(split)
 
 
 def tokenizer_of(datastore: Artifact) -> Artifact:
@@ -131,14 +142,14 @@ class DatastoreRows:
     def text(self) -> TokenSplit:
         """The text of the rows: token i of it is row i. Of a part of a split, all of that split."""
         if not is_updated(self.datastore):
-            return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), self.datastore.config["split"])
+            return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), split_of(self.datastore))
         group: Any = self.datastore.zarr(GROUP)
         return TokenSplit(group["values"], group["doc_offsets"], group["paragraph_ends"], group["paragraph_hashes"])
 
     @property
     def text_name(self) -> str:
         """What the text is called where a split has its name."""
-        return ROWS if is_updated(self.datastore) else str(self.datastore.config["split"])
+        return ROWS if is_updated(self.datastore) else split_of(self.datastore)
 
     @cached_property
     def names(self) -> DocumentNames:

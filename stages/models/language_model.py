@@ -106,7 +106,9 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     """
     settings, weights = path / "config.json", path / "model.safetensors"
     with content_of(settings):
-        config = parse_model(json.loads(settings.read_text("utf-8"))["model"])
+        architecture = json.loads(settings.read_text("utf-8"))["model"]
+        _require_recorded(architecture, path / "manifest.json")
+        config = parse_model(architecture)
     if windows is not None:
         config = config.reading(windows)
     with content_of(weights, SafetensorError):
@@ -120,6 +122,12 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         _require_weights(model, tensors)
     model.load_state_dict(tensors, assign=True)
     return model.to(device=device, dtype=torch.float32).eval()
+
+
+def _require_recorded(architecture: Any, manifest: Path) -> None:
+    """Raises: ValueError if a model's settings are not those that all else reads of it."""
+    if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
+        raise ValueError(f"settings of another model than {manifest.name} says")
 
 
 FEW_LAYERS = 64
@@ -184,9 +192,9 @@ def _type(tensor: Tensor) -> torch.dtype | str:
     return "floating point" if tensor.dtype in PRECISIONS else tensor.dtype
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write a model's parameters and buffers as safetensors; tied weights are there once."""
-    save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are there once."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
 def start_from(model: nn.Module, path: Path) -> None:

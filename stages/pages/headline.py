@@ -10,6 +10,7 @@ from stages.charts.data import Table
 from stages.charts.symbols import symbol
 from stages.metrics import shown_word_perplexity
 from stages.numbers import number
+from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source
 from stages.retrieval.hyperparameters import hyperparameters
 
@@ -58,22 +59,34 @@ class Row:
     """Whether it is the row of the report that this one is compared with."""
     diverged: bool
     best: bool
-    """Whether no other row on the same tokens has a smaller perplexity."""
+    """Whether no other row on the same tokens has a smaller perplexity; of several seeds it is the mean that counts."""
+    over_seeds: OverSeeds | None
+    """None where there is no other seed."""
+
+    @property
+    def typical(self) -> float:
+        """The perplexity that a row is compared by: the mean over seeds; infinite where there is none."""
+        value = self.values["perplexity"] if self.over_seeds is None else self.over_seeds.perplexity
+        return inf if value is None else value
 
 
-def headline(sources: Sequence[Source]) -> list[Row]:
+def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
     """All rows, those of one report together, in its order; that of its baseline before them."""
-    rows = [row for source in sources for row in _rows(source)]
+    rows = [_over_seeds(row, means or {}) for source in sources for row in _rows(source)]
     lowest: dict[str, float] = {}
     for row in rows:
         text = row.source.text
-        lowest[text] = min(lowest.get(text, inf), _perplexity(row))
-    return [replace(row, best=isfinite(p := _perplexity(row)) and p == lowest[row.source.text]) for row in rows]
+        lowest[text] = min(lowest.get(text, inf), row.typical)
+    return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
+
+
+def _over_seeds(row: Row, means: Means) -> Row:
+    return row if row.baseline else replace(row, over_seeds=means.get((row.source.member.reference, row.name)))
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The lowest row of each report on one text, the lowest first."""
+    """The lowest row of each report on one text, the lowest first; reports that differ by their seed are one."""
 
     scored: str
     rows: Sequence[Row]
@@ -85,18 +98,17 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
     for row in (row for row in rows if not row.baseline):
         lowest = texts.setdefault(row.source.text, {})
         if row.values["perplexity"] is not None:
-            report = row.source.member.reference
-            lowest[report] = min(lowest.get(report, row), row, key=_perplexity)
+            report = row.over_seeds.first if row.over_seeds else row.source.member.reference
+            lowest[report] = min(lowest.get(report, row), row, key=_typical)
     return [
-        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=_perplexity))
+        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=_typical))
         for held in texts.values()
         if len(held) > 1
     ]
 
 
-def _perplexity(row: Row) -> float:
-    value = row.values["perplexity"]
-    return inf if value is None else value
+def _typical(row: Row) -> float:
+    return row.typical
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
@@ -153,6 +165,7 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
         baseline=False,
         diverged=bool(reported.get("diverged")),
         best=False,
+        over_seeds=None,
     )
 
 

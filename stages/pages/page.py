@@ -13,7 +13,7 @@ from stages.pages.headline import headline, headline_table, measures_shown, rank
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
-from stages.pages.seeds import seed_tables
+from stages.pages.seeds import means_over_seeds, seed_tables
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.texts import text_lines
 from stages.pages.title import page_title
@@ -47,7 +47,8 @@ def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks)
 
 
 def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script) -> Page:
-    rows, artifacts = headline(sources), artifact_rows(list(members.values()))
+    seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
+    rows, artifacts = headline(sources, means_over_seeds(seeds)), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
     lineage = draw(lineage_chart(list(members.values())))
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
@@ -59,7 +60,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
         measures=measures_shown(rows),
         shown=shown,
         rankings=rankings(rows),
-        seeds=seed_tables([source.member.artifact for source in sources if source.member.artifact]),
+        seeds=seeds,
         remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,

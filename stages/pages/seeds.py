@@ -1,6 +1,7 @@
 """Means over seeds, where reports on a page differ by the seed of training alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
@@ -8,6 +9,26 @@ from stages.errors import ArtifactError
 from stages.evaluation.results.seed_groups import compare_groups, seed_groups, text_of
 
 CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """One row of a report, over all the reports that differ from it by their seed."""
+
+    first: str
+    """The first of these reports."""
+    runs: int
+    perplexity: float
+    """The mean."""
+    deviation: float
+    change: float | None
+    """Of perplexity against the first row of the first group, run by run, the mean; None for that row itself."""
+    interval: Sequence[float] | None
+    """Of that mean."""
+
+
+Means = Mapping[tuple[str, str], OverSeeds]
+"""By report and row, of reports that are there with several seeds."""
 
 
 def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
@@ -23,3 +44,27 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
         ]
     except ArtifactError:  # models or tokens are gone: the page says so, and shows what is left
         return []
+
+
+def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
+    """What `seed_tables` found, for the rows of each report."""
+    return {
+        (report, row["row"]): _over_seeds(group, row)
+        for table in tables
+        for group in table["groups"]
+        if len(group["reports"]) > 1
+        for row in group["rows"]
+        for report in group["reports"]
+    }
+
+
+def _over_seeds(group: Mapping[str, Any], row: Mapping[str, Any]) -> OverSeeds:
+    perplexity, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
+    return OverSeeds(
+        group["reports"][0],
+        perplexity["n"],
+        perplexity["mean"],
+        perplexity["deviation"],
+        change["mean"],
+        change["interval"],
+    )

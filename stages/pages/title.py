@@ -1,7 +1,6 @@
 """The title of a page: what came out, in words."""
 
 from collections.abc import Sequence
-from math import inf
 
 from stages.evaluation.results.remarks import is_weak, undertrained_lines
 from stages.numbers import measured
@@ -14,19 +13,20 @@ NOTABLY_REPEATED = 0.05
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
-    `3 reports on test: lowest perplexity 31.48, both`.
+    `3 reports on test: lowest perplexity 31.48, both`. Reports that differ by their seed alone are told by their mean.
     """
     texts = dict.fromkeys(source.scored for source in sources)
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
-    lowest = min(finite, key=lambda row: row.values["perplexity"] or inf, default=None)
+    lowest = min(finite, key=lambda row: row.typical, default=None)
     if lowest is None or len({source.text for source in sources}) > 1:
         return f"{_reports(sources)} on {', '.join(texts)}"
-    found = measured(lowest.values["perplexity"] or 0.0, "perplexity")
+    found = f"{measured(lowest.typical, 'perplexity')}{_of_seeds(lowest)}"
     unripe = _unripe(lowest.source)
-    if len(sources) > 1:
+    if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{unripe}"
-        return f"{_reports(sources)} on {', '.join(texts)}: lowest perplexity {found}"
+        lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
+        return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}"
     gain = _against(lowest, rows[0])
     return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{gain}{_on_new_text(lowest, gain)}{unripe}"
 
@@ -35,18 +35,30 @@ def _reports(sources: Sequence[Source]) -> str:
     return "Report" if len(sources) == 1 else f"{len(sources)} reports"
 
 
+def _of_seeds(row: Row) -> str:
+    """` (mean of 3 seeds, sd 0.52)`; empty where there is one seed alone."""
+    of = row.over_seeds
+    return "" if of is None else f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+
+
 def _against(row: Row, first: Row) -> str:
-    """`, 10.3% [8.9%, 11.6%] below plain`; empty where the first row is the lowest."""
-    if row.change is None or row.change >= 0:
+    """`, 10.3% [8.9%, 11.6%] below plain`; empty where the first row is the lowest. Over seeds it is the mean."""
+    change, around = (row.over_seeds or row).change, (row.over_seeds or row).interval
+    if change is None or change >= 0 or (row.over_seeds and first.baseline):  # which is not what means are against
         return ""
-    interval = f" [{-row.interval[1]:.1%}, {-row.interval[0]:.1%}]" if row.interval else ""
-    return f", {-row.change:.1%}{interval} below {first.name}"
+    interval = f" [{-around[1]:.1%}, {-around[0]:.1%}]" if around else ""
+    return f", {-change:.1%}{interval} below {first.name}"
 
 
 def _on_new_text(row: Row, gain: str) -> str:
-    """`; on new text 5.3%`, where a gain is also that of text which was read before."""
+    """`; on new text 5.3%`, where a gain is also that of text which was read before; not of a mean over seeds."""
     outside = row.source.metrics.get("outside_repeated_paragraphs") or {}
-    if not gain or (outside.get("repeated_share") or 0) < NOTABLY_REPEATED or row.change_on_new_text is None:
+    if (
+        not gain
+        or row.over_seeds
+        or (outside.get("repeated_share") or 0) < NOTABLY_REPEATED
+        or row.change_on_new_text is None
+    ):
         return ""
     return f"; on new text {-row.change_on_new_text:.1%}"
 

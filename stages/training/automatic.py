@@ -6,6 +6,8 @@ The same command must name the same work on any machine, however busy; how long 
 from stages.metrics import MOST_PASSES
 from stages.models.config import BackboneConfig
 
+PASSES_OF_IMPORTED = 2.0
+"""Over the text of a model that already knows its language: more are learned by heart."""
 TOKENS_A_WEIGHT = 20
 """Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
 VALIDATIONS = 20

@@ -68,6 +68,8 @@ class TrainConfig(StageConfig):
     """Forward batches that make one update."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
+    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None)] = None
+    """Of an imported model: rank of the factors that learn in place of its own weights; None: these learn."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of the initial weights, dropout and the order of segments."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

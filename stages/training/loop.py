@@ -26,6 +26,7 @@ from stages.training.checkpoint import RankState, damaged_checkpoint, load_check
 from stages.training.config import TrainConfig
 from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
+from stages.training.low_rank import factors_alone, whole_weights
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.progress import Forecast, Progress, Splits
@@ -70,6 +71,7 @@ class Trainer:
         self._back: Tensor | None = None
         self.model = model
         groups = method.parameter_groups(model)
+        groups = groups if config.lora is None else factors_alone(groups, model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
         groups = set_apart(groups, model)
         objective = Objective(model, method, fabric.device, config.precision)
@@ -274,7 +276,7 @@ class Trainer:
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.note_validation(loss) and self.fabric.is_global_zero:
-            save_weights(self.model, self.folder / best_weights(step))
+            save_weights(whole_weights(self.model), self.folder / best_weights(step))
             fsync(self.folder / best_weights(step))
             self.progress.valid_digest = file_entry(self.folder / best_weights(step))["blake2b"]
         return loss

@@ -115,18 +115,23 @@ class Forecast:
 
     TIMED = 5.0
     """Seconds of updates that are timed."""
+    WARM_UP = 2
+    """Updates before these: the first take longer, while memory is found for them."""
     WORTH_SAYING = 30.0
     """Seconds left; the end of a shorter run is there before the line is read."""
 
     def __init__(self, start: Progress, steps: int, update_tokens: int) -> None:
         """`start`: where the run begins; `steps`: where it ends; `update_tokens`: what one of them reads."""
-        self._first, self._began = start.step, start.seconds
+        self._start, self._timed_from = start.step, (start.step, start.seconds)
         self.steps, self.update_tokens = steps, update_tokens
         self._said = False
 
     def line(self, now: Progress) -> str | None:
         """What to say of the time, once; None while there is nothing to say."""
-        done, seconds = now.step - self._first, now.seconds - self._began
+        if now.step <= self._start + self.WARM_UP:
+            self._timed_from = now.step, now.seconds
+        first, began = self._timed_from
+        done, seconds = now.step - first, now.seconds - began
         if self._said or seconds < self.TIMED:
             return None
         self._said, left = True, seconds / done * (self.steps - now.step)

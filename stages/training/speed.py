@@ -3,20 +3,21 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stages.reporting import Silent
+from stages.reporting import ProgressAlone, Reporter
 from stages.training.config import TrainConfig
 
 UPDATES, WARM_UP = 6, 2
 """Updates that are timed, and others before them: the first take longer, while memory is found for them."""
 
 
-def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
+def training_speed(config: TrainConfig, vocabulary: int, device: str, reporter: Reporter) -> float:
     """Tokens a second that training reads, on tokens drawn at random.
 
     Args:
         config: of a method that learns from tokens alone.
         vocabulary: token types.
         device: auto, cpu or cuda.
+        reporter: hears how many updates are made.
     """
     import numpy as np
 
@@ -42,7 +43,9 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
         with TemporaryDirectory() as folder:
             method = METHODS.load(config.method)(config.method_settings, SideInputs())
             model, splits = LanguageModel(config.model), Splits(ids, None, 0)
-            trainer = Trainer(make_fabric(place), config, model, method, splits, Path(folder), Silent(), 3600.0)
+            trainer = Trainer(
+                make_fabric(place), config, model, method, splits, Path(folder), ProgressAlone(reporter), 3600.0
+            )
             progress = trainer.run()
         return progress.step * trainer.update_tokens / progress.seconds
 

@@ -84,7 +84,7 @@ class Model(Artificial):
 
         torch.manual_seed(0)
         model = LanguageModel(TypeAdapter(ModelConfig).validate_python(job.config.model))
-        save_weights(model, job.draft.add("model.safetensors"))
+        save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {}
 

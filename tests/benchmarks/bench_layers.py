@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl [--store S --seeds 0 1 2 --updates 400 --together 2]
     python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl --models transformer-xl memorizing --small-vocabulary
+    python -m tests.benchmarks.bench_layers TOKENS R.jsonl --models memorizing-0 memorizing --init-from MODEL --lr 0.001
 
 Models of two layers of width 128, segments of 256, learn by `memlm train` and are read by `memlm evaluate`, each with
 one thread, so many side by side. A line of RESULTS is a training, or a reading, with the processor time and the peak
@@ -9,6 +10,7 @@ memory of its process; those that are there already are not made again. At the e
 perplexities of test, or bits a byte where `--small-vocabulary` says that TOKENS are bytes or pieces of words; brackets
 are 95 % intervals of the mean over seeds, by Student's t; changes (%, or bits) and the processor time of a training
 (start and one validation included) are against the Transformer-XL of the same seed; the state is a stream's at test.
+With `--init-from` all go on from one trained model, whose layers then remember what each of these says.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from stages.models.windows import WindowSettings
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
 MEMORIES = (0, 512, 2048, 8192)
-COMMON = ["--batch-tokens", "2048", "--precision", "fp32", "--set", "model.layers=2", "--set", "log_every=20"]
+COMMON = ["--batch-tokens", "2048", "--precision", "fp32", "--set", "log_every=20"]
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,20 @@ class Trained:
 
     settings: Sequence[str] = ()
     preset: str = "wikitext2-8x128-xl"
+    remembered: int | None = None
+    """What `--long-length` of training says; None: nothing."""
     long_lengths: Sequence[int | None] = (None,)
-    """What `--long-length` of a reading says; None: nothing, as in training."""
+    """What that of a reading says; None: nothing, as in training."""
 
-    @property
-    def arguments(self) -> list[str]:
-        return ["--model", self.preset, *COMMON, *(word for one in self.settings for word in ("--set", f"model.{one}"))]
+    def arguments(self, more: Sequence[str]) -> list[str]:
+        """Words of `train` for a model that is made, with more settings of a model."""
+        settings = ["layers=2", *self.settings, *more]
+        return [*self.again(), *(word for one in settings for word in ("--set", f"model.{one}"))]
+
+    def again(self) -> list[str]:
+        """The same for one that goes on from another, which settles how it is made."""
+        length = [] if self.remembered is None else ["--long-length", str(self.remembered)]
+        return ["--model", self.preset, *COMMON, *length]
 
 
 def attention(name: str, *settings: str) -> list[str]:
@@ -55,9 +65,9 @@ MODELS = {
     "transformer": Trained(preset="wikitext2-8x128"),
     "transformer-xl": Trained(),
     "transformer-xl-512": Trained(["memory_length=512"]),
-    "compressive": Trained(attention("compressive", "compressed_length=256"), long_lengths=(None, 0)),
-    "memorizing-0": Trained(attention("memorizing", "memory_size=0", "layers=[2]")),
-    "memorizing": Trained(attention("memorizing", "memory_size=2048", "layers=[2]"), long_lengths=MEMORIES),
+    "compressive": Trained(attention("compressive"), remembered=256, long_lengths=(None, 0)),
+    "memorizing-0": Trained(attention("memorizing", "layers=[2]"), remembered=0),
+    "memorizing": Trained(attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES),
     "infinity": Trained(attention("infinity")),
     "infinity-even": Trained(attention("infinity", "sticky=false")),
     "product-keys": Trained(
@@ -78,6 +88,8 @@ class Bench:
     settings: Sequence[str]
     """Of every model, beside its own."""
     models: Mapping[str, Trained]
+    began: Sequence[str]
+    """The model that all go on from, and their learning rate, as words of `train`; empty: none."""
 
     def rows(self) -> list[dict[str, Any]]:
         lines = self.results.read_text().splitlines() if self.results.exists() else []
@@ -93,7 +105,8 @@ class Bench:
                 self._evaluate(name, seed, read, trained["artifact"])
 
     def _train(self, name: str, seed: int) -> dict[str, Any]:
-        model = [*self.models[name].arguments, *(word for one in self.settings for word in ("--set", one))]
+        trained = self.models[name]
+        model = [*trained.again(), *self.began] if self.began else trained.arguments(self.settings)
         length = ["--steps", str(self.updates), "--set", f"valid_every={self.updates}", "--seed", str(seed)]
         row = self._run("train", self.tokens, *model, *length)
         metrics = Store(self.store).get(row["artifact"], "model").metrics
@@ -105,7 +118,8 @@ class Bench:
         row = self._run("evaluate", model, "--precision", "fp32", *length)
         store = Store(self.store)
         report = store.get(row["artifact"], "report")
-        state = state_bytes(store.get(model, "model"), WindowSettings.of(report.config))
+        tokens = int(report.metrics["tokens"])
+        state = state_bytes(store.get(model, "model"), WindowSettings.of(report.config), tokens)
         figures = {"figure": report.metrics[self.figure], "tokens_per_second": report.metrics["tokens_per_second"]}
         self._write(row | {"model": name, "seed": seed, "read": read, "state": state} | figures)
 
@@ -184,10 +198,13 @@ def main() -> None:
     parser.add_argument("--together", type=int, default=2, help="processes side by side, one thread each")
     parser.add_argument("--small-vocabulary", action="store_true", help="full softmax, bits a byte")
     parser.add_argument("--long-lengths", type=int, nargs="+", default=MEMORIES, help="that `memorizing` is read with")
+    parser.add_argument("--init-from", metavar="MODEL", help="that all go on from, of the attention that they have")
+    parser.add_argument("--lr", help="highest learning rate of what goes on")
     given = parser.parse_args()
     models = MODELS | {"memorizing": replace(MODELS["memorizing"], long_lengths=given.long_lengths)}
-    figure, settings = ("bits_per_byte", ["model.cutoffs=[]"]) if given.small_vocabulary else ("perplexity", [])
-    bench = Bench(given.tokens, given.results, given.store, given.updates, figure, settings, models)
+    figure, settings = ("bits_per_byte", ["cutoffs=[]"]) if given.small_vocabulary else ("perplexity", [])
+    began = ["--init-from", given.init_from, *(["--lr", given.lr] if given.lr else [])] if given.init_from else []
+    bench = Bench(given.tokens, given.results, given.store, given.updates, figure, settings, models, began)
     with ThreadPoolExecutor(given.together) as pool:
         # All models of a seed before those of the next.
         list(pool.map(lambda job: bench.measure(*job), [(name, seed) for seed in given.seeds for name in given.models]))

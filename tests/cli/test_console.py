@@ -3,11 +3,14 @@
 import io
 import subprocess
 import sys
+from threading import Event
+from threading import enumerate as enumerate_threads
 
 import pytest
 
 from memlm_cli.console import Bar, ConsoleReporter, answer, answer_part, figure_name, say
 from memlm_cli.tables import show_table
+from memlm_cli.ticks import Ticks
 
 
 class Clock:
@@ -142,3 +145,55 @@ def test_writing_to_a_reader_that_has_gone_away_is_no_error(writer: str, stream:
         process.stdin.close()
         assert process.wait() == 0
         assert other.read() == b""
+
+
+def test_lines_go_on_while_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with ConsoleReporter("build-index", clock) as reporter:
+        reporter.progress(0, 12, "parts")
+        for _ in range(61):
+            clock.now += 1.0
+            reporter._tick()
+    assert capsys.readouterr().err.splitlines() == ["build-index: 0 of 12 parts (0%)"] * 2
+
+
+def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with ConsoleReporter("inspect", clock) as reporter:
+        clock.now += 1.0
+        reporter._tick()
+        assert screen.getvalue() == "", "a second is no wait"
+        clock.now += 2.0
+        reporter._tick()
+        assert screen.getvalue() == "\rinspect: working, 3 s"
+        say("found")
+        assert screen.getvalue().endswith("\r" + " " * len("inspect: working, 3 s") + "\rfound\n")
+        said = screen.getvalue()
+        clock.now += 1.0
+        reporter._tick()
+        assert screen.getvalue() == said, "what was said is new"
+    say("after it")
+    assert screen.getvalue() == said + "after it\n"
+
+
+def test_a_bar_counts_seconds_while_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    with ConsoleReporter("build-index") as reporter:
+        reporter.progress(0, 12, "parts")
+        drawn = screen.getvalue().count("0/12")
+        reporter._tick()
+        assert screen.getvalue().count("0/12") == drawn + 1
+
+
+def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 0.001)
+    ticked = Event()
+    ticks = Ticks(ticked.set)
+    ticks.start()
+    assert ticked.wait(10.0)
+    ticks.stop()
+    for thread in enumerate_threads():
+        if thread.name == "ticks":
+            thread.join(10.0)
+            assert not thread.is_alive()

@@ -110,6 +110,28 @@ def test_a_store_that_is_a_file_is_a_problem(memlm: Memlm, tmp_path: Path) -> No
     assert "the store: The store" in ended.err
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_that_cannot_be_made_or_written_is_a_problem(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """As in /proc, whose permissions would allow it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("memlm_cli.checkup.TemporaryDirectory", refuse)
+    store = tmp_path if there else tmp_path / "store"
+    ended = memlm("doctor", "--store", store)
+    assert ended.code == 2
+    nothing = f"nothing can be written in {tmp_path} (No such file or directory)"
+    assert f"the store: {nothing if there else f'{store} cannot be made, {nothing}: name another'}" in ended.err
+
+
+def test_looking_at_a_store_leaves_nothing_behind(memlm: Memlm, tmp_path: Path) -> None:
+    assert memlm("doctor", "--store", tmp_path).code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_requirements_are_compared_with_what_is_installed() -> None:
     lines = ["pytest>=1", "pytest<1; extra == 'old'", 'no-such-thing>=2; extra == "new"', 'memlm[hf]; extra == "test"']
     there, old, absent = wanted_packages(lines)

@@ -1,4 +1,4 @@
-"""`memlm tokenize hf:NAME` against a hub on this machine, in a process of its own: the address is read at import."""
+"""Data sets and models of a hub on this machine, in a process of its own: the address is read at import."""
 
 import io
 import json
@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.stages.tokenization.fake_hub import COMMIT, serving
+from tests.fake_hub import COMMIT, serving
+from tests.stages.pretrained.tiny import saved
 from tests.stages.tokenization.test_corpora import CARD, TRAIN
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("datasets")
+pytest.importorskip("transformers")
+CHARACTERS = ["tokenize", "--tokenizer", "char"]
 
 RUN = """
 import contextlib, io, json, sys
@@ -23,7 +26,7 @@ from memlm_cli.app import main
 for arguments in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(["tokenize", "--tokenizer", "char", *arguments])
+        code = main(arguments)
     print(json.dumps([code, out.getvalue(), err.getvalue()]))
 """
 
@@ -83,7 +86,7 @@ def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) 
         "hf:me/wi ki": "is no name of a repository",
     }
     with serving(REPOSITORIES, gated="me/gated") as address:
-        results: list[Any] = ended([*commands, *([spec] for spec in refused)], tmp_path, address)
+        results: list[Any] = ended([[*CHARACTERS, *ends] for ends in (*commands, *zip(refused))], tmp_path, address)
     made = results[: len(commands)]
     assert [code for code, _, _ in made] == [0] * 5, made
     assert made[0][1] == made[1][1] == made[2][1] != made[3][1]
@@ -95,7 +98,41 @@ def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) 
 
 @pytest.mark.timeout(300)
 def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
-    ((code, out, err),) = ended([["hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
+    ((code, out, err),) = ended([[*CHARACTERS, "hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
     assert (code, out) == (3, "")
     assert "is there no network? Then download it elsewhere (hf download --repo-type dataset me/wiki" in err
     assert err.endswith("and name it: hf:/path/to/FOLDER/raw.\n")
+
+
+@pytest.mark.timeout(300)
+def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_path: Path, text: str) -> None:
+    saved(tmp_path / "folder", "llama")
+    files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}
+    pickled = {"config.json": files["config.json"], "pytorch_model.bin": b"never fetched"}
+    own_code = {**files, "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode()}
+    repositories = {"me/tiny": files, "me/pickled": pickled, "me/code": own_code, "me/gated": files}
+    splits = [f"--{split}={text}" for split in ("train", "valid")]
+    named = ["--name", "text"]
+    refused = {
+        "hf:me/pickled": "has no weights as safetensors",
+        "hf:me/code": "wants code of its own to be run (config.json: auto_map), which memlm never does",
+        "hf:me/gated": "is gated: accept its terms on the hub, and log in with `hf auth login`.",
+        "hf:me/nothing": "the hub has no such repository, or not for you",
+        "hf:me/tiny@old": "the repository has no such revision",
+    }
+    commands = [
+        ["tokenize", "--tokenizer", "hf:me/tiny", *splits, *named],
+        ["tokenize", "--tokenizer", str(tmp_path / "folder"), *splits],
+        ["import-model", f"hf:me/tiny@{COMMIT}", "tokens/text"],
+        ["import-model", str(tmp_path / "folder"), "tokens/text"],
+        *(["import-model", spec, "tokens/text"] for spec in refused),
+    ]
+    with serving(repositories, gated="me/gated") as address:
+        results = ended(commands, tmp_path, address)
+    assert [code for code, _, _ in results[:4]] == [0] * 4, results
+    (_, tokens, _), (_, again, _), (_, model, _), (_, the_same, _) = results[:4]
+    assert tokens == again and model == the_same and model.startswith("model/")
+    for (spec, message), (code, out, err) in zip(refused.items(), results[4:], strict=True):
+        assert (code, out) == (3, "") and message in err, (spec, err)
+        assert len(err.strip().splitlines()) == 1, (spec, err)
+    assert not list((tmp_path / "home").rglob("*.bin")), "a pickle was fetched"

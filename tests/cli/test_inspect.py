@@ -15,6 +15,7 @@ from stages.inspection.contexts import Context
 from stages.inspection.entered import EnteredContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.inspection.looked_up import LookedUpContext
+from stages.inspection.page import page
 from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
@@ -114,9 +115,23 @@ def test_what_would_move_the_cursor_is_spelled_out():
     )
     memory = {"sources": ["external"], "reader": "interpolate", "numbers": "given"}
     shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [memory], [token]), terminal=False)
+    assert "λ datastore: its share of the final probabilities; the rest is the model's" in shown
     assert shown.replace("\n", "").isprintable()
     assert shown.count("the \\x1b[2J[\\x07] cat") == 3
     assert "= 0.2500 of attention, 9 back: the" in shown
+
+
+def test_what_shares_of_several_memories_are_is_said_on_the_page_too():
+    token = TokenView(
+        **{"position": 0, "id": 7, "label": "a", "text": "a", "model": 0.1, "final": 0.9, "gain": 2.2},
+        **{"memories": [MemoryView(0.5, 0.3), MemoryView(0.5, 0.4)], "columns": {}, "contexts": [], "entered": []},
+    )
+    memories = [{"sources": [s], "reader": "interpolate", "numbers": "given"} for s in ("external", "long")]
+    found = Inspected("model/0123456789ab", "test", 0, memories, [token])
+    said = "λ datastore, λ cache: their shares of the final probabilities, the rest is the model"
+    assert said in inspected_text(found, terminal=False) and said in page(found)
+    alone = Inspected("model/0123456789ab", "test", 0, [], [token])
+    assert "share" not in inspected_text(alone, terminal=False)
 
 
 @pytest.mark.parametrize("command", ["inspect", "generate"])

@@ -155,6 +155,12 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     del config["model"]["gate_values"]
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
     assert '--set model.gate_values="raw"' in line.replace("'", "")
+    config = trained("enwik8-small-memorizing")
+    for length in (0, config["model"]["attention"]["memory_size"]):
+        config["model"]["attention"]["memory_size"] = length
+        line = spelled("model/1", {"tokens": "tokens/1", "init": "model/xl"}, **config)
+        assert f"--long-length {length}" in line
+        assert "attention" not in line
     config = trained("tiny")
     config["model"]["width"] = 64
     assert "--set model.width=64" in spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)

@@ -1,6 +1,12 @@
-"""Whether what tasks need fits on the disk."""
+"""Whether what tasks need fits on the disk, and how long they take."""
 
-from pipelines.costs import CONTINUES, DONE, NEW, Estimate, room
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.costs import CONTINUES, DONE, NEW, RANGE, SHORT_RANGE, Estimate, _seconds, room
+from stages.artifacts.cost import Effort
 
 
 def estimate(state: str, disk: int, scratch: int, written: int = 0) -> Estimate:
@@ -15,3 +21,25 @@ def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
     assert (room(more, 100, {}).stays, room(more, 100, {}).at_once) == (60, 110)
     assert room(more, 100, {}).problems
     assert room([estimate(CONTINUES, 100, 50, written=400)], 100, {}).at_once == 0
+
+
+def ran(tokens: int, seconds: float) -> tuple[Any, Effort]:
+    return SimpleNamespace(manifest=SimpleNamespace(seconds=seconds)), Effort(tokens, "tokens", {})
+
+
+@pytest.mark.parametrize(
+    "before, tokens, rate, around, short",
+    [
+        ([ran(1000, 10.0)], 100_000, 0.01, SHORT_RANGE, True),
+        ([ran(1000, 10.0)], 2000, 0.01, RANGE, False),
+        ([ran(1000, 10.0), ran(50_000, 100.0)], 100_000, 0.002, RANGE, False),
+        ([ran(1000, 10.0), ran(50_000, 100.0)], 1500, 0.006, RANGE, False),
+    ],
+    ids=["start alone", "as short", "a longer one there", "both tell"],
+)
+def test_a_run_of_seconds_says_little_of_a_longer_one(
+    before: list[Any], tokens: int, rate: float, around: tuple[float, float], short: bool
+) -> None:
+    found, told = _seconds(Effort(tokens, "tokens", {}), before)
+    assert found == pytest.approx(tuple(factor * rate * tokens for factor in around))
+    assert told is short

@@ -117,7 +117,7 @@ class SmallModel(Stage[ModelConfig]):
                 model.gate.weight.normal_()
         if job.config.poison:
             next(model.parameters()).data.fill_(torch.finfo(torch.float32).max)
-        save_weights(model, job.draft.add("model.safetensors"))
+        save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {}
 

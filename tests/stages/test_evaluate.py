@@ -233,6 +233,17 @@ def test_two_tuned_readings_get_the_best_pair(store, neighbors):
     assert together["nll"] == pytest.approx(min(one["nll"] for one in tried), abs=1e-9)
 
 
+def test_what_is_read_and_why_is_said_before(store, model):
+    heard = Heard()
+    report = evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1", reporter=heard)
+    splits = report.input("tokens").metrics["splits"]
+    read = [line for line in heard.infos if line.startswith(("tuning", "scoring"))]
+    assert read == [
+        f"tuning on valid, {splits['valid']['tokens']:,} tokens",
+        f"scoring test, {metrics(report)['tokens']:,} tokens",
+    ]
+
+
 def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, model):
     heard = Heard()
     report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard)
@@ -507,8 +518,10 @@ def test_nothing_is_tuned_where_nothing_is_to_choose(store, neighbors, model):
 class Heard:
     def __init__(self):
         self.warnings = []
+        self.infos = []
 
-    def info(self, message): ...
+    def info(self, message):
+        self.infos.append(message)
 
     def warning(self, message):
         self.warnings.append(message)

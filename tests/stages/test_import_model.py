@@ -1,9 +1,11 @@
 """A pretrained model through every stage that reads models."""
 
 import json
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
@@ -17,17 +19,21 @@ from stages.export.export import export
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.reporting import Silent
 from stages.tokenize import Tokenize, TokenizeConfig
 from stages.train import Train
+from stages.training.automatic import PASSES_OF_IMPORTED
 from stages.training.config import TrainConfig
+from stages.training.presets import choose_preset
 from tests.stages.pretrained.tiny import saved
 
 pytest.importorskip("transformers")
 WORDS = "the cat sat on the mat and the dog sat on the cat\n"
 
 
-def made(store: Store, stage, config: StageConfig, **references):
-    return make(stage, config, references, store, Execution(device="cpu")).artifact
+def made(store: Store, stage, config: StageConfig, *, reporter=None, **references):
+    execution = Execution(device="cpu", reporter=reporter or Silent(), checkpoint_seconds=0)
+    return make(stage, config, references, store, execution).artifact
 
 
 @pytest.fixture
@@ -79,10 +85,11 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
     assert seed_of(report) == 0
 
 
-def trained(store, method, source, **references):
+def trained(store, method, source, *, more=None, reporter=None, **references):
     settings = {"steps": 2, "segment_length": 16, "batch_tokens": 64, "optimizer": {"lr": 1e-3}, "method": method}
+    settings |= more or {}
     references = {role: artifact.reference for role, artifact in {"source": source, **references}.items()}
-    return made(store, Train(), TrainConfig.model_validate(settings), **references)
+    return made(store, Train(), TrainConfig.model_validate(settings), reporter=reporter, **references)
 
 
 def perplexities(store, source, **settings):
@@ -96,6 +103,45 @@ def test_it_is_trained_further_and_read_as_it_was_trained(store, tokens, model, 
     assert further.config["model"] == model.config["model"]
     rows = perplexities(store, further)
     assert len(rows) == (1 if method == "lm" else 2) and all(1 < row < 1000 for row in rows)
+
+
+@pytest.mark.parametrize("method", ["lm", "trime", "spalm"])
+def test_factors_learn_in_place_of_its_weights(store, tokens, model, neighbors, method):
+    source = neighbors if method == "spalm" else tokens
+    further = trained(store, method, source, init_from=model, more={"lora": 2})
+    own = load_file(model.file("model.safetensors"))
+    learned = load_file(further.file("last.safetensors"))
+    changed = {name for name in own if not torch.equal(own[name].float(), learned[name].float())}
+    assert changed and all(name.endswith("_proj.weight") for name in changed)
+    assert learned.keys() - own.keys() == ({"gate.weight"} if method == "spalm" else set())
+    assert 1 < perplexities(store, further)[0] < 10_000
+
+
+def test_factors_that_were_interrupted_end_as_if_they_were_not(store, tokens, model, tmp_path):
+    class Interrupt(Silent):
+        def progress(self, done, total, unit, **figures):
+            if done == 2:
+                raise KeyboardInterrupt
+
+    more = {"lora": 2, "steps": 4, "valid_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        trained(store, "lm", tokens, init_from=model, more=more, reporter=Interrupt())
+    resumed = trained(store, "lm", tokens, init_from=model, more=more)
+    digest = resumed.digest
+    shutil.rmtree(resumed.path)
+    assert trained(store, "lm", tokens, init_from=model, more=more).digest == digest
+
+
+def test_without_an_imported_model_there_is_nothing_for_factors(store, tokens):
+    with pytest.raises(UsageError, match="--lora is for imported models"):
+        trained(store, "lm", tokens, more={"lora": 2})
+
+
+def test_its_passes_are_few_and_its_steps_small(store, tokens, model):
+    preset = choose_preset(None, "huggingface")
+    assert preset["optimizer"]["lr"] == 1e-4
+    further = trained(store, "lm", tokens, init_from=model, more={"steps": "auto"})
+    assert further.metrics["passes"] == pytest.approx(PASSES_OF_IMPORTED, rel=0.1)
 
 
 @pytest.fixture

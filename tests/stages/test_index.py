@@ -100,6 +100,21 @@ def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, 
     assert not any("recall" in told for told in notes.infos)
 
 
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"index": "flat"}, None),
+        ({"index": "ivf-flat", "lists": 16, "train_keys": TRAIN}, f"learning 16 lists from {TRAIN:,} keys (k-means)"),
+    ],
+)
+def test_what_takes_long_at_the_start_is_said_before(
+    store: Store, datastore: Artifact, settings: dict[str, Any], told: str | None
+) -> None:
+    notes = Notes()
+    build_index(store, datastore, notes, recall_queries=0, **settings)
+    assert [line for line in notes.infos if line.startswith("learning ")] == ([told] if told else [])
+
+
 def test_codes_lose_some_neighbours_and_say_so(store: Store, datastore: Artifact) -> None:
     metrics = build_index(store, datastore, index="ivf-pq", code_bits=4, code_bytes=1, probe=1).metrics
     assert not metrics["lossless"]

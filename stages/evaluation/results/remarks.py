@@ -1,6 +1,7 @@
 """What must be known of a report's figures before they are passed on, in sentences: for terminals and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
@@ -8,7 +9,7 @@ from stages.evaluation.results.bootstrap import FEWEST_UNITS
 from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
-from stages.metrics import shown_word_perplexity, undertrained
+from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
 from stages.numbers import number
 
 Figures = Mapping[str, Any]
@@ -49,6 +50,7 @@ def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
+    yield from _word_lines(report)
     yield from _ends_lines(report.get("document_ends"))
     yield from list(training_text_lines(report)) or _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
@@ -82,6 +84,24 @@ def _vocabulary_lines(row: Figures) -> Iterator[str]:
             "perplexity is of tokens, which differ between vocabularies; bits/char, and word perplexity, exp(nats a "
             "word, an end of a line being one), compare models of different ones"
         )
+
+
+def _word_lines(report: Figures) -> Iterator[str]:
+    """Why rows have no word perplexity, where some have none."""
+    rows = [row for row in report["rows"] if row["perplexity"] is not None and not row.get("diverged")]
+    rows = [row for row in rows if "word_perplexity" in row and row.get("bits_per_character") and "nll" in row]
+    without = [row for row in rows if shown_word_perplexity(row["word_perplexity"], row["bits_per_character"]) is None]
+    if not without or not report.get("words"):  # or a report of before that was counted
+        return
+    row, of = without[0], "" if len(without) == len(rows) else f" of {', '.join(row['row'] for row in without)}"
+    length = row["nll"] * report["tokens"] / (log(2) * row["bits_per_character"] * report["words"])
+    if length > LONG_WORD:
+        why = f"white space sets {length:,.0f} characters apart on average, which are no words"
+    else:
+        why = (
+            f"it is above {LARGEST_WORD_PERPLEXITY:,.0f}, worse than a guess among all words: the model hardly learned"
+        )
+    yield f"no word perplexity{of}: {why}; bits/char compare vocabularies"
 
 
 def _ends_lines(share: float | None) -> Iterator[str]:

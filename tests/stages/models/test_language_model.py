@@ -89,7 +89,7 @@ def test_weights_survive_the_disk(settings, tmp_path):
     net = model(**settings)
     if net.config.cutoffs:
         net.vocabulary.sort_by(torch.arange(50))
-    save_weights(net, tmp_path / "model.safetensors")
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
     settings = json.dumps({"model": net.config.model_dump(mode="json")})
     (tmp_path / "config.json").write_text(settings)
     loaded = load_model(tmp_path, "cpu")
@@ -114,15 +114,28 @@ def test_weights_survive_the_disk(settings, tmp_path):
 )
 def test_files_of_a_model_that_hold_none_are_damage(tmp_path, file, content):
     net = model()
-    save_weights(net, tmp_path / "model.safetensors")
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
     (tmp_path / file).write_bytes(content)
     with pytest.raises(ArtifactError, match=file):
         load_model(tmp_path, "cpu")
 
 
+@pytest.mark.parametrize("change", [{"width": 24}, {"activation": "relu"}])
+def test_settings_of_another_model_than_the_manifests_are_damage(tmp_path, change):
+    net = model()
+    save_weights(net, tmp_path / "model.safetensors")
+    settings = net.config.model_dump(mode="json")
+    (tmp_path / "config.json").write_text(json.dumps({"model": settings}))
+    (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings}}))
+    load_model(tmp_path, "cpu")
+    (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings | change}}))
+    with pytest.raises(ArtifactError, match=r"config\.json.*settings of another model than manifest\.json says"):
+        load_model(tmp_path, "cpu")
+
+
 def test_weights_of_another_model_are_damage(tmp_path):
-    save_weights(model(width=8), tmp_path / "model.safetensors")
+    save_weights(model(width=8).state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
     with pytest.raises(ArtifactError, match="weights of another model"):
         load_model(tmp_path, "cpu")
@@ -150,7 +163,7 @@ def test_a_transformer_carries_nothing():
 
 
 def test_tied_embeddings_are_stored_once(tmp_path):
-    save_weights(model(), tmp_path / "w")
+    save_weights(model().state_dict(), tmp_path / "w")
     with safe_open(tmp_path / "w", "pt") as file:
         assert [k for k in file.keys() if tuple(file.get_slice(k).get_shape()) == (50, 16)] == [  # noqa: SIM118
             "vocabulary.embedding"
@@ -174,7 +187,7 @@ def test_shapes_that_cannot_be_built_are_refused(settings, message):
 
 def test_a_model_is_opened_without_the_compiler_of_torch(tmp_path):
     net = model()
-    save_weights(net, tmp_path / "model.safetensors")
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
     program = (
         "import pathlib, sys\n"

@@ -16,12 +16,14 @@ from stages.config import StageConfig
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
+STATED = ("split", "score", "tokens", "method", "rows")
 READ_OF_A_REPORT = {"method": "lm", "rows": [{"row": "plain"}]}
 """What others expect in the manifest of every report."""
 
 
 class MadeConfig(StageConfig):
     split: str = "test"
+    seed: int = 0
     files: dict[str, str] = Field({})
     metrics: dict[str, Any] = Field({})
 
@@ -31,8 +33,9 @@ class Made(Stage[MadeConfig]):
 
     Config = MadeConfig
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
+        """`found`: a report that no setting says, as what a model of another seed gives."""
+        self.kind, self.found = kind, found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
@@ -40,18 +43,21 @@ class Made(Stage[MadeConfig]):
     def run(self, job: Job[MadeConfig]) -> dict[str, Any]:
         for file, text in job.config.files.items():
             job.draft.add(file).write_text(text, "utf-8")
-        return job.config.metrics
+        if self.found is None:
+            return job.config.metrics
+        job.draft.add("metrics.json").write_text(json.dumps(self.found), "utf-8")
+        return job.config.metrics | {name: self.found[name] for name in STATED if name in self.found}
 
 
 def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
-    """An artifact; `files` and `metrics` by name, what else is given are inputs by role."""
-    files = parts.pop("files", {})
+    """An artifact; `files` and `metrics` by name, `found` of a report; what else is given are inputs by role."""
+    files, found = parts.pop("files", {}), parts.pop("found", None)
     content = json.loads(files.get("metrics.json", "{}"))
-    stated = {key: content[key] for key in ("split", "score", "tokens", "method", "rows") if key in content}
+    stated = {key: content[key] for key in STATED if key in content}
     metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
-    config = MadeConfig(files=files, metrics=metrics)
+    config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0))
     references = {role: artifact.reference for role, artifact in parts.items()}
-    artifact = make(Made(kind), config, references, store, Execution()).artifact
+    artifact = make(Made(kind, found), config, references, store, Execution()).artifact
     if name:
         store.name(artifact, name)
     return artifact

@@ -1,14 +1,16 @@
 """Titles are words, not hashes."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.headline import headline
+from stages.pages.headline import headline, rankings
 from stages.pages.lineage import find_reports, lineage_of
+from stages.pages.seeds import means_over_seeds, seed_tables
 from stages.pages.source import read_sources, shared_remarks
 from stages.pages.title import page_title
 from tests.stages.pages import made
@@ -29,7 +31,7 @@ GAIN = ", 32.4% below plain; on new text 30.8%"
 def title(store: Store, *references: str) -> str:
     reports = find_reports(references, store)
     sources = read_sources(reports, lineage_of(reports), lambda report: [])
-    return page_title(sources, headline(sources))
+    return page_title(sources, headline(sources, means_over_seeds(seed_tables(reports))))
 
 
 def another(store: Store, first: Artifact, name: str = "", **changes: object) -> Artifact:
@@ -87,6 +89,41 @@ def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
     assert told == "4 reports on corpus test: lowest perplexity 9.50, best (plain)"
     elsewhere = another(store, report, "valid", split="valid")
     assert title(store, report.reference, elsewhere.reference) == "2 reports on corpus test, corpus valid"
+
+
+def seeds_of(store: Store, first: Artifact, name: str, plain: Sequence[float], knn: Sequence[float]) -> list[Artifact]:
+    """Reports of models that differ by their seed, on the tokens of a report."""
+    tokens, reports = first.input("tokens"), []
+    for seed, values in enumerate(zip(plain, knn, strict=True)):
+        model = made.made(store, "model", metrics={"parameters": 1234}, seed=seed, files={"x": name}, tokens=tokens)
+        rows = [made.row(row, value) for row, value in zip(("plain", "knn-lm"), values, strict=True)]
+        told = made.metrics({"rows": rows}, {"tokens": tokens.reference, "model": model.reference})
+        reports.append(made.made(store, "report", name if seed == 0 else "", found=told, tokens=tokens, model=model))
+    return reports
+
+
+def test_seeds_are_no_rivals_their_mean_is_told(store: Store) -> None:
+    first = made.chain(store)
+    small = seeds_of(store, first, "small", [100.0, 102.0, 104.0], [90.0, 91.8, 93.6])
+    told = title(store, *(one.reference for one in small))
+    assert told == (
+        "knn-lm: perplexity 91.80 (mean of 3 seeds, sd 1.80) on corpus test, 10.0% [10.0%, 10.0%] below plain"
+    )
+
+
+def test_the_luckiest_seed_is_not_the_lowest_report(store: Store) -> None:
+    first = made.chain(store)
+    small = seeds_of(store, first, "small", [100.0, 102.0], [80.0, 100.0])
+    large = seeds_of(store, first, "large", [99.0, 99.0], [88.0, 89.0])
+    reports = find_reports([one.reference for one in (*small, *large)], store)
+    seeds = seed_tables(reports)
+    sources = read_sources(reports, lineage_of(reports), lambda report: [])
+    rows = headline(sources, means_over_seeds(seeds))
+    told = page_title(sources, rows)
+    assert told == "4 reports on corpus test: lowest mean perplexity 88.50 (mean of 2 seeds, sd 0.71), large (knn-lm)"
+    (ranking,) = rankings(rows)
+    assert [(row.source.label, row.typical) for row in ranking.rows] == [("large", 88.5), ("small", 90.0)]
+    assert [row.values["perplexity"] for row in rows if row.best] == [88.0, 89.0]
 
 
 def test_a_remark_of_several_reports_is_made_once(store: Store) -> None:

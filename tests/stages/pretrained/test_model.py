@@ -65,7 +65,7 @@ def test_weights_that_were_saved_are_loaded_with_rotations_as_they_were(tmp_path
     saved(tmp_path / "theirs", "llama")
     ours = imported(tmp_path / "theirs")
     (tmp_path / "ours").mkdir()
-    save_weights(ours, tmp_path / "ours/model.safetensors")
+    save_weights(ours.state_dict(), tmp_path / "ours/model.safetensors")
     settings = {"model": ours.config.model_dump(mode="json")}
     (tmp_path / "ours/config.json").write_text(json.dumps(settings))
     again = load_model(tmp_path / "ours", "cpu")

@@ -1,5 +1,7 @@
 """What must be known of a report's figures, in sentences."""
 
+from math import exp, log
+
 import pytest
 
 from stages.evaluation.results.remarks import (
@@ -11,6 +13,7 @@ from stages.evaluation.results.remarks import (
 )
 
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
+COUNTS = {"tokens": 1000, "words": 500}
 REPORT = {"method": "lm", "read": {"model": "model/3"}, "rows": ROWS}
 
 
@@ -47,8 +50,43 @@ def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> 
 
 @pytest.mark.parametrize(("words", "said"), [(4000.0, True), (80.0, False), (None, False), (1e9, False)])
 def test_what_a_word_perplexity_is_for_is_said_where_one_is_shown(words: float | None, said: bool) -> None:
-    rows = [{**ROWS[0], "word_perplexity": words, "bits_per_character": 1.9}, *ROWS[1:]]
-    assert any("compare models of different ones" in line for line in remarks({**REPORT, "rows": rows})) == said
+    rows = [{**ROWS[0], "nll": 4.4, "word_perplexity": words, "bits_per_character": 1.9}, *ROWS[1:]]
+    assert (
+        any("compare models of different ones" in line for line in remarks({**REPORT, **COUNTS, "rows": rows})) == said
+    )
+
+
+def in_words(row: str, perplexity: float, words: int, characters: int, tokens: int = 1000) -> dict:
+    """A row of a text of so many words and characters."""
+    nll = tokens * log(perplexity)
+    of = exp(nll / words) if nll / words < 700 else None
+    bits = nll / log(2) / characters
+    return {
+        "row": row,
+        "perplexity": perplexity,
+        "nll": log(perplexity),
+        "word_perplexity": of,
+        "bits_per_character": bits,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "characters", "plain", "said"),
+    [
+        (300, 1500, 8.0, None),
+        (300, 1500, 80.0, "no word perplexity of plain: it is above 1,000,000, worse than a guess among all words"),
+        (20, 2000, 80.0, "no word perplexity: white space sets 100 characters apart on average, which are no words"),
+        (5, 2000, 80.0, "no word perplexity: white space sets 400 characters apart on average, which are no words"),
+    ],
+    ids=["words", "too high", "sentences", "more than can be written"],
+)
+def test_why_there_is_no_word_perplexity_is_said(words: int, characters: int, plain: float, said: str | None) -> None:
+    rows = [
+        in_words("plain", plain, words, characters),
+        in_words("knn-lm", 7.0 if words == 300 else 70.0, words, characters),
+    ]
+    lines = [line for line in remarks({**REPORT, "rows": rows, "tokens": 1000, "words": words}) if "no word" in line]
+    assert [line[: len(said or "")] for line in lines] == ([said] if said else [])
 
 
 @pytest.mark.parametrize(

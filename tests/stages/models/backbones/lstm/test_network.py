@@ -94,7 +94,7 @@ def test_dropout_is_on_embeddings_between_layers_and_on_the_output():
 
 def test_weights_survive_the_disk(tmp_path):
     net = model()
-    save_weights(net, tmp_path / "model.safetensors")
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
     loaded = load_model(tmp_path, "cpu")
     assert loaded.config == net.config

@@ -1,4 +1,4 @@
-"""A hub on this machine, with the parts of the real one's interface that resolving and fetching a data set take."""
+"""A hub on this machine, with the parts of the real one's interface that data sets and models are fetched by."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @contextmanager
 def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") -> Iterator[str]:
-    """The address of a hub with some data sets, files by their paths; `gated`: one that needs a permission."""
+    """The address of a hub with some repositories, files by their paths; `gated`: one that needs a permission."""
 
     class Hub(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -33,12 +33,9 @@ def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") ->
 
         def _answer(self, body: bool) -> None:
             parts = unquote(urlsplit(self.path).path).strip("/").split("/")
-            if parts[0] == "api" and parts[1] == "datasets":
-                name, rest = "/".join(parts[2:4]), parts[4:]
-            elif parts[0] == "datasets":
-                name, rest = "/".join(parts[1:3]), parts[3:]
-            else:
-                return self._refuse(404, "EntryNotFound")
+            # api/models/NAME/... and api/datasets/NAME/... list files; NAME/resolve/... and datasets/NAME/... hold them
+            parts = parts[2:] if parts[0] == "api" else parts[parts[0] == "datasets" :]
+            name, rest = "/".join(parts[:2]), parts[2:]
             if name not in repositories:
                 return self._refuse(404, "RepoNotFound")
             files = repositories[name]

@@ -1,0 +1,84 @@
+"""Training few numbers beside those of an imported model, which stay as they are (LoRA), by the package peft.
+
+A product with W becomes one with W + 2 B A; B [out, r] begins at 0, so that the model begins as it was, and A [r, in]
+at random. The products themselves are peft's; what is written of the model is W + 2 B A, a model like any other.
+
+Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+from stages.methods.method import ParameterGroup
+from stages.models.backbones.huggingface.network import HuggingFace
+from stages.models.language_model import LanguageModel
+
+SCALE = 2
+"""alpha / r."""
+OWN, ADDED = ".base_layer", "lora_"
+"""What peft calls the W of a layer in its place, and both factors."""
+
+
+def add_factors(model: LanguageModel, rank: int) -> None:
+    """Put A and B beside every matrix of an imported model's blocks; they alone have gradients there.
+
+    Raises: UsageError for a model that peft has no factors for, or without the package.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise UsageError("--lora needs the package peft: pip install 'memlm[hf]'.") from None
+    blocks: Any = model.backbone.model
+    settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the products of GPT-2 are written the other way round
+            inject_adapter_in_model(settings, blocks)
+    except ValueError as error:
+        raise UsageError(f"--lora does not fit this model ({str(error).splitlines()[0]}): leave it out.") from None
+
+
+def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
+    """The groups without what was the model's before factors were added; a gate, which learns to read, stays.
+
+    Raises: UsageError if the factors are in no group.
+    """
+    learnt = {id(weight) for name, weight in model.named_parameters() if ADDED in name or name.startswith("gate.")}
+    left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
+    if sum(len(group.parameters) for group in left) < len(learnt):
+        raise UsageError("memory.only_gate leaves the model as it is: --lora would learn nothing, leave it out.")
+    return left
+
+
+def own_parameters(model: nn.Module) -> int:
+    """Numbers of the model without factors."""
+    return sum(weight.numel() for name, weight in model.named_parameters() if ADDED not in name)
+
+
+@torch.no_grad()
+def whole_weights(model: nn.Module) -> dict[str, Tensor]:
+    """All weights and buffers by the names that they have without factors, which are taken into them."""
+    layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")}
+    weights = {name.replace(OWN, ""): weight for name, weight in model.state_dict().items() if ADDED not in name}
+    for name, layer in layers.items():
+        for adapter in layer.active_adapters:
+            weights[f"{name}.weight"] = weights[f"{name}.weight"] + layer.get_delta_weight(adapter)
+    return weights
+
+
+def added_numbers(model: LanguageModel, rank: int) -> int:
+    """How many numbers the factors are."""
+    blocks = model.backbone.model if isinstance(model.backbone, HuggingFace) else nn.Identity()
+    return sum(rank * sum(layer.weight.shape) for _, layer in _products(blocks))
+
+
+def _products(blocks: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The layers that multiply with a matrix; GPT-2's are transformers' own `Conv1D`, which are linear too."""
+    for name, layer in blocks.named_modules():
+        if isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D":
+            yield name, layer

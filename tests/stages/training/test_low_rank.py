@@ -1,0 +1,123 @@
+"""Factors beside an imported model's weights, and the model that comes out of them."""
+
+import builtins
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from stages.artifacts.stage import Inputs
+from stages.errors import UsageError
+from stages.methods.method import ParameterGroup
+from stages.models.language_model import LanguageModel
+from stages.pretrained.location import locate
+from stages.pretrained.model import describe, read_weights
+from stages.training.config import TrainConfig
+from stages.training.cost import checkpoint_bytes
+from stages.training.low_rank import add_factors, added_numbers, factors_alone, own_parameters, whole_weights
+from stages.training.room import training_bytes
+from tests.stages.pretrained.tiny import FAMILIES, saved
+
+pytest.importorskip("peft")
+RANK = 3
+
+
+def imported(folder, family):
+    saved(folder, family)
+    config = describe(locate(str(folder)), None)
+    model = LanguageModel(config)
+    model.load_state_dict(read_weights(locate(str(folder)), config))
+    return model.float().eval()
+
+
+def fill(model):
+    """Factors as after some learning: B is no longer 0."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_" in name:
+                weight.copy_(torch.randn_like(weight) * 0.1)
+
+
+@pytest.fixture
+def llama(tmp_path):
+    return imported(tmp_path, "llama")
+
+
+TOKENS = torch.arange(12).reshape(2, 6)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"mamba"}))
+def test_what_is_written_computes_what_the_factors_did(tmp_path, family):
+    model = imported(tmp_path, family)
+    before, names = model.encode(TOKENS).hidden, set(model.state_dict())
+    size = own_parameters(model)
+    add_factors(model, RANK)
+    torch.testing.assert_close(model.encode(TOKENS).hidden, before)
+    fill(model)
+    weights, wanted = whole_weights(model), model.encode(TOKENS).hidden
+    assert set(weights) == names and own_parameters(model) == size
+    assert (wanted - before).abs().max() > 1e-3
+    plain = LanguageModel(model.config)
+    plain.load_state_dict(weights)
+    torch.testing.assert_close(plain.eval().encode(TOKENS).hidden, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_matrix_becomes_w_and_two_b_a(llama):
+    name = "backbone.model.layers.1.mlp.up_proj"
+    w = llama.state_dict()[f"{name}.weight"].numpy().astype(np.float64)
+    add_factors(llama, RANK)
+    fill(llama)
+    a, b = (llama.state_dict()[f"{name}.lora_{one}.default.weight"].numpy() for one in "AB")
+    assert (a.shape, b.shape) == ((RANK, w.shape[1]), (w.shape[0], RANK))
+    wanted = w + 2 * b.astype(np.float64) @ a.astype(np.float64)
+    np.testing.assert_allclose(whole_weights(llama)[f"{name}.weight"].numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_factors_alone_learn_and_are_counted_before_they_are_made(llama):
+    expected = added_numbers(llama, RANK)
+    add_factors(llama, RANK)
+    (group,) = factors_alone([ParameterGroup(list(llama.parameters()))], llama)
+    assert sum(one.numel() for one in group.parameters) == expected
+    shapes = {RANK}
+    assert all(shapes & set(one.shape) for one in group.parameters)
+
+
+def test_a_method_that_leaves_the_model_alone_is_refused(llama):
+    add_factors(llama, RANK)
+    with pytest.raises(
+        UsageError, match=r"only_gate leaves the model as it is: --lora would learn nothing, leave it out"
+    ):
+        factors_alone([ParameterGroup([])], llama)
+
+
+def test_memory_and_checkpoints_are_those_of_what_learns(llama):
+    parameters, added = own_parameters(llama), added_numbers(llama, RANK)
+    settings = {"segment_length": 8, "model": llama.config}
+    whole, factors = TrainConfig(**settings), TrainConfig(**settings, lora=RANK)
+    freed = training_bytes(whole, llama.config, 1) - training_bytes(factors, llama.config, 1)
+    assert freed == 12 * parameters - 16 * added
+    tokens = SimpleNamespace(metrics={"splits": {"train": {"tokens": 100}}})
+    inputs = Inputs({"tokens": cast(Any, tokens)})
+    assert checkpoint_bytes(factors, inputs, 4 * parameters) == 4 * parameters + 12 * added
+    assert checkpoint_bytes(whole, inputs, 4 * parameters) == 12 * parameters
+
+
+def test_a_family_without_factors_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"--lora does not fit this model .*: leave it out"):
+        add_factors(imported(tmp_path, "mamba"), RANK)
+
+
+def test_the_package_is_named_where_it_is_missing(llama, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **more):
+        if name == "peft":
+            raise ImportError(name)
+        return real(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UsageError, match=r"pip install 'memlm\[hf\]'"):
+        add_factors(llama, RANK)
