@@ -84,6 +84,8 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
         else:
             wrong.setdefault(path, []).append(problem)
     for path, problems in wrong.items():
+        if problems[0]["type"] == "too_short" and any(other.startswith(f"{path}.") for other in wrong):
+            continue  # a tuple counts as too short where one of its values is wrong
         messages = dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
         yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
 

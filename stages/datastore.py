@@ -115,7 +115,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     def cost(self, config: DatastoreConfig, inputs: Inputs) -> Cost:
         layouts = _layouts(config, inputs)
         rows, dim = layouts.keys.shape
-        state = state_bytes(inputs["encoder"], config.windows)
+        state = state_bytes(inputs["encoder"], config.windows, rows)
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts},
             metrics={"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
@@ -135,7 +135,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return plan.layouts
 
     def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
-        state = state_bytes(job.inputs["encoder"], job.config.windows)
+        state = state_bytes(job.inputs["encoder"], job.config.windows, plan.layouts.keys.shape[0])
         return plan.layouts.nbytes + STATES_KEPT * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:

@@ -19,7 +19,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
 from stages.encoding.token_range import first_of_all
-from stages.encoding.window_settings import resolve_windows
+from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
@@ -108,7 +108,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         model = 4 * inputs["model"].metrics["parameters"]
         held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        return Cost(metrics={"tokens": tokens}, memory=sum(held, model))
+        state = state_bytes(inputs["model"], config.windows, tokens)
+        return Cost(metrics={"tokens": tokens}, memory=sum(held, model + state))
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]

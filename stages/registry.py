@@ -1,6 +1,6 @@
 """Names that users type -> the code behind them, imported only when it is used."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -28,9 +28,11 @@ class Registry:
     A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`.
     """
 
-    def __init__(self, kind: str, targets: Mapping[str, Part | str]) -> None:
+    def __init__(self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()) -> None:
+        """`others`: of parts of another kind that a name may be mistaken for."""
         self.kind = kind
         self.targets = dict(targets)
+        self.others = others
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self.targets
@@ -51,7 +53,9 @@ class Registry:
 
     def _part(self, name: object) -> Part | str:
         if not isinstance(name, str) or name not in self.targets:
-            raise UsageError(f"There is no {self.kind} {name!r}; {did_you_mean(str(name), self.targets)}")
+            known = did_you_mean(str(name), self.targets)
+            elsewhere = next((f" (it is an {other.kind})" for other in self.others if name in other), "")
+            raise UsageError(f"There is no {self.kind} {name!r}; {known}{elsewhere}")
         return self.targets[name]
 
 

@@ -242,7 +242,7 @@ def _bytes_to_write(job: Job[TrainConfig]) -> int:
 
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    saved = 2 * checkpoint_bytes(job.config, weight_bytes) + 2 * weight_bytes
+    saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 

@@ -103,7 +103,8 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return [*plan.layouts, *(layout for layout, _ in plan.tables)]
 
     def output_bytes(self, job: Job[UpdateConfig], plan: Plan) -> int:
-        return super().output_bytes(job, plan) + STATES_KEPT * state_bytes(job.inputs["encoder"], job.config.windows)
+        state = state_bytes(job.inputs["encoder"], job.config.windows, plan.rows)
+        return super().output_bytes(job, plan) + STATES_KEPT * state
 
     def shards(self, job: ShardJob[UpdateConfig], plan: Plan) -> Sequence[Shard]:
         return [Shard(TABLES), *plan.row_shards]

@@ -150,7 +150,7 @@ def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Pat
     ("arguments", "words"),
     [
         (("feed_forward.name=slot",), "There is no feed-forward layer 'slot'; did you mean 'slots'?"),
-        (("attention.name=softmax",), "There is no attention of streams 'softmax'"),
+        (("attention.name=softmax",), "There is no attention of a transformer-xl 'softmax'"),
         (
             ("feed_forward.name=slots", "feed_forward.slot=1"),
             "no setting 'model.feed_forward.slot'; did you mean 'model.feed_forward.slots'?",

@@ -101,7 +101,11 @@ def shard_unit(encoder: Artifact, stride: int) -> int:
     return 1 if model_of(encoder).carries_state else stride
 
 
-def state_bytes(encoder: Artifact, windows: WindowSettings) -> int:
-    """Size of the largest state that a model carries from range to range, 0 for none."""
-    model = model_of(encoder).reading(windows)
+def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
+    """Size of the largest state that a model carries from range to range of so many tokens, 0 for none."""
+    segments = -(-tokens // windows.context) * windows.context  # lengths may have to be multiples of one
+    carried, remembered = (
+        None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
+    )
+    model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
     return sum(array.nbytes for array in model.state_spec(windows.context))

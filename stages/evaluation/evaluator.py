@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ from stages.memory.weight_network import Positions
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import ReadingGrid, compose, compose_dense, grid_nll, read_points
-from stages.retrieval.neighbors import FoundNeighbors, Retrieval
+from stages.retrieval.neighbors import FoundNeighbors, IndexSearch, Retrieval
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
@@ -96,6 +96,7 @@ class Evaluator:
         probed: bool = False,
         known: bool = False,
         gate: SearchGate | None = None,
+        searches: bool = True,
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
@@ -105,6 +106,7 @@ class Evaluator:
             probed: whether probes watch.
             known: whether what learned weights know of contexts is found out, if there are any.
             gate: which of the tokens neighbours are found for; None: all.
+            searches: whether neighbours are found at all.
         """
         counted = self._counted(split, start, stop)
         watch = Stopwatch(self.reader.device)
@@ -123,7 +125,9 @@ class Evaluator:
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
             searched = None if gate is None or context is None else gate.opens(context).numpy()
-            found = early.result() if early else self._find(split, start, stop, queries, searched)
+            found = early.result() if early else None
+            if found is None and searches:
+                found = self._find(split, start, stop, queries, searched)
             search = watch.lap()
         after = carried.after(scored, self.reach, self.needs.keys, encoder_state)
         past = watch.lap()
@@ -132,6 +136,19 @@ class Evaluator:
         seen = {name: probe.observation() for name, probe in watching.items()}
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, Seconds(model, search, past), seen)
+
+    def read_apart(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
+        """Score some ranges of tokens as `read_range` does each, nothing carried to them; an index is searched once."""
+        retrieval = None if self.external is None else self.external.retrieval
+        alone = not isinstance(retrieval, IndexSearch)
+        parts = [
+            self.read_range(split, start, stop, CarriedState(start), searches=alone).scored_range
+            for start, stop in ranges
+        ]
+        if not isinstance(retrieval, IndexSearch):
+            return parts
+        found = retrieval.find_each(split, ranges, [part.queries for part in parts if part.queries is not None])
+        return [replace(part, found=of_part) for part, of_part in zip(parts, found, strict=True)]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
         """What is carried past tokens [start, stop) that were read before; no probe watches, and no memory enters."""

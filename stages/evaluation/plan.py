@@ -116,12 +116,13 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
 def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
     """Size of the states that the model, and another that makes search keys, carry from part to part."""
     read = job.inputs.artifacts
-    own = state_bytes(read["model"], job.config.windows)
+    tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
+    own = state_bytes(read["model"], job.config.windows, tokens)
     if "datastore" not in read or is_own_datastore(read):
         return own
     if "neighbors" in read and not any(row.needs.exact for row in rows):
         return own
-    return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config))
+    return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config), tokens)
 
 
 def _tuning_bytes(

@@ -1,6 +1,6 @@
 """Where a scored token's neighbours come from: stored ones, or a search of an index."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,3 +86,15 @@ class IndexSearch:
         found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
         found.ids[rows], found.distances[rows] = ids, distances
         return found
+
+    def find_each(
+        self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]
+    ) -> list[FoundNeighbors]:
+        """As `find` of each of some ranges of tokens, in one search, which takes little longer than one of a range."""
+        forbidden = None
+        if split in self.own:
+            each = [self.own[split].forbidden(self.exclude, *tokens) for tokens in ranges]
+            forbidden = None if each[0] is None else np.concatenate([one for one in each if one is not None])
+        ids, distances = self.searcher.search(np.concatenate(keys), self.k, forbidden)
+        ends = np.cumsum([len(one) for one in keys])[:-1]
+        return [FoundNeighbors(*both) for both in zip(np.split(ids, ends), np.split(distances, ends), strict=True)]

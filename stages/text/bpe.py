@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from stages.errors import DataError
 from stages.interrupts import stoppable
 from stages.text.config import LARGEST_VOCABULARY
+from stages.text.pretokens import WordEncoder
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, TextTokenizer, TrainableTokenizer
 
@@ -22,6 +24,8 @@ LONGEST_WORD = 1000
 _LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 BATCH_CHARACTERS = 2**18
 """Text encoded at once: an encoding takes a hundred times the memory of its ids."""
+FEW_CHARACTERS = 2**13
+"""Text that is encoded as it is: to cut it into words first would take longer."""
 
 
 @contextmanager
@@ -65,14 +69,27 @@ class HuggingFaceTokenizer(TextTokenizer):
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = [np.zeros(0, np.int64)]
-        counts: list[int] = []
+        counts = [np.zeros(0, np.int64)]
         for batch in _batches(texts):
             with library_errors("The tokenizer cannot read the text"):
-                encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-            for encoding in encodings:
-                ids.append(np.array(encoding.ids, np.int64))
-                counts.append(len(ids[-1]))
-        return np.concatenate(ids), np.array(counts, np.int64)
+                batch_ids, batch_counts = self._encode_batch(batch)
+            ids.append(batch_ids)
+            counts.append(batch_counts)
+        return np.concatenate(ids), np.concatenate(counts)
+
+    @cached_property
+    def _words(self) -> WordEncoder | None:
+        """What encodes word by word, where text is cut as `bpe` cuts it."""
+        return WordEncoder(self._tokenizer) if _cuts_as_bpe(self._tokenizer) else None
+
+    def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        if sum(map(len, texts)) > FEW_CHARACTERS and self._words is not None:
+            lines = self._words.lines(texts)
+            if lines is not None:
+                return self._words.encode(lines)
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
 
     def huggingface(self) -> "Tokenizer":
         return self._tokenizer
@@ -110,6 +127,22 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([lines, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+def _cuts_as_bpe(tokenizer: "Tokenizer") -> bool:
+    """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it stands."""
+    from tokenizers import models
+
+    own = _bpe_layout(lowercase=tokenizer.normalizer is not None)
+    same = [_state(tokenizer.normalizer), _state(tokenizer.pre_tokenizer)]
+    fixed = isinstance(tokenizer.model, models.BPE) and not tokenizer.model.dropout
+    return fixed and same == [_state(own.normalizer), _state(own.pre_tokenizer)]
+
+
+def _state(step: Any) -> bytes | None:
+    """A step of a tokenizer as the library writes it."""
+    state: bytes | None = None if step is None else step.__getstate__()
+    return state
 
 
 def _words_cut(texts: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Where documents and paragraphs begin, found piece by piece as text streams by."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from stages.text.pieces import Piece
@@ -27,6 +27,10 @@ class MarkedPiece(NamedTuple):
     name: str | None = None
     """What the documents from here on are called, where that changes."""
 
+
+_Opened = tuple[str, int, bool]
+"""A piece of text, the marks of what opens there, and whether a line begins there that is not the first with text of
+the record, nor blank; no class of its own, which would take longer to make than all else that is done with a line."""
 
 Boundary = Callable[[str, bool, bool], bool]
 """(line, whether the line before is blank, whether the one after is) -> whether a document begins here.
@@ -61,53 +65,51 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     blank; like documents, it takes the blank lines after it along. Where that is longer than LONGEST_LINES or
     LONGEST_TEXT, each of its lines is a paragraph.
     """
-    last: MarkedPiece | None = None
-    for piece in _long_runs_cut(_opened(record, boundary)):
-        if last is not None:
-            ends = ENDS_DOCUMENT if piece.marks & OPENS_DOCUMENT else 0
-            yield MarkedPiece(last.text, last.marks | ends)
-        last = piece
-    if last is not None:
-        yield MarkedPiece(last.text, last.marks | ENDS_DOCUMENT)
+    run: list[_Opened] = []
+    cut, lines, characters = False, 0, 0
+    for opened in _opened(record, boundary):
+        text, marks, begins_line = opened
+        if marks & OPENS_PARAGRAPH:
+            if run:
+                yield from _closed(run, cut, ENDS_DOCUMENT if marks & OPENS_DOCUMENT else 0)
+            run, cut, lines, characters = [], False, 1, 0
+        elif begins_line:
+            lines += 1
+        run.append(opened)
+        characters += len(text)
+        cut = cut or lines > LONGEST_LINES or characters > LONGEST_TEXT
+        if cut:
+            yield from _closed(run[:-1], cut, 0)
+            del run[:-1]
+    if run:
+        yield from _closed(run, cut, ENDS_DOCUMENT)
 
 
-def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[tuple[MarkedPiece, bool]]:
-    """Each piece, and whether a line begins there that is not the first with text of the record, nor blank."""
+def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
     first, has_text, blank_before = True, False, True
     for piece, blank, blank_after in _with_blanks(record):
         marks = ENDS_LINE if piece.ends_line else 0
+        begins_line = has_text and piece.starts_line and not blank
         if first:
             marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
-        elif has_text and piece.starts_line and not blank:
+        elif begins_line:
             if boundary(piece.text, blank_before, blank_after):
                 marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
             elif blank_before:
                 marks |= OPENS_PARAGRAPH
-        yield MarkedPiece(piece.text, marks), has_text and piece.starts_line and not blank
+        yield piece.text, marks, begins_line
         first, has_text, blank_before = False, has_text or not blank, blank
 
 
-def _long_runs_cut(pieces: Iterable[tuple[MarkedPiece, bool]]) -> Iterator[MarkedPiece]:
-    """Let every line of a run that is too long for a paragraph open one; holds what may be a paragraph yet."""
-    held: list[tuple[MarkedPiece, bool]] = []
-    cut, lines, characters = False, 0, 0
-    for piece, begins_line in pieces:
-        if piece.marks & OPENS_PARAGRAPH:
-            yield from (one for one, _ in held)
-            held, cut, lines, characters = [], False, 1, 0
-        elif begins_line:
-            lines += 1
-        held.append((piece, begins_line))
-        characters += len(piece.text)
-        cut = cut or lines > LONGEST_LINES or characters > LONGEST_TEXT
-        if cut:
-            yield from (_opening(one) if begins else one for one, begins in held)
-            held = []
-    yield from (one for one, _ in held)
+def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPiece]:
+    """The pieces of a run of lines, each of which opens a paragraph if it is too long for one.
 
-
-def _opening(piece: MarkedPiece) -> MarkedPiece:
-    return piece._replace(marks=piece.marks | OPENS_PARAGRAPH)
+    `ending`: a mark of its last piece.
+    """
+    last = len(run) - 1
+    for number, (text, marks, begins_line) in enumerate(run):
+        opening = OPENS_PARAGRAPH if cut and begins_line else 0
+        yield MarkedPiece(text, marks | opening | (ending if number == last else 0))
 
 
 def _with_blanks(record: Iterable[Piece]) -> Iterator[tuple[Piece, bool, bool]]:

@@ -30,7 +30,10 @@ def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
         first, *others = block.split("\n")
         rest += first
         for line in others:
-            yield from _ended(rest + "\n", starts_line)
+            if len(rest) < LONGEST_PIECE:
+                yield Piece(rest + "\n", starts_line, True)
+            else:
+                yield from _ended(rest + "\n", starts_line)
             rest, starts_line = line, True
         start = 0
         for cut in _cuts(rest, len(rest)):

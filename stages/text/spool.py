@@ -127,9 +127,11 @@ def _batches(pieces: Iterable[MarkedPiece]) -> Iterator[list[MarkedPiece]]:
 
 
 def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Path]) -> SpoolShard:
-    table = np.array([(len(piece.text), piece.marks) for piece in batch], _PIECE)
-    with add(_text_name(number)).open("wb") as file:
-        file.writelines(piece.text.encode() for piece in batch)
+    texts = [piece.text for piece in batch]
+    table = np.empty(len(batch), _PIECE)
+    table["characters"] = list(map(len, texts))
+    table["marks"] = [piece.marks for piece in batch]
+    add(_text_name(number)).write_bytes("".join(texts).encode())
     save_arrays(add(_table_name(number)), table)
     return SpoolShard(
         number=number,

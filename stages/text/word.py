@@ -41,11 +41,6 @@ class SplitText:
             ends[number] = len(places)
         return cls(list(found), np.array(places, np.uint32), np.diff(ends))
 
-    def add_to(self, counts: Counter[str]) -> None:
-        """Count the words."""
-        for word, number in zip(self.words, np.bincount(self.places).tolist(), strict=True):
-            counts[word] += number
-
     def save(self, path: Path) -> None:
         """Write it to a file."""
         text = np.frombuffer("\n".join(self.words).encode(), np.uint8)
@@ -58,6 +53,22 @@ class SplitText:
             text, places, counts = (np.load(file, allow_pickle=False) for _ in range(3))
         spelled = text.tobytes().decode()
         return cls(spelled.split("\n") if spelled else [], places, counts)
+
+
+class _WordCounts:
+    """How often each word is in the texts so far."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, split: SplitText) -> None:
+        numbers = np.fromiter(map(self._numbers.__getitem__, split.words), np.int64, len(split.words))
+        self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
+        self._counts[numbers] += np.bincount(split.places, minlength=len(numbers))
+
+    def by_word(self) -> Counter[str]:
+        return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
 
 
 class _WithUnknown(dict[str, int]):
@@ -87,10 +98,12 @@ class WordTokenizer(TrainableTokenizer):
         cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
     ) -> Self:
         """As `train`, of texts that are split already, each with the number of lines that end there."""
-        counts: Counter[str] = Counter()
+        counted, ends = _WordCounts(), 0
         for split, lines in texts:
-            split.add_to(counts)
-            counts[EOS] += lines
+            counted.add(split)
+            ends += lines
+        counts = counted.by_word()
+        counts[EOS] += ends
         return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

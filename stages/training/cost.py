@@ -26,7 +26,7 @@ def cost(config: TrainConfig, inputs: Inputs) -> Cost:
             "steps": config.steps,
             "tokens": int(config.steps) * update_tokens(config, inputs),
         },
-        scratch=mapped_bytes(inputs, config) + 2 * checkpoint_bytes(config, saved),
+        scratch=mapped_bytes(inputs, config) + 2 * checkpoint_bytes(config, inputs, saved),
         memory=training_bytes(config, config.model, segments(config, inputs)),
         remedy="a smaller model",
     )
@@ -52,11 +52,20 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values()), learnt
 
 
-def checkpoint_bytes(config: TrainConfig, weight_bytes: int) -> int:
-    """All weights, and the moments of those that learn."""
+def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
+    """All weights, the moments of those that learn, and what the streams of a batch carry to the next."""
+    carried = _carried_bytes(config, inputs)
     if config.lora is None:
-        return (1 + MOST_MOMENTS) * weight_bytes
-    return weight_bytes + (1 + MOST_MOMENTS) * NUMBER * factor_numbers(config.model, config.lora)
+        return (1 + MOST_MOMENTS) * weight_bytes + carried
+    return weight_bytes + (1 + MOST_MOMENTS) * NUMBER * factor_numbers(config.model, config.lora) + carried
+
+
+def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
+    """Of the states of a batch's streams."""
+    if not config.model.carries_state:
+        return 0
+    batch = min(config.batch_segments, max(1, segments(config, inputs)))
+    return batch * sum(array.nbytes for array in config.model.state_spec(config.segment_length))
 
 
 def segments(config: TrainConfig, inputs: Inputs) -> int:

@@ -1,11 +1,13 @@
 """Whether a training run fits the machine, by arithmetic, before anything is allocated."""
 
 from collections.abc import Callable
+from typing import cast
 
 from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
 from stages.models.layers.config import AttentionConfig, remembers
+from stages.models.layers.dense.settings import DenseSettings
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -17,7 +19,8 @@ MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
 
 
 def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: str) -> None:
-    """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer.
+    """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer, and
+    what these remember.
 
     Args:
         model: that is to be trained, its sizes filled in.
@@ -31,13 +34,20 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     def fits(one: BackboneConfig) -> bool:
         return _weight_bytes(config, one) + _hidden_bytes(config, one) <= memory
 
-    if not fits(model):
+    a_segment = _hidden_bytes(config, model)
+    if weights > memory:
         raise ResourceError(
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), and {device} has {size(memory)}, enough for "
             f"{memory // _each(config):,} parameters: {_smaller(model, fits)}."
         )
-    a_segment = _hidden_bytes(config, model)
+    if not fits(model):
+        remembered = _remembered_bytes(config, model)
+        of_layers = f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
+        raise ResourceError(
+            f"A segment of {config.segment_length:,} tokens takes more than {size(a_segment)} beside the model"
+            f"{of_layers}, and {device} has {size(memory)}: {_smaller(model, fits)}."
+        )
     batch = min(config.batch_segments, max(1, segments))
     fitting = (memory - weights) // a_segment
     if batch > fitting:
@@ -119,12 +129,25 @@ def _parameters(model: BackboneConfig) -> int:
 
 
 def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> str:
-    """What to set: the largest number of layers that fits, if one does."""
-    layers = getattr(model, "layers", 1)
-    fewest, most = 0, layers
+    """What to set: the most that layers may remember, or the largest number of layers, that fits, if one does."""
+    length = model.long_length
+    if length and isinstance(model, AttentionConfig) and fits(_lengthened(model, 0)):
+        return f"--long-length {_most(length, lambda n: fits(_lengthened(model, n)))} fits"
+    if fewer := _most(getattr(model, "layers", 1), lambda n: fits(model.model_copy(update={"layers": n}))):
+        return f"with these widths, model.layers={fewer} fits"
+    chosen = isinstance(model, AttentionConfig) and model.feed_forward != DenseSettings()
+    table = ", model.feed_forward" if chosen else ""
+    return f"choose smaller sizes (model.width, model.layers, model.ffn_width{table}, the vocabulary, --segment-length)"
+
+
+def _lengthened(model: AttentionConfig, length: int) -> AttentionConfig:
+    return model.model_copy(update={"attention": cast(StreamAttentionSettings, model.attention).lengthened(length)})
+
+
+def _most(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number below `limit` that fits, where all that are smaller than one that does do, too; 0: none."""
+    fewest, most = 0, limit
     while most - fewest > 1:
         middle = (fewest + most) // 2
-        fewest, most = (middle, most) if fits(model.model_copy(update={"layers": middle})) else (fewest, middle)
-    if fewest:
-        return f"with these widths, model.layers={fewest} fits"
-    return "choose smaller sizes (model.width, model.layers, model.ffn_width, the vocabulary, --segment-length)"
+        fewest, most = (middle, most) if fits(middle) else (fewest, middle)
+    return fewest

@@ -23,7 +23,7 @@ def cost(config: UpdateConfig, inputs: Inputs) -> Cost:
     files = {layout.name: layout.stored_bytes for layout in (*layouts, *longer_layouts(change.left, added))}
     rows, dim = layouts.keys.shape
     shard = layouts.keys.rows_per_shard * dim * layouts.keys.dtype.itemsize
-    state = state_bytes(encoder, config.windows)
+    state = state_bytes(encoder, config.windows, rows)
     return Cost(
         files=files | bytes_of_sources_and_names(change.left, change.tokens, change.split),
         metrics={

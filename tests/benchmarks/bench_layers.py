@@ -118,7 +118,8 @@ class Bench:
         row = self._run("evaluate", model, "--precision", "fp32", *length)
         store = Store(self.store)
         report = store.get(row["artifact"], "report")
-        state = state_bytes(store.get(model, "model"), WindowSettings.of(report.config))
+        tokens = int(report.metrics["tokens"])
+        state = state_bytes(store.get(model, "model"), WindowSettings.of(report.config), tokens)
         figures = {"figure": report.metrics[self.figure], "tokens_per_second": report.metrics["tokens_per_second"]}
         self._write(row | {"model": name, "seed": seed, "read": read, "state": state} | figures)
 

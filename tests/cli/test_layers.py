@@ -108,6 +108,29 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     assert written.code == 0, written.err
 
 
+def test_what_streams_carry_is_no_more_than_they_have_positions(memlm: Memlm, tokens: str) -> None:
+    """A length far beyond the text means all of it: no room is asked for that it cannot take."""
+    own = [*chosen("attention", ENTRIES), *SMALL]
+    model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
+    far = ("--long-length", 10**9, "--mem-length", 10**9)
+    needed = json.loads(memlm("plan", "evaluate", model, *far, "--json").out)["stages"][0]["memory"]
+    assert needed < 10**9
+    for command in ("evaluate", "build-datastore"):
+        ended = memlm(command, model, *far)
+        assert ended.code == 0, ended.err
+
+
+def test_checkpoints_are_planned_with_what_streams_carry(memlm: Memlm, tokens: str) -> None:
+    def scratch(length: int) -> int:
+        own = ("--backbone", "memorizing-transformer", *SMALL, "--long-length", length)
+        stages = json.loads(memlm("plan", "train", tokens, *own, "--json").out)["stages"]
+        return int(stages[0]["scratch"])
+
+    checkpoints, rows, layers, keys_and_values, width, float32 = 2, 2, 2, 2, 8, 4
+    of_an_entry = checkpoints * rows * layers * keys_and_values * width * float32
+    assert scratch(1000) - scratch(0) == 1000 * of_an_entry
+
+
 def test_continuous_memory_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
     own = [*chosen("attention", SIGNAL), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
@@ -166,6 +189,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     ("place", "settings", "words"),
     [
         ("attention", SIGNAL | {"basis": 7}, "basis 7 is not a multiple of the number of widths, 2: 8 is"),
+        ("attention", ENTRIES | {"longest_distance": 9}, "half of the 32 buckets, which hold one distance each: 16 is"),
         ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
@@ -178,6 +202,14 @@ def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[s
     ended = memlm("train", "tokens/none", "--backbone", backbone, *chosen(place, settings))
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
+
+
+def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_known(memlm: Memlm) -> None:
+    wrong = memlm("train", "tokens/none", "--backbone", "memorizing-transformer", "--set", "model.attention.layers=[0]")
+    assert wrong.err == "memlm train: model.attention.layers.0: input should be greater than 0 (given: 0)\n"
+    other = memlm("train", "tokens/none", "--backbone", "transformer", "--set", "model.attention.name=memorizing")
+    assert "'memorizing'; known: softmax (it is an attention of a transformer-xl)" in " ".join(other.err.split())
+    assert (wrong.code, other.code) == (2, 2)
 
 
 @pytest.mark.parametrize("layer", [ENTRIES, SLOTS])

@@ -1,6 +1,7 @@
 """Kill every stage of the pipeline at random moments, run it again, and compare with an uninterrupted run.
 
     python -m tests.endurance.kill_and_resume --kills 20 TEXT…       (default text: builtin:pydocs)
+    python -m tests.endurance.kill_and_resume --layers               models whose layers remember, trained and read
 
 Each command runs once undisturbed in one store and, in another, is killed with SIGKILL at random moments until the
 asked number of kills is spent; then the same command must finish, say `resumed: N of M`, and leave the same bytes
@@ -16,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from stages.models import NAMED
 
 GATE_ALONE = ["--set", "memory.only_gate=true"]
 TIMED_FILES = {"training.jsonl", "metrics.json", "manifest.json"}
@@ -37,6 +40,19 @@ def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
         ("gate", ["train", "{neighbors}", "--method", "spalm", "--init-from", "{xl}", *GATE_ALONE, *training]),
         ("gated", ["evaluate", "{spalm}", "--save-token-scores"]),
     ]
+
+
+def of_layers(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
+    """The same for a model of each attention that remembers, with product keys in its first block."""
+    tokens, *_ = pipeline(texts, steps)
+    training = ["--steps", str(steps), "--segment-length", "64", "--batch-tokens", "256", "--checkpoint-seconds", "1"]
+    keys = [f"model.feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=16", "neighbors=8")]
+    commands = [tokens]
+    for name, backbone in ((backbone.split("-")[0], backbone) for backbone in NAMED):
+        settings = [word for one in (*keys, "model.width=32") for word in ("--set", one)]
+        commands.append((name, ["train", "{tokens}", "--backbone", backbone, *settings, *training]))
+        commands.append((f"{name} read", ["evaluate", f"{{{name}}}", "--save-token-scores"]))
+    return commands
 
 
 def start(store: Path, arguments: list[str]) -> subprocess.Popen[str]:
@@ -115,11 +131,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--layers", action="store_true")
     options = parser.parse_args()
     random.seed(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         whole, killed = Path(folder, "whole"), Path(folder, "killed")
-        commands = pipeline(options.texts, options.steps)
+        commands = (of_layers if options.layers else pipeline)(options.texts, options.steps)
         references: dict[str, str] = {}
         spent = wrong = 0
         for number, (name, template) in enumerate(commands):
@@ -135,7 +152,7 @@ def main() -> None:
             other = differences(whole / references[name], killed / reference)
             wrong += bool(other) or reference != references[name]
             print(
-                f"{name:10} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} "
+                f"{name:16} {seconds:6.1f} s  killed {caught} times  {resumed.strip():40} "
                 f"different: {other or 'nothing'}"
             )
     print(f"{spent} kills, {wrong} artifacts differ")

@@ -127,15 +127,15 @@ def test_models_of_the_table_differ_in_their_method_alone() -> None:
     memories = {name: config.pop("memory") for name, config in trained.items()}
     begun = [name for name in trained if "init_from" not in recipe.stages[name].references]
     went_on = [name for name in trained if name not in begun]
-    assert [methods[name] for name in begun] == ["lm", "trime"]
-    assert trained["plain"] == trained["trime"]
+    assert [methods[name] for name in begun] == ["lm", "trime", "trime-ext"]
+    assert trained["plain"] == trained["trime"] == trained["ext"]
     assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext", "trime-ext", "trime-ext"]
     assert memories["plain_on_batches"] == memories["trime_ext"] | {"warmup": 1}, "the plain loss on its batches"
     assert all(trained[name] == trained["plain_on"] for name in went_on)
     assert {recipe.stages[name].references["init_from"] for name in went_on} == {"plain"}
     assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
     assert recipe.stages["trime_ext_packed"].source == "packed"
-    assert {recipe.stages[name].source for name in ("trime_ext", "plain_on_batches")} == {"batches"}
+    assert {recipe.stages[name].source for name in ("ext", "trime_ext", "plain_on_batches")} == {"batches"}
     assert recipe.config("batches").model_dump()["exclude"] == "document"
 
 
@@ -152,6 +152,8 @@ def test_models_of_the_table_are_read_beside_caches_of_the_same_reach() -> None:
         "trime_report": ("trime", "local"),
         "trime_and_knn_report": ("trime_neighbors", "local+long", "external"),
         "trime_with_long_report": ("trime", "local+long"),
+        "ext_one_softmax_report": ("ext_neighbors", "local+long+external", "external"),
+        "ext_report": ("ext_neighbors", "local+long", "external"),
         "plain_on_window_cache_report": ("plain_on", "local"),
         "plain_on_cache_and_knn_report": ("plain_on_neighbors", "long", "external"),
         "trime_on_report": ("trime_on", "local"),

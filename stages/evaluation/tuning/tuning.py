@@ -9,7 +9,6 @@ import numpy as np
 
 from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
-from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.range_pass import LEARN, SAMPLE, SELECT, RangePass
 from stages.evaluation.results.edges import Tuned
@@ -68,10 +67,7 @@ class Tuning:
         Looks at a few short ranges of the split; nothing is carried to them.
         """
         assert self._over is not None
-        sample = [
-            evaluator.read_range(self._over.split, start, stop, CarriedState(start)).scored_range
-            for start, stop in sample_ranges(self._over.tokens)
-        ]
+        sample = evaluator.read_apart(self._over.split, sample_ranges(self._over.tokens))
         return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
 
     def keep_sums(self, evaluator: Evaluator, shard: str, scored_range: ScoredRange, output: ShardOutput) -> None:

@@ -2,12 +2,8 @@
 
 from stages.registry import Part, Registry
 
-WINDOW_ATTENTION = Registry(
-    "attention of windows",
-    {"softmax": Part.within("stages.models.layers.softmax", "settings:SoftmaxSettings", "layer:SoftmaxAttention")},
-)
 STREAM_ATTENTION = Registry(
-    "attention of streams",
+    "attention of a transformer-xl",
     {
         "relative": Part.within(
             "stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"
@@ -22,6 +18,11 @@ STREAM_ATTENTION = Registry(
             "stages.models.layers.infinity", "settings:InfinitySettings", "layer:InfinityAttention"
         ),
     },
+)
+WINDOW_ATTENTION = Registry(
+    "attention of a transformer",
+    {"softmax": Part.within("stages.models.layers.softmax", "settings:SoftmaxSettings", "layer:SoftmaxAttention")},
+    [STREAM_ATTENTION],
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",

@@ -1,11 +1,14 @@
 """Factors beside an imported model's weights, and the model that comes out of them."""
 
 import builtins
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
+from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
 from stages.models.language_model import LanguageModel
@@ -96,8 +99,10 @@ def test_memory_and_checkpoints_are_those_of_what_learns(llama):
     whole, factors = TrainConfig(**settings), TrainConfig(**settings, lora=RANK)
     freed = training_bytes(whole, llama.config, 1) - training_bytes(factors, llama.config, 1)
     assert freed == 12 * parameters - 16 * added
-    assert checkpoint_bytes(factors, 4 * parameters) == 4 * parameters + 12 * added
-    assert checkpoint_bytes(whole, 4 * parameters) == 12 * parameters
+    tokens = SimpleNamespace(metrics={"splits": {"train": {"tokens": 100}}})
+    inputs = Inputs({"tokens": cast(Any, tokens)})
+    assert checkpoint_bytes(factors, inputs, 4 * parameters) == 4 * parameters + 12 * added
+    assert checkpoint_bytes(whole, inputs, 4 * parameters) == 12 * parameters
 
 
 def test_a_family_without_factors_is_refused(tmp_path):

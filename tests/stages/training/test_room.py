@@ -61,6 +61,30 @@ def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
 
 
+@pytest.mark.parametrize(("name", "remembered"), [("memorizing", "memory_size"), ("compressive", "compressed_length")])
+def test_a_memory_that_no_batch_can_hold_is_refused_with_the_longest_that_fits(monkeypatch, name, remembered):
+    sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1}
+    config = TrainConfig(segment_length=16, batch_tokens=16)
+    monkeypatch.setattr(room, "memory_bytes", lambda: 64 << 20)
+
+    def wanted(length):
+        return parse_model(sizes | {"attention": {"name": name, remembered: length}}).sized(50, 16)
+
+    with pytest.raises(ResourceError, match=r"A segment of 16 tokens .*GB of it what layers remember") as refused:
+        require_room(config, wanted(10**9), 1000, CPU)
+    (fitting,) = re.findall(r"--long-length (\d+) fits", str(refused.value))
+    require_room(config, wanted(int(fitting)), 1000, CPU)
+    with pytest.raises(ResourceError):
+        require_room(config, wanted(int(fitting) + 1), 1000, CPU)
+
+
+def test_too_many_slots_are_refused_with_the_setting_that_tells_them(monkeypatch):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 10**9)
+    keys = {"name": "product-keys", "layers": [1], "sub_keys": 10**5}
+    with pytest.raises(ResourceError, match=r"smaller sizes .*model\.feed_forward"):
+        require_room(TrainConfig(segment_length=8), model(layers=2, feed_forward=keys), 10, CPU)
+
+
 def test_what_positions_take_from_memory_counts_for_each_block_that_does():
     def needed(layers, neighbors):
         attention = {"name": "memorizing", "layers": layers, "memory_size": 64, "neighbors": neighbors}

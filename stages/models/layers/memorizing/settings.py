@@ -1,8 +1,8 @@
 """Settings of memorizing attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.models.config import Size, StateArray
 from stages.models.layers.settings import StreamAttentionSettings
@@ -29,7 +29,17 @@ class MemorizingSettings(StreamAttentionSettings):
     buckets: Annotated[int, Field(ge=4, lt=2**31)] = 32
     """Of distances, each with a learned bias of local attention: half of them one each, the others ever wider ones."""
     longest_distance: Size = 128
-    """From here on all distances are alike."""
+    """From here on all distances are alike; at least half of the number of buckets."""
+
+    @model_validator(mode="after")
+    def _buckets_fit(self) -> Self:
+        single = self.buckets // 2
+        if self.longest_distance < single:
+            raise ValueError(
+                f"longest_distance {self.longest_distance} is less than half of the {self.buckets} buckets, which "
+                f"hold one distance each: {single} is the least"
+            )
+        return self
 
     def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
         """Keys and values by head."""
