@@ -298,7 +298,6 @@ def _search(
 
 def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     """Query keys [n, d] float32: read where they are stored, encoded where not."""
-    from stages.encoding.carried_state import CarriedState
     from stages.encoding.key_encoder import search_keys
 
     stored, first = work.plan.splits[shard.split].stored
@@ -307,11 +306,9 @@ def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(first + shard.start, first + between)
     if between < shard.stop:
-        state = work.encoder().state_behind(shard.split, work.plan.encoded_before(shard), work.states)
-        encoded = work.encoder().encode(shard.split, between, shard.stop, state)
+        tokens, earlier = replace(shard, start=between), work.plan.encoded_before(shard)
+        encoded = work.encoder().encode_shard(shard.split, tokens, earlier, work.states, output)
         out[between - shard.start :] = search_keys(encoded.keys)
-        idle = next((earlier.key for earlier in work.plan.encoded_before(shard)), None)
-        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
     return out
 
 

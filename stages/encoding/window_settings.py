@@ -15,6 +15,9 @@ from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.config import remembers
 from stages.models.windows import WindowSettings
 
+STATES_KEPT = 3
+"""Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""
+
 
 class WindowedConfig(StageConfig):
     """Settings of a stage that reads a split with a model."""
