@@ -125,11 +125,18 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         )
 
     def effort(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        """Tokens of all windows, of which a model that pools reads one for every row."""
         kin = config.model_dump(include={"context", "stride", "mem_length", "dtype", "precision", "key"})
-        return Effort(metrics["rows"], "tokens", {**kin, "model": shape_of(inputs["encoder"])})
+        kin |= {"model": shape_of(inputs["encoder"])}
+        read = config.windows.context if model_of(inputs["encoder"]).pools else 1
+        return Effort(metrics["rows"] * read, "tokens", kin)
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
-        return Plan(_layouts(job.config, job.inputs), model_of(job.inputs["encoder"]).carries_state)
+        layouts, model = _layouts(job.config, job.inputs), model_of(job.inputs["encoder"])
+        if model.pools:
+            rows, length = layouts.keys.shape[0], job.config.windows.context
+            job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {rows * length:,} tokens")
+        return Plan(layouts, model.carries_state)
 
     def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
         return plan.layouts

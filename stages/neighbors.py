@@ -22,7 +22,7 @@ from stages.encoding.token_range import TokenRange, first_of_all
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
-from stages.models.config import model_of
+from stages.models.config import model_of, shape_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer
@@ -175,6 +175,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         index = inputs["index"]
         kin = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
         kin |= {"index": index.config["index"], "dim": index.metrics["dim"]}
+        encoder = index.find("encoder")
+        if model_of(encoder).pools:  # its queries take longer than the search
+            kin |= {"model": shape_of(encoder), "context": index.find("datastore").config["context"]}
         queries = sum(split["queries"] for split in metrics["splits"].values())
         return Effort(queries, "queries", kin, scale=index.metrics["rows"])
 
