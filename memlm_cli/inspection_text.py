@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.tables import Cell, table
+from stages.inspection.page import probability
 from stages.numbers import number
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def _columns(found: "Inspected") -> list[str]:
 def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
     label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
-    memories = [cell for one in token.memories for cell in (number(one.probability), number(one.share))]
-    columns = map(number, token.columns.values())
-    return [str(token.position), label, number(token.model), *memories, *columns, number(token.final), f"{gain:+.2f}"]
+    memories = [cell for one in token.memories for cell in (probability(one.probability), f"{one.share:.3f}")]
+    model, final, columns = probability(token.model), probability(token.final), map(number, token.columns.values())
+    return [str(token.position), label, model, *memories, *columns, final, f"{gain:+.2f}"]
 
 
 def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:

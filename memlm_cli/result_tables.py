@@ -25,7 +25,7 @@ Column = tuple[str, dict[int, str]]
 SPLIT_COLUMNS = {
     **{name: name for name in ("documents", "tokens", "types")},
     "unknown_rate": "unknown",
-    "words": "words, line ends",
+    "words": "words + line ends",
     **{name: name for name in ("characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
@@ -45,12 +45,13 @@ def show_result(artifact: "Artifact", named: bool = False) -> None:
     """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
     if not first_process():
         return
+    title = "" if named else artifact.reference
     if artifact.kind == "tokens":
-        _show_splits(artifact.reference, artifact.metrics)
+        _show_splits(title, artifact.metrics)
     elif artifact.kind == "report":
-        _show_made_report(artifact)
+        _show_made_report(title, artifact)
     else:
-        show_table("" if named else artifact.reference, ("", ""), list(_plain(artifact.metrics)))
+        show_table(title, ("", ""), list(_plain(artifact.metrics)))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
 
@@ -60,11 +61,11 @@ def _say(line: str | None) -> None:
         say(line)
 
 
-def _show_made_report(artifact: "Artifact") -> None:
+def _show_made_report(title: str, artifact: "Artifact") -> None:
     from memlm_cli.comparison_text import baseline_remarks
 
     report = artifact.json("metrics.json")
-    show_report(artifact.reference, report)
+    show_report(title, report)
     for line in baseline_remarks(artifact) if report.get("baseline") else ():
         say(line)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
@@ -73,7 +74,7 @@ def _show_made_report(artifact: "Artifact") -> None:
 
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
-    show_table(f"{title}, {report['split']}, {_scored(report)}", *report_table(report))
+    show_table(_joined(title, report["split"], _scored(report)), *report_table(report))
     for line in (*on_change(report), *_memory_lines(report), *on_text(report)):
         say(line)
     for over in (*amounts(), "neighbors"):
@@ -251,7 +252,7 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
 
 def _show_splits(title: str, metrics: Figures) -> None:
     types = f"{metrics['vocabulary_size']:,} types"
-    show_table(f"{title}, {metrics['tokenizer']}, {types}", *splits_table(metrics["splits"]))
+    show_table(_joined(title, metrics["tokenizer"], types), *splits_table(metrics["splits"]))
 
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:
@@ -261,6 +262,10 @@ def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[st
         [split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits
     ]
     return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
 def _split_value(value: Any) -> str:

@@ -7,7 +7,7 @@ GAP = 2
 """Blanks between two columns."""
 READABLE = 20
 """A column of texts is made narrower than they are, down to this: a few words."""
-LONGEST_WORD = 36
+LONGEST_WORD = 28
 """Longer ones, paths and lines of scripts without blanks, are folded."""
 
 

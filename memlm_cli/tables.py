@@ -13,6 +13,8 @@ Row = Sequence[Cell]
 Cells = Sequence[Sequence[str]]
 FIGURES = tuple("+-−.0123456789")
 """What a figure begins with, behind a parenthesis perhaps."""
+LONGEST_FIGURE = 32
+"""`-10.0% [-12.0, -8.1]`; what is longer is a text that begins with a number."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
@@ -121,4 +123,4 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
 
 
 def _is_figure(cell: str) -> bool:
-    return not cell or cell.lstrip("(")[:1] in FIGURES
+    return not cell or (cell.lstrip("(")[:1] in FIGURES and len(cell) <= LONGEST_FIGURE)

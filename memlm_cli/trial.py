@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePath
@@ -28,6 +29,7 @@ def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) ->
     The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
     same text and minutes is kept.
     """
+    began = time.monotonic()
     from pipelines.trial import RULES
 
     texts = _texts(files)
@@ -38,7 +40,7 @@ def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) ->
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
         with ConsoleReporter("try") as reporter:
-            _plan(texts, minutes, seeds, recipe, parts, common.device, reporter)
+            _plan(texts, minutes, seeds, recipe, parts, common.device, reporter, began)
     return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
 
 
@@ -68,6 +70,7 @@ def _plan(
     parts: Path,
     device: str,
     reporter: "Reporter",
+    began: float,
 ) -> None:
     """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
     from pipelines.trial import PRESET, plan_trial, recipe_text
@@ -86,8 +89,8 @@ def _plan(
     total = text_bytes(texts)
     timed = total >= FEWEST_BYTES
     speed = training_speed(training, bpe_vocabulary(total), device, reporter) if timed else 1.0
-    machine = Machine(speed, minutes, seeds)
     measured = token_bytes(texts)
+    machine = Machine(speed, minutes, seeds, time.monotonic() - began)
     budget = best_budget(total, measured, machine, training)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     for left in parts.glob("*.txt"):  # by a plan that was interrupted

@@ -74,6 +74,20 @@ class Estimate:
         return max(0, (self.disk or 0) + (self.scratch or 0) - self.written)
 
 
+class Run(NamedTuple):
+    """Work of the same kind that was done before."""
+
+    artifact: Artifact
+    effort: Effort
+    seconds: float
+    fixed: float
+    """Of these, what more of the work would not have added to."""
+
+    @property
+    def working(self) -> float:
+        return self.seconds - self.fixed
+
+
 def tasks_of(recipe: Recipe) -> list[Task]:
     """The stages of a recipe."""
     return [Task(n, stage.command, recipe.config(n), stage.all_references) for n, stage in recipe.stages.items()]
@@ -137,7 +151,7 @@ def _estimate(
         measured = _measured(stage.measured_seconds(config, inputs, execution, effort))
         calibrated = measured is not None
         seconds = measured or seconds
-    alike = [artifact.manifest.bytes for artifact, _ in kin]
+    alike = [run.artifact.manifest.bytes for run in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
     estimate = Estimate(
         name=task.name,
@@ -166,7 +180,7 @@ def _estimate(
     return estimate, artifact
 
 
-def _kin(stage: Stage[Any], effort: Effort, device: str, done: Sequence[Artifact]) -> Iterator[tuple[Artifact, Effort]]:
+def _kin(stage: Stage[Any], effort: Effort, device: str, done: Sequence[Artifact]) -> "Iterator[Run]":
     """Artifacts that were made by the same kind of work on such a device."""
     for artifact in done:
         if artifact.kind != stage.kind or artifact.manifest.producer.get("device") != device:
@@ -174,7 +188,8 @@ def _kin(stage: Stage[Any], effort: Effort, device: str, done: Sequence[Artifact
         with suppress(MemlmError, ValueError, LookupError, TypeError):  # made by another command, or long ago
             other = _effort_of(stage, artifact)
             if other is not None and other.kin == effort.kin and other.amount > 0 and _alike(effort, other):
-                yield artifact, other
+                seconds = artifact.manifest.seconds
+                yield Run(artifact, other, seconds, min(seconds, stage.fixed_seconds(seconds, artifact.metrics)))
 
 
 def _effort_of(stage: Stage[Any], artifact: Artifact) -> Effort | None:
@@ -190,15 +205,16 @@ def _alike(one: Effort, other: Effort) -> bool:
     return max(one.scale, other.scale) <= MOST_SCALED * min(one.scale, other.scale)
 
 
-def _seconds(effort: Effort, kin: Sequence[tuple[Artifact, Effort]]) -> tuple[tuple[float, float] | None, bool]:
+def _seconds(effort: Effort, kin: Sequence[Run]) -> tuple[tuple[float, float] | None, bool]:
     """The least and the most that is expected, by the median of what was measured; whether that was too short."""
     if not kin:
         return None, False
-    telling = [one for one in kin if one[0].manifest.seconds >= SHORT or effort.amount <= MUCH_MORE * one[1].amount]
-    rate = median(artifact.manifest.seconds / other.amount for artifact, other in telling or kin)
-    near = any(1 / FAR <= effort.amount / other.amount <= FAR for _, other in telling)
+    telling = [run for run in kin if run.working >= SHORT or effort.amount <= MUCH_MORE * run.effort.amount]
+    rate = median(run.working / run.effort.amount for run in telling or kin)
+    expected = median(run.fixed for run in telling or kin) + rate * effort.amount
+    near = any(1 / FAR <= effort.amount / run.effort.amount <= FAR for run in telling)
     least, most = RANGE if near else FAR_RANGE if telling else SHORT_RANGE
-    return (least * rate * effort.amount, most * rate * effort.amount), not telling
+    return (least * expected, most * expected), not telling
 
 
 def _measured(seconds: float | None) -> tuple[float, float] | None:

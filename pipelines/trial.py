@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.recipe import parsed_recipe
-from pipelines.trial_budget import ENDLESS, MOST_COMPARED, Budget, Machine, TokenBytes, budget
+from pipelines.trial_budget import ENDLESS, MOST_COMPARED, USED, Budget, Machine, TokenBytes, budget
 from stages.errors import DataError
 from stages.numbers import duration, number, percent, size
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
 
 PRESET = "tiny"
-RULES = 3
+RULES = 4
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -71,7 +71,7 @@ def plan_trial(
     found = budget(first.bytes, first.trime, with_ends, machine, training, whole=whole)
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training)
-    return Trial(found, machine, total, documents, steps, ceil(everything.seconds(machine) / 60))
+    return Trial(found, machine, total, documents, steps, ceil(everything.seconds(machine) / (60 * USED)))
 
 
 def recipe_text(trial: Trial) -> str:

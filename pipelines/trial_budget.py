@@ -26,13 +26,16 @@ GOOD_PASSES = 4.0
 
 ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
-START = 40.0
-"""Seconds in which programs start, models load, and figures and pages are drawn, whatever the text."""
+USED = 0.92
+"""Of the minutes: what is planned, since a machine may slow down."""
+STAGE, PLAIN_STAGES, TRIME_STAGES = 30_000, 5, 2
+"""To begin and to end a stage, whatever the text: its libraries and models are loaded, its figures drawn; stages with
+one model, and those that a second one adds."""
 SCORED_SHARE = 0.3
 """Of all work, to tune on valid and score test."""
-SCORED, SCORED_ROW, MOST_COMPARED = 15.0, 1e-4, 400_000
+SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
 """To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
-STORED = 1.0
+STORED = 0.25
 """To make and to store the key of a token."""
 TRIME, TRIME_SCORED = 1.3, 10.0
 """To train on a token with TRIME; to read one with it."""
@@ -47,11 +50,13 @@ class Machine:
     minutes: float
     seeds: int = 1
     """With each of which all is done."""
+    spent: float = 0.0
+    """Seconds that are over already, in which the text was read and the machine timed."""
 
     @property
     def work(self) -> float:
         """Training tokens that it has time for, with each seed."""
-        return max(0.0, 60 * self.minutes - START) * self.speed / self.seeds
+        return max(0.0, USED * 60 * self.minutes - self.spent) * self.speed / self.seeds
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Budget:
         return self.passes >= min(self.worthwhile, GOOD_PASSES)
 
     def seconds(self, machine: Machine) -> float:
-        return START + self.work * machine.seeds / machine.speed
+        return machine.spent + self.work * machine.seeds / machine.speed
 
 
 def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig) -> Budget:
@@ -104,10 +109,10 @@ def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training:
             return largest
     least = budget(FEWEST_BYTES, False, token_bytes, Machine(machine.speed, ENDLESS), training)
     work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
-    needed = (START + work * machine.seeds / machine.speed) / 60
+    needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
     raise UsageError(
         f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} tokens "
-        f"a second, as fast as this machine trains just now: give --minutes {int(needed) + 1}."
+        f"a second, as fast as this machine trains just now: give --minutes {int(max(needed, machine.minutes)) + 1}."
     )
 
 
@@ -128,7 +133,8 @@ def budget(
     share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
     tokens, types = round((1 - 2 * share) * every), bpe_vocabulary((1 - 2 * share) * text_bytes)
     learnt = weights(training.model.sized(types, training.segment_length))
-    reading, a_pass = STORED * tokens + 2 * scored * share * every, tokens * (1 + (TRIME if trime else 0))
+    begun = STAGE * (PLAIN_STAGES + (TRIME_STAGES if trime else 0))
+    reading, a_pass = begun + STORED * tokens + 2 * scored * share * every, tokens * (1 + (TRIME if trime else 0))
     worthwhile = worthwhile_passes(tokens, learnt)
     passes = max(0.0, min(worthwhile, (machine.work - reading) / a_pass))
     return Budget(text_bytes, share, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)

@@ -18,7 +18,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.token_range import TokenRange, first_of_all
-from stages.encoding.window_settings import WindowedConfig, resolve_windows, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of, shape_of
@@ -27,10 +27,6 @@ from stages.text.tokens import start_id
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-
-
-STATES_KEPT = 3
-"""Carried states on the disk at most: the one to go on from, and of two shards under way."""
 
 
 class DatastoreConfig(WindowedConfig):
@@ -129,11 +125,18 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         )
 
     def effort(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
+        """Tokens of all windows, of which a model that pools reads one for every row."""
         kin = config.model_dump(include={"context", "stride", "mem_length", "dtype", "precision", "key"})
-        return Effort(metrics["rows"], "tokens", {**kin, "model": shape_of(inputs["encoder"])})
+        kin |= {"model": shape_of(inputs["encoder"])}
+        read = config.windows.context if model_of(inputs["encoder"]).pools else 1
+        return Effort(metrics["rows"] * read, "tokens", kin)
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
-        return Plan(_layouts(job.config, job.inputs), model_of(job.inputs["encoder"]).carries_state)
+        layouts, model = _layouts(job.config, job.inputs), model_of(job.inputs["encoder"])
+        if model.pools:
+            rows, length = layouts.keys.shape[0], job.config.windows.context
+            job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {rows * length:,} tokens")
+        return Plan(layouts, model.carries_state)
 
     def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
         return plan.layouts
@@ -169,15 +172,11 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
     def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: TokenRange) -> ShardOutput:
-        from stages.encoding.carried_state import CarriedState
-
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
         layouts = plan.layouts
-        state = work.encoder.state_behind(work.split, map(plan.shard, reversed(range(number))), work.states)
-        encoded = work.encoder.encode(work.split, shard.start, shard.stop, state)
-        idle = plan.shard(number - 1).key if number else None
-        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
+        earlier = map(plan.shard, reversed(range(number)))
+        encoded = work.encoder.encode_shard(work.split, shard, earlier, work.states, output)
         keys = encoded.keys.numpy()
         require_finite(keys, job.inputs["encoder"])
         output.write(layouts.keys, number, keys)

@@ -22,13 +22,15 @@ CHECKPOINT = "checkpoint"
 """Role of the files of the pretrained model."""
 USUAL_CONTEXT = 1024
 """Inputs of a window where the model could read more: memory and time grow with the square."""
+USUAL_WINDOW = 32
+"""Those of an encoder, which reads a window for every token."""
 
 
 class ImportConfig(StageConfig):
     """Settings of import-model."""
 
     segment_length: Annotated[int, Field(gt=0)] | None = None
-    """Inputs of a window where later stages do not say; None: 1,024, or as many as the model can read."""
+    """Inputs of a window where later stages do not say; None: 1,024, of an encoder 32, or as many as it can read."""
     method: str = "lm"
     """Training objective, as far as later stages are concerned."""
     memory: None = None
@@ -38,7 +40,7 @@ class ImportConfig(StageConfig):
 
 
 class ImportModel(Stage[ImportConfig]):
-    """Takes a causal language model over from transformers; roles: `tokens`, and files `checkpoint`."""
+    """Takes a causal language model or an encoder over from transformers; roles: `tokens`, and files `checkpoint`."""
 
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
@@ -66,17 +68,19 @@ class ImportModel(Stage[ImportConfig]):
         model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"))
         if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
             _require_own_tokens(model, location, tokens)
-        longest = model.longest_context or USUAL_CONTEXT
-        length = min(longest, USUAL_CONTEXT) if config.segment_length is None else config.segment_length
-        if length > longest:
+        usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
+        longest = model.longest_context
+        length = config.segment_length or (usual if longest is None else min(longest, usual))
+        if longest is not None and length > longest:
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
         return config.model_copy(update={"model": model, "segment_length": length})
 
     def cost(self, config: ImportConfig, inputs: Inputs) -> Cost:
         from stages.models.backbones.huggingface.config import HuggingFaceConfig
+        from stages.models.backbones.text_encoder.config import TextEncoderConfig
         from stages.pretrained.size import model_size
 
-        assert isinstance(config.model, HuggingFaceConfig)
+        assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)
         size = model_size(_location(inputs), config.model)
         settings = len(json.dumps(config.canonical()["model"], indent=2))
         return Cost(
@@ -95,10 +99,12 @@ class ImportModel(Stage[ImportConfig]):
         from safetensors.torch import save_file
 
         from stages.models.backbones.huggingface.config import HuggingFaceConfig
+        from stages.models.backbones.text_encoder.config import TextEncoderConfig
         from stages.pretrained.model import read_weights
 
-        assert isinstance(job.config.model, HuggingFaceConfig)
-        job.reporter.info("reading weights, and comparing scores with those of transformers")
+        assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
+        made = "keys" if job.config.model.pools else "scores"
+        job.reporter.info(f"reading weights, and comparing {made} with those of transformers")
         weights = read_weights(_location(job.inputs), job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))

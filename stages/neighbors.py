@@ -22,7 +22,7 @@ from stages.encoding.token_range import TokenRange, first_of_all
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
-from stages.models.config import model_of
+from stages.models.config import model_of, shape_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent
 from stages.search.exclusion import excluding_fewer
@@ -175,6 +175,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         index = inputs["index"]
         kin = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
         kin |= {"index": index.config["index"], "dim": index.metrics["dim"]}
+        encoder = index.find("encoder")
+        if model_of(encoder).pools:  # its queries take longer than the search
+            kin |= {"model": shape_of(encoder), "context": index.find("datastore").config["context"]}
         queries = sum(split["queries"] for split in metrics["splits"].values())
         return Effort(queries, "queries", kin, scale=index.metrics["rows"])
 
@@ -295,7 +298,6 @@ def _search(
 
 def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     """Query keys [n, d] float32: read where they are stored, encoded where not."""
-    from stages.encoding.carried_state import CarriedState
     from stages.encoding.key_encoder import search_keys
 
     stored, first = work.plan.splits[shard.split].stored
@@ -304,11 +306,9 @@ def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     if between > shard.start:
         out[: between - shard.start] = work.keys.rows_between(first + shard.start, first + between)
     if between < shard.stop:
-        state = work.encoder().state_behind(shard.split, work.plan.encoded_before(shard), work.states)
-        encoded = work.encoder().encode(shard.split, between, shard.stop, state)
+        tokens, earlier = replace(shard, start=between), work.plan.encoded_before(shard)
+        encoded = work.encoder().encode_shard(shard.split, tokens, earlier, work.states, output)
         out[between - shard.start :] = search_keys(encoded.keys)
-        idle = next((earlier.key for earlier in work.plan.encoded_before(shard)), None)
-        work.states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
     return out
 
 

@@ -88,6 +88,10 @@ class Train(Stage[TrainConfig]):
 
         return effort(config, inputs, metrics)
 
+    def fixed_seconds(self, seconds: float, metrics: Mapping[str, Any]) -> float:
+        """Of starting, saving and validating, which is done as often in a longer run; its rate is that of updates."""
+        return seconds - metrics["tokens"] / metrics["tokens_per_second"] if metrics.get("tokens_per_second") else 0.0
+
     def measured_seconds(
         self, config: TrainConfig, inputs: Inputs, execution: Execution, effort: Effort
     ) -> float | None:

@@ -25,7 +25,15 @@ CONTENTS = {
         *(f"methods/{name}" for name in ("infinity-former", "product-keys")),
         *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
     ],
-    "Results": ["report", "compare", "inspect-and-generate", "retrieval-leaks", "benchmarks", "benchmarks-effects"],
+    "Results": [
+        "report",
+        "compare",
+        "inspect-and-generate",
+        "retrieval-leaks",
+        "benchmarks",
+        "benchmarks-effects",
+        "benchmarks-layers",
+    ],
     "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""

@@ -27,7 +27,7 @@ def build_datastore(
     ] = None,
     key: Annotated[
         Literal["ffn-input", "hidden"] | None,
-        typer.Option(help="Representation to search by (default: ffn-input)."),
+        typer.Option(help="Representation to search by (default: ffn-input, or hidden where there is none)."),
     ] = None,
     dtype: Annotated[
         Literal["float16", "float32"] | None,
@@ -37,7 +37,9 @@ def build_datastore(
         int | None,
         typer.Option(help="Tokens a window reads (default: the model's segment length)."),
     ] = None,
-    stride: Annotated[int | None, typer.Option(help="Tokens between windows (default: --context).")] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Tokens between windows (default: --context; of an encoder 1).")
+    ] = None,
     mem_length: MemLengthOption = None,
     long_length: LongLengthOption = None,
     reset: Annotated[

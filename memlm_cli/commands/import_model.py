@@ -27,11 +27,13 @@ def import_model(
     ] = None,
     segment_length: Annotated[
         int | None,
-        typer.Option("--segment-length", help="Inputs of a window (default: 1,024, or as many as it can read)."),
+        typer.Option(
+            "--segment-length", help="Inputs of a window (default: 1,024, of an encoder 32, or as many as it can read)."
+        ),
     ] = None,
     *,
     common: Common,
 ) -> None:
-    """A pretrained causal language model, and tokens of its tokenizer -> model."""
+    """A pretrained causal language model or encoder, and tokens of its tokenizer -> model."""
     options = {"segment_length": segment_length}
     make_artifact("import-model", common, tokens, options, {"checkpoint": checkpoint})

@@ -167,4 +167,7 @@ def _require_nothing_idle(assignments: Iterable[str]) -> None:
     said = merged(*(assignment(text) for text in assignments)).get("model", {})
     idle = [f"model.{name}" for name in said if name not in settings_left_open()]
     if idle:
-        raise UsageError(f"--init-from takes over how that model is made: leave {', '.join(idle)} out.")
+        raise UsageError(
+            f"--init-from takes over how that model is made: leave {', '.join(idle)} out. Lengths may be others: "
+            "--segment-length, --mem-length, --long-length."
+        )

@@ -1,6 +1,6 @@
 """What others read of a manifest's settings and figures, by type and range: its digest does not say that they fit."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -37,7 +37,7 @@ class _Split(_Group):
     bytes: Count
     words: Count
     paragraphs: Count | None = None
-    unknown_rate: Share | None = None
+    unknown_rate: Share
 
 
 class _Tokens(_Group):
@@ -45,7 +45,9 @@ class _Tokens(_Group):
     vocabulary_size: Annotated[int, Field(gt=0, le=2**31)]
     eos_id: Id
     unk_id: Id | None = None
-    tokenizer: str = ""
+    start_id: Id = 0
+    prefix_id: Id | None = None
+    tokenizer: str
     eos_after: Literal["line", "document", "never"]
 
 
@@ -79,6 +81,11 @@ class _ModelSettings(_Group):
         return self
 
 
+class _Model(_Group):
+    parameters: Positive
+    valid_perplexity: float | None = None
+
+
 class _DatastoreSettings(_Windows):
     split: str | None
     key: Key
@@ -106,6 +113,7 @@ class _Index(_Group):
     rows: Positive
     dim: Annotated[int, Field(gt=0, lt=2**31)]
     lossless: bool
+    bytes: Count
     recall_by_probe: dict[Number, dict[Number, Share]] | None = None
 
 
@@ -119,7 +127,8 @@ class _NeighborsSettings(_Group):
 
 
 class _Found(_Group):
-    missing: Share = 0.0
+    missing: Share
+    queries: Count
 
 
 class _Neighbors(_Group):
@@ -151,11 +160,14 @@ class _Row(_Group):
 class _Report(_Group):
     rows: Annotated[list[_Row], Field(min_length=1)]
     method: str
+    split: str
+    score: Literal["all", "last-word"]
+    memories: list[dict[str, Any]]
 
 
 _FACTS: dict[str, tuple[str, type[_Group] | None, type[_Group]]] = {
     "tokens": ("tokenizer.json", None, _Tokens),
-    "model": ("model.safetensors", _ModelSettings, _Group),
+    "model": ("model.safetensors", _ModelSettings, _Model),
     "datastore": ("datastore.zarr/zarr.json", _DatastoreSettings, _Datastore),
     "index": ("index.faiss", _IndexSettings, _Index),
     "neighbors": ("neighbors.zarr/zarr.json", _NeighborsSettings, _Neighbors),

@@ -149,6 +149,14 @@ class Stage(ABC, Generic[C]):
         """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
         return None
 
+    def fixed_seconds(self, seconds: float, metrics: Mapping[str, Any]) -> float:
+        """Of the seconds that an artifact took, those that more work would not have added to, as far as that is known.
+
+        Args:
+            metrics: of the artifact.
+        """
+        return 0.0
+
     def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
         """Seconds that it takes, by a small part of it that is done now; None where no part says it.
 

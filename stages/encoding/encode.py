@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.windows import Window, document_windows, positions_back, windows
+from stages.encoding.windows import Window, document_windows, own_windows, positions_back, windows
 from stages.models.devices import autocast
 from stages.models.language_model import Encoding, State
 
@@ -21,8 +21,8 @@ READ_AHEAD_IDS = 1 << 20
 class EncodedBlock:
     """The contexts of tokens [start, stop), n of them: row r predicts token start + r.
 
-    `encoding` is what the `windows` were read as, [B, L, d]; `targets` int64 [n] is x_t; all on the
-    model's device.
+    `encoding` is what the `windows` were read as, [B, L, d], of a model that pools their last inputs alone, [B, 1, d];
+    `targets` int64 [n] is x_t; all on the model's device.
     """
 
     start: int
@@ -77,8 +77,8 @@ def encode_range(
     """Encode the contexts of tokens [start, stop) of a split; blocks follow without gap or overlap.
 
     Neighbouring windows of one length are encoded together, `batch_tokens` inputs at a time. A
-    backbone that carries state reads the range as one stream instead. A batch depends on the
-    arguments alone, so the same call gives the same bytes.
+    backbone that carries state reads the range as one stream instead; one that pools, a window of `context` inputs
+    for each token. A batch depends on the arguments alone, so the same call gives the same bytes.
 
     Args:
         model: a LanguageModel, on `device`.
@@ -95,6 +95,8 @@ def encode_range(
     total = int(ids.shape[0])
     if model.config.carries_state:
         batches = _pieces(start, stop, batch_tokens, documents)
+    elif model.config.pools:
+        batches = _batches(own_windows(context, start, stop, documents), max(1, batch_tokens // context))
     elif documents is None:
         batches = _batches(windows(total, context, stride, start, stop), max(1, batch_tokens // context))
     else:
@@ -109,7 +111,8 @@ def encode_range(
         state = encoding.state
         first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
         targets = torch.from_numpy(source.tokens(first, last)).to(device)
-        yield EncodedBlock(first, last, targets, batch, encoding)
+        rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if model.config.pools else batch
+        yield EncodedBlock(first, last, targets, rows, encoding)
 
 
 def _back(batch: list[Window], origins: np.ndarray | None, device: torch.device | str) -> tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.output import ShardOutput
+from stages.encoding.carried_state import CarriedState
 from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
 from stages.encoding.token_range import TokenRange
@@ -71,6 +74,22 @@ class KeyEncoder:
             tokens.append(block.targets.cpu())
             state = block.state
         return EncodedKeys(torch.cat(keys), torch.cat(tokens), state)
+
+    def encode_shard(
+        self, split: str, shard: TokenRange, earlier: Iterable[TokenRange], states: StateStore, output: ShardOutput
+    ) -> EncodedKeys:
+        """Keys of the tokens of a shard, behind those of earlier ones; what is carried past it is written with it.
+
+        Args:
+            earlier: the ranges before it, the last first, back to the start of the split.
+        """
+        before = iter(earlier)
+        latest = next(before, None)
+        state = None if latest is None else self.state_behind(split, chain([latest], before), states)
+        encoded = self.encode(split, shard.start, shard.stop, state)
+        idle = None if latest is None else latest.key
+        states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
+        return encoded
 
     def state_past(self, split: str, stop: int, state: State = None, start: int = 0) -> State:
         """The state past token `stop` - 1, by reading from `start` on; None where nothing is carried."""

@@ -11,6 +11,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.models.config import model_of
 
 VALUE_DTYPE = np.dtype(np.int32)
+POOLED_ROWS = 4096
+"""Of a shard where every key is made of a window of its own, and so takes as long as a window of others."""
 
 
 class RowLayouts(NamedTuple):
@@ -22,8 +24,11 @@ class RowLayouts(NamedTuple):
     @classmethod
     def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
         """Those of so many rows that a model makes."""
-        width = model_of(encoder).width
+        model = model_of(encoder)
+        width = model.width
         per_shard = rows_per_shard(width * np.dtype(dtype).itemsize, shard_unit(encoder, stride))
+        if model.pools:
+            per_shard = min(per_shard, POOLED_ROWS)
         return cls(
             ArrayLayout("datastore.zarr/keys", (rows, width), dtype, per_shard),
             ArrayLayout("datastore.zarr/values", (rows,), VALUE_DTYPE, per_shard),

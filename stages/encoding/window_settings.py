@@ -15,6 +15,9 @@ from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.config import remembers
 from stages.models.windows import WindowSettings
 
+STATES_KEPT = 3
+"""Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""
+
 
 class WindowedConfig(StageConfig):
     """Settings of a stage that reads a split with a model."""
@@ -43,6 +46,8 @@ class WindowedConfig(StageConfig):
 def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:
     """Windows for a model: `context` is its segment length unless given, `stride` the context, other lengths its own.
 
+    A model that pools has a window for every token: its stride is 1.
+
     Args:
         asked: by the names of `WindowSettings`; None: not asked for.
         segmented: whether the segments of a stream matter to what reads it (`local` memory).
@@ -53,8 +58,12 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
     own = encoder.config["segment_length"]
     context = own if context is None else context
-    stride = context if stride is None else stride
     model = model_of(encoder)
+    if model.pools and stride not in (None, 1):
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) reads a window for every token: leave --stride {stride} out."
+        )
+    stride = (1 if model.pools else context) if stride is None else stride
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
     if model.longest_context is not None and context > model.longest_context:

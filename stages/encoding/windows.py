@@ -72,6 +72,23 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
     return made
 
 
+def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None = None) -> list[Window]:
+    """A window for each of tokens [start, stop) that holds the inputs before it, the last `context` of them.
+
+    They are those of `windows` with a stride of 1, but that the first token of a split has a window of its own, too.
+
+    Args:
+        offsets: int [D + 1], where documents start, if no window is to reach into the one before.
+
+    >>> own_windows(3, 1, 5)[-2:]
+    [Window(start=1, stop=4, scored_from=3), Window(start=2, stop=5, scored_from=4)]
+    """
+    tokens = np.arange(start, stop)
+    floor = 0 if offsets is None else offsets[np.searchsorted(offsets, tokens, side="right") - 1]
+    first = np.maximum(floor, tokens - context + 1)
+    return [Window(begin, token + 1, token) for begin, token in zip(first.tolist(), tokens.tolist(), strict=True)]
+
+
 def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarray:
     """First input of the window that scores each token of [start, stop), int64 [stop - start].
 

@@ -11,6 +11,7 @@ from stages.export.card import card
 from stages.export.folder import CARD, check_export_folder, new_folder
 from stages.export.form import Form
 from stages.export.tokenizer import write_tokenizer
+from stages.lineage.corpus import require_scoring
 from stages.models.config import model_of
 
 Write = Callable[[Artifact, int | None, Path], Form]
@@ -43,8 +44,8 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 
 
 def _form_of(model: Artifact) -> Write:
-    """What writes a model of its backbone. Raises: UsageError, saying why, if nothing does."""
-    config = model_of(model)
+    """What writes a model of its backbone. Raises: UsageError or ArtifactError, saying why, if nothing does."""
+    config = model_of(require_scoring(model))
     if config.gate is not None:
         raise UsageError(
             f"{model.reference} has a gate that lets neighbours' tokens in (SPALM), and no model of transformers has."

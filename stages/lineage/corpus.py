@@ -101,6 +101,17 @@ def require_tune_split(tokens: Artifact, split: str) -> None:
         )
 
 
+def require_scoring(model: Artifact) -> Artifact:
+    """A model that scores tokens. Raises: ArtifactError, saying what the model is for, if it makes keys alone."""
+    if not model_of(model).scores_tokens:
+        raise ArtifactError(
+            f"{model.reference} is an encoder: it makes keys, and scores no tokens. Find neighbours with it "
+            f"({model.advise('build-datastore', model.reference)}, memlm build-index, memlm precompute-neighbors), and "
+            "read them with a model over the same tokens: memlm evaluate MODEL --neighbors NEIGHBORS."
+        )
+    return model
+
+
 def require_key(model: Artifact, key: str) -> None:
     """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
     config = model_of(model)

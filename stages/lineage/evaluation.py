@@ -6,7 +6,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.corpus import array_digests, corpus_of, tokenizer_digest
+from stages.lineage.corpus import array_digests, corpus_of, require_scoring, tokenizer_digest
 from stages.lineage.neighbors import require_queries
 from stages.lineage.rows import tokenizer_of
 from stages.models.config import model_of
@@ -17,10 +17,11 @@ MODELS_OWN = "gate_neighbors"
 
 
 def language_model(source: Artifact) -> Artifact:
-    """The model that a reference names: of an index or neighbors, the encoder of the datastore."""
-    if source.kind == "model":
-        return source
-    return source.find("encoder")
+    """The model that a reference names: of an index or neighbors, the encoder of the datastore.
+
+    Raises: ArtifactError if it scores no tokens.
+    """
+    return require_scoring(source if source.kind == "model" else source.find("encoder"))
 
 
 def reads_neighbors(model: Artifact) -> bool:

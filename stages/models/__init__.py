@@ -15,10 +15,15 @@ BACKBONES = Registry(
         "huggingface": Part.within(
             "stages.models.backbones.huggingface", "config:HuggingFaceConfig", "network:HuggingFace"
         ),
+        "text-encoder": Part.within(
+            "stages.models.backbones.text_encoder", "config:TextEncoderConfig", "network:TextEncoder"
+        ),
     },
 )
 IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
+ENCODER = "text-encoder"
+"""The backbone that is imported, too, and makes keys alone: it is never trained."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
 NAMED = {
@@ -31,7 +36,7 @@ NAMED = {
 
 def trainable_backbones() -> list[str]:
     """The backbones that training can begin with."""
-    return [name for name in BACKBONES.names() if name != IMPORTED]
+    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER)]
 
 
 def backbone_of(name: str) -> str:

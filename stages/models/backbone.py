@@ -14,7 +14,7 @@ hidden states [layers, B, m, d] and the place in the segment under way, int64 [1
 
 @dataclass
 class Encoding:
-    """Representations of B windows of L inputs: row i of a window predicts its next token."""
+    """Representations of B windows of L inputs: row i of a window predicts its next token; L = 1 where they pool."""
 
     hidden: Tensor
     """f(c_t), [B, L, d]: what the softmax reads."""

@@ -28,6 +28,9 @@ def unless(usual: object) -> Any:
 class VocabularyConfig(Settings):
     """Embeddings and softmax, full or adaptive, and the gate before the softmax."""
 
+    scores_tokens: ClassVar[bool] = True
+    """Whether there is a softmax; a model without one makes keys alone."""
+
     vocab_size: Size | None = None
     """Token types V; None: those of the training tokens, filled in when training is resolved."""
     width: Size = 128
@@ -92,6 +95,8 @@ class BackboneConfig(VocabularyConfig):
 
     carries_state: ClassVar[bool] = False
     """Whether reading a segment goes on from the one before it in the same stream."""
+    pools: ClassVar[bool] = False
+    """Whether a window becomes one row, for the token behind it, so that every token has a window of its own."""
     left_open: ClassVar[tuple[str, ...]] = ("gate", "gate_values")
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
 

@@ -52,6 +52,8 @@ class Vocabulary(nn.Module):
 
 def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
     """The vocabulary that a configuration asks for; its `vocab_size` must be known."""
+    if not config.scores_tokens:
+        return InputTable(config)
     return AdaptiveVocabulary(config) if config.cutoffs else FullVocabulary(config)
 
 
@@ -73,6 +75,17 @@ def _projection(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter
     if config.initial_range is None:
         return nn.Parameter(nn.init.xavier_uniform_(weight))
     return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
+
+
+class InputTable(Vocabulary):
+    """One embedding of width d a token, and no output side: of a model that makes keys alone."""
+
+    def __init__(self, config: VocabularyConfig) -> None:
+        super().__init__()
+        self.embedding = _embedding(config, _size(config), config.width)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return nn.functional.embedding(tokens, self.embedding)
 
 
 class FullVocabulary(Vocabulary):

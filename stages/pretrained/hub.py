@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stages.errors import DataError, MemlmError
-from stages.pretrained.location import INDEX, TOKENIZER_FILES, require_extra
+from stages.pretrained.location import INDEX, MODULES, SENTENCE_SETTINGS, TOKENIZER_FILES, require_extra
 
-WANTED = (*TOKENIZER_FILES, INDEX, "*.safetensors")
+WANTED = (*TOKENIZER_FILES, INDEX, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json", "*.safetensors")
 
 
 def fetch(name: str) -> Path:

@@ -18,6 +18,8 @@ TOKENIZER_FILES = (
 )
 """What says how text becomes ids, `config.json` since it may name the kind of tokenizer."""
 INDEX = "model.safetensors.index.json"
+MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
+"""What sentence-transformers writes beside an encoder: how it pools hidden states, and how long texts may be."""
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Weights as pickles, which run code when they are read."""
 

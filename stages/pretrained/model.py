@@ -1,6 +1,5 @@
-"""A causal model of transformers, taken apart into the vocabulary and the blocks of a model of memlm."""
+"""A model of transformers, taken apart into the vocabulary and the blocks of a model of memlm."""
 
-import json
 from typing import Any
 
 import torch
@@ -8,31 +7,56 @@ from torch import Tensor
 
 from stages.errors import DataError
 from stages.models.backbones.huggingface.config import HuggingFaceConfig
-from stages.models.backbones.huggingface.network import blocks_of, causal_model
+from stages.models.backbones.huggingface.network import causal_model
+from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.from_transformers import blocks_of
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
+from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
+from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
 from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
 
-NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
-"""Where the model lay and how it was packed: nothing of what it computes."""
 
-
-def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
+def describe(location: Location, prefix: int | None) -> HuggingFaceConfig | TextEncoderConfig:
     """The settings of a model, found without reading its weights.
 
     Args:
         prefix: the token that its tokenizer puts before a text; None: none.
-    Raises: DataError if it is no causal model that can be read here.
+    Raises: DataError if it is neither a causal model nor an encoder that can be read here.
     """
-    with reading(location, "model"):
-        from transformers import AutoConfig
+    settings = read_settings(location)
+    return describe_encoder(location, settings) if is_encoder(settings) else _describe(location, settings, prefix)
 
-        settings: Any = AutoConfig.from_pretrained(str(location.folder), **location.loading())
-        architecture = _architecture(settings)
+
+def read_weights(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> dict[str, Tensor]:
+    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
+
+    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
+    """
+    if isinstance(config, TextEncoderConfig):
+        return encoder_weights(location, config)
+    causal, dtype, missing = load(location, "AutoModelForCausalLM")
+    if reads_ahead(causal):
+        raise DataError(
+            f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores, so no "
+            "perplexity is its own, and memlm does not know it as an encoder, which makes keys alone."
+        )
+    require_all(location, missing)
+    wanted = scores_of(causal)
+    weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
+    weights |= _tables(causal, config, dtype)
+    _require_same(location, config, weights, wanted)
+    return weights
+
+
+def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingFaceConfig:
+    """Those of a causal model."""
+    with reading(location, "model"):
+        found = architecture(settings)
         with torch.device("meta"):
-            causal = causal_model(architecture)
+            causal = causal_model(found)
         head = head_settings(causal, location.spec)
         rows, width = causal.get_output_embeddings().weight.shape
         return HuggingFaceConfig(
@@ -40,7 +64,7 @@ def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
             width=width,
             dropout=0.0,
             tied=bool(getattr(settings, "tie_word_embeddings", False)),
-            architecture=architecture,
+            architecture=found,
             last_ffn=_last_ffn(causal, width),
             max_positions=longest_window(settings),
             prefix=prefix,
@@ -49,46 +73,10 @@ def describe(location: Location, prefix: int | None) -> HuggingFaceConfig:
         )
 
 
-def read_weights(location: Location, config: HuggingFaceConfig) -> dict[str, Tensor]:
-    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
-
-    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
-    """
-    with reading(location, "model"):
-        from transformers import AutoModelForCausalLM
-
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
-        )
-    causal, info = loaded
-    dtype = causal.dtype
-    torch.nn.Module.float(causal.eval())  # its own refuses where weights were quantized, though they are not any more
-    _require_numbers(location, causal)
-    if reads_ahead(causal):
-        raise DataError(
-            f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores: it is an "
-            "encoder, and encoders are not imported, for no perplexity is theirs."
-        )
-    lacking = sorted(info["missing_keys"])
-    if lacking:
-        raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(lacking[:3])}.")
-    wanted = scores_of(causal)
-    weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
-    weights |= _tables(causal, config, dtype)
-    _require_same(location, config, weights, wanted)
-    return weights
-
-
 def _last_ffn(causal: Any, width: int) -> str | None:
     """The module whose input is g; None where that is of another width than f (OPT-350m)."""
     inside = causal.config.hidden_size
     return last_feed_forward(causal.base_model, causal.config.num_hidden_layers) if inside == width else None
-
-
-def _architecture(settings: Any) -> dict[str, Any]:
-    """Settings of transformers as JSON, less what says where they came from."""
-    found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
-    return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
 
 
 def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -107,12 +95,6 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
     found = {f"backbone.model.{name}": weight.detach().clone() for name, weight in blocks.state_dict().items()}
     causal.base_model.set_input_embeddings(table)
     return found
-
-
-def _require_numbers(location: Location, causal: torch.nn.Module) -> None:
-    for name, weight in causal.named_parameters():
-        if not weight.isfinite().all():
-            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
 
 
 def _require_same(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from stages.models.backbones.huggingface.config import HuggingFaceConfig
+from stages.models.backbones.text_encoder.config import TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.location import Location
 
@@ -22,7 +23,7 @@ class ModelSize(NamedTuple):
     while their scores are compared, and the weights as they are stored."""
 
 
-def model_size(location: Location, config: HuggingFaceConfig) -> ModelSize:
+def model_size(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> ModelSize:
     """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
     with torch.device("meta"):
         weights = LanguageModel(config).state_dict()
@@ -34,7 +35,7 @@ def model_size(location: Location, config: HuggingFaceConfig) -> ModelSize:
     return ModelSize(parameters, stored, parameters * FULL.itemsize + stored + compared)
 
 
-def _stored_type(location: Location, config: HuggingFaceConfig) -> torch.dtype:
+def _stored_type(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> torch.dtype:
     """What `dtype="auto"` of transformers comes to: what the settings say, else what the first weights are in."""
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:

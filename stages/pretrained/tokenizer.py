@@ -16,7 +16,8 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     """The tokenizer of a folder or of a GGUF file.
 
     Args:
-        eos: the token that ends a document; None: `<|endoftext|>` where there is one, else the tokenizer's own.
+        eos: the token that ends a document; None: `<|endoftext|>` where there is one, else the tokenizer's own, or
+            what it puts between sentences ([SEP]).
     Raises: DataError if there is none that can be written as JSON; UsageError if it has no such token.
     """
     with reading(location, "tokenizer"):
@@ -33,6 +34,18 @@ def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bo
         backend = _load(location).backend_tokenizer
     own: str = PretrainedTokenizer(backend, special).huggingface().to_str(pretty=True)
     return own == file.read_text("utf-8")
+
+
+def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tokens that a tokenizer puts before and behind a text ([CLS] and [SEP]).
+
+    Raises: DataError if there is no tokenizer.
+    """
+    with reading(location, "tokenizer"):
+        found = _load(location)
+        written, text = (found("a", add_special_tokens=special).input_ids for special in (True, False))
+        first = next(i for i in range(len(written)) if written[i : i + len(text)] == text)
+    return tuple(written[:first]), tuple(written[first + len(text) :])
 
 
 def _load(location: Location) -> Any:
@@ -59,7 +72,7 @@ def _end(found: Any, location: Location, eos: str | None) -> int:
     vocabulary: dict[str, int] = found.get_vocab()
     if eos is not None and eos not in vocabulary:
         raise UsageError(f"The tokenizer of {location.spec} has no token {eos!r}: name one that it has with --eos.")
-    token = eos or (USUAL_END if USUAL_END in vocabulary else found.eos_token)
+    token = eos or (USUAL_END if USUAL_END in vocabulary else found.eos_token or found.sep_token)
     if token is None:
         raise UsageError(f"The tokenizer of {location.spec} does not say what ends a document: name it with --eos.")
     return int(vocabulary[token])

@@ -29,6 +29,9 @@ MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 PIECE_BYTES = 8 << 20
 """Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
 
+HELD_BYTES = 128 << 20
+"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
+
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
 
@@ -97,6 +100,8 @@ class GroupedSearcher(ScanningSearcher):
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
+        self._held: dict[int, KeyBlock] = {}
+        self._room = HELD_BYTES if lists is None else 0
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
@@ -180,9 +185,24 @@ class GroupedSearcher(ScanningSearcher):
 
     def _pieces(self, number: int) -> Iterator[tuple[int, KeyBlock]]:
         """The keys of a list, some at a time if it is long, and the place of the first of them in it."""
-        for part in self._parts(number):
+        held = self._held.get(number)
+        if held is not None:
+            yield 0, held
+            return
+        parts = self._parts(number)
+        for part in parts:
             vectors = np.ascontiguousarray(widened(self.lists.keys(number, part)))
-            yield part.start, KeyBlock(self.lists.ids(number, part), vectors, extended_keys(vectors, self.origin))
+            keys = KeyBlock(self.lists.ids(number, part), vectors, extended_keys(vectors, self.origin))
+            if len(parts) == 1:
+                self._hold(number, keys)
+            yield part.start, keys
+
+    def _hold(self, number: int, keys: KeyBlock) -> None:
+        """Keep the keys of a list as they are compared, for those who come next, while there is room."""
+        size = keys.vectors.nbytes + keys.extended.nbytes
+        if size <= self._room:
+            self._room -= size
+            self._held[number] = keys
 
     def _parts(self, number: int) -> list[range]:
         size, step = int(self.lists.sizes[number]), max(1, PIECE_BYTES // (4 * self.dim))
@@ -199,26 +219,23 @@ class GroupedSearcher(ScanningSearcher):
         looked_at = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * depth
         most = int(looked_at.sum(axis=1).max(initial=1))
         looked_at &= seen > 0
-        sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most]
-        ends = np.cumsum(sizes).reshape(sizes.shape)
-        scores, slots = np.empty(int(sizes.sum()), np.float32), np.stack([ends - sizes, ends], axis=-1).reshape(-1, 2)
-
+        sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most].ravel()
+        scores: list[list[np.ndarray]] = [[] for _ in range(len(queries))]
         radii = [np.float32(0)]
 
         def score(visit: Visit) -> None:
-            first = 0
+            owners, first = (visit.pairs // most).tolist(), 0
             for best in self._smallest(queries, visit.pairs // most, visit.number, depth, radii):
-                for (start, stop), row in zip(
-                    slots[visit.pairs[first : first + len(best)]].tolist(), best, strict=True
-                ):
-                    scores[start:stop] = row[: stop - start]
-                first += len(best)
+                part = slice(first, first + len(best))
+                for owner, size, row in zip(owners[part], sizes[visit.pairs[part]].tolist(), best, strict=True):
+                    scores[owner].append(row[:size])
+                first = part.stop
 
         share(score, self._visits(np.where(looked_at, nearest, -1)[:, :most]))
         bounds = np.full(len(queries), np.inf, np.float32)
 
         def rank(number: int) -> None:
-            own = scores[slots[number * most, 0] : ends[number, -1]]
+            own = np.concatenate([*scores[number], np.empty(0, np.float32)])
             if len(own) >= depth:
                 own.partition(depth - 1)
                 bounds[number] = own[depth - 1]

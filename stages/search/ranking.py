@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float32, Int64, Integer
 
 NO_ROW = 0xFFFFFFFF
+MISSING = (0x7F800000 << 32) | NO_ROW
+"""What `packed` gives of a missing candidate."""
 
 
 def slack(k: int) -> int:
@@ -28,14 +30,12 @@ def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape
         scores: float32; a candidate of score +inf or id -1 counts as missing, and comes last.
         ids: int64, below 2**32 - 1.
     """
-    missing = (ids < 0) | (scores == np.inf)
-    bits = np.where(missing, np.float32(np.inf), scores + np.float32(0)).view(np.int32)
-    sortable = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
-    return (sortable << 32) | np.where(missing, NO_ROW, ids)
-
-
-MISSING = (0x7F800000 << 32) | NO_ROW
-"""What `packed` gives of a missing candidate."""
+    bits = np.asarray(scores + np.float32(0)).view(np.int32)
+    both = np.asarray(bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
+    both <<= 32
+    both |= ids
+    both[(ids < 0) | (scores == np.inf)] = MISSING
+    return both
 
 
 def unpacked(

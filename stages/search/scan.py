@@ -178,7 +178,7 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
     """The smallest of each row, as many as `depth` if there are; changes the order of the rows given."""
     if depth < scores.shape[1]:
         scores.partition(depth - 1, axis=1)
-        scores = scores[:, :depth]
+        scores = scores[:, :depth].copy()  # which does not hold the others
     if rising:
         scores.sort(axis=1)
     return scores

@@ -65,9 +65,12 @@ class Searcher(ABC):
             exist, the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
         queries = np.ascontiguousarray(queries, np.float32)
+        step = max(1, block_bytes() // (8 * self.dim + 24 * k))
+        if len(queries) <= step:
+            best, rows = self._search_block(queries, k, exclude_ranges)
+            return rows, score_to_distance(best, self.metric)
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        step = max(1, block_bytes() // (8 * self.dim + 24 * k))
         for start in range(0, len(queries), step):
             block = slice(start, start + step)
             exclude = None if exclude_ranges is None else exclude_ranges[block]

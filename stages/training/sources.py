@@ -2,7 +2,7 @@
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.corpus import require_same_tokenizer
+from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
@@ -73,9 +73,10 @@ def splits_read(tokens: Artifact) -> list[str]:
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
     """A model to start from.
 
-    Raises: ArtifactError if its tokens mean something else than these; UsageError if it has another backbone than
-        the settings name, or a gate that the method has no neighbours for.
+    Raises: ArtifactError if its tokens mean something else than these, or it scores none; UsageError if it has another
+        backbone than the settings name, or a gate that the method has no neighbours for.
     """
+    require_scoring(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]

@@ -41,7 +41,8 @@ from stages.search.open import open_searcher
 from stages.search.recall import measure
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
-from stages.update import UpdateConfig, UpdateDatastore
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.benchmarks.artificial import Model, artificial
 
 PARTS = 10

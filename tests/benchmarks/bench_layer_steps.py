@@ -61,9 +61,11 @@ class Timed:
     optimizer: torch.optim.Optimizer
     state: tuple[Tensor, ...] | None
     tokens: Tensor
+    back: Tensor | None
+    """How far back the document of each position reaches, where memories end with documents: to all of them."""
 
     def update(self) -> None:
-        encoding = self.model.encode(self.tokens, self.state)
+        encoding = self.model.encode(self.tokens, self.state, self.back)
         loss = self.model.loss(encoding.hidden.flatten(0, 1), self.tokens.flatten())
         if encoding.auxiliary_loss is not None:
             loss = loss + encoding.auxiliary_loss
@@ -96,14 +98,15 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
     model = LanguageModel(config.sized(TYPES, LENGTH)).train()
     optimizer = make_optimizer(OptimizerConfig(), set_apart([ParameterGroup(list(model.parameters()))], model))
     tokens, state = torch.randint(TYPES, (ROWS, LENGTH)), None
+    back = torch.full(tokens.shape, 1 << 30) if model.config.reads_documents else None
     with torch.no_grad():
         for _ in range(6):
-            state = model.encode(tokens, state).state
+            state = model.encode(tokens, state, back).state
     assert state is not None
     if size := changes.get("attention", {}).get("memory_size"):
         entries = torch.nn.functional.normalize(torch.randn(1, ROWS, 4, size, width // 4), dim=-1)
         state = (*state[:2], entries, entries.clone())
-    timed = Timed(model, optimizer, state, tokens)
+    timed = Timed(model, optimizer, state, tokens, back)
     timed.update()
     return timed
 

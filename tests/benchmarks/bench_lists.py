@@ -1,9 +1,10 @@
 """Search of an IVF index list by list against FAISS's `index.search`: same file, same lists read, same neighbours.
 
-    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries 8192]
+    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries 8192] [--copies 1]
 
 Without an index the keys are those that a small model with random weights makes of Python's documentation. Queries are
-stored keys, a little moved. The two take turns in one process; the shortest time of each counts, by the clock and by
+stored keys, a little moved. With --copies each key stands in its list so many times, a little moved, as in
+`bench_on_disk`. The two take turns in one process; the shortest time of each counts, by the clock and by
 the processors, which other processes disturb less. Told beside them: how many of FAISS's neighbours are found, and the
 floor of the machine, the time that the matrix products alone take with one product a list.
 
@@ -57,7 +58,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.perf_counter() - wall, time.process_time() - cpu, out
 
 
-def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: int) -> None:
+def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: int, copies: int) -> None:
     """Print a line for every k, in this process's environment."""
     import faiss
 
@@ -65,15 +66,21 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
     from stages.search.keys import StoredKeys
     from stages.search.open import open_searcher
     from stages.search.recall import recall
+    from tests.benchmarks.bench_on_disk import write
 
     index = Store(store).get(reference)
     keys = StoredKeys(index.input("datastore").zarr("datastore.zarr")["keys"])
-    ours = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim))
-    theirs: Any = faiss.read_index(str(index.file("index.faiss")))
+    with tempfile.TemporaryDirectory() as folder:
+        file, rows = index.file("index.faiss"), keys.rows
+        if copies > 1:
+            file = Path(folder, "index.faiss")
+            rows = write(index.file("index.faiss"), copies, file)
+        ours = open_searcher(file, index.config, (rows, keys.dim))
+        theirs: Any = faiss.read_index(str(file))
     theirs.nprobe = index.config["probe"]
     queries = moved(keys, count)
     print(
-        f"{keys.rows:,} keys x {keys.dim}, {index.config['lists']} lists, {theirs.nprobe} read, {count:,} queries, "
+        f"{rows:,} keys x {keys.dim}, {index.config['lists']} lists, {theirs.nprobe} read, {count:,} queries, "
         f"{faiss.omp_get_max_threads()} threads"
     )
     floor = min(timed(lambda: products(theirs, queries))[:2] for _ in range(rounds))
@@ -122,16 +129,17 @@ def main() -> None:
     parser.add_argument("--k", default="4,64,1024")
     parser.add_argument("--queries", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     ks = [int(k) for k in arguments.k.split(",")]
     if arguments.here:
-        compare(arguments.store, arguments.index, ks, arguments.queries, arguments.rounds)
+        compare(arguments.store, arguments.index, ks, arguments.queries, arguments.rounds, arguments.copies)
         return
     with tempfile.TemporaryDirectory() as folder:
         store, index = arguments.store or folder, arguments.index or prepare(Path(folder))
         options = {"store": store, "index": index, "k": arguments.k}
-        options |= {"queries": str(arguments.queries), "rounds": str(arguments.rounds)}
+        options |= {"queries": str(arguments.queries), "rounds": str(arguments.rounds), "copies": str(arguments.copies)}
         given = [part for name, value in options.items() for part in (f"--{name}", value)]
         for name, environment in ENVIRONMENTS.items():
             print(f"environment: {json.dumps(environment)} ({name})", flush=True)

@@ -132,7 +132,8 @@ def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path,
         written(tmp_path / "store", _made(tmp_path, "report")), rel=0.02
     )
     twice = planned(memlm, chain, *files, "--set", "model.steps=4").stages["model"]
-    assert twice["seconds"][0] == pytest.approx(2 * told.stages["model"]["seconds"][0])
+    once = told.stages["model"]["seconds"][0]
+    assert once < twice["seconds"][0] < 2 * once, "twice the updates, but it starts once"
     other = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
     assert other["seconds"] is None  # a model of another shape says nothing
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Memlm
-from tests.stages.pretrained.tiny import saved
+from tests.stages.pretrained.tiny import saved, saved_encoder
 
 pytest.importorskip("transformers")
 
@@ -29,3 +29,35 @@ def test_the_model_that_a_recipe_needs_is_asked_for(memlm: Memlm, text):
     assert ended.code == 2 and "pretrained: the model: a folder, FILE.gguf, or hf:NAME" in ended.err
     ended = memlm("run", "quickstart", "--pretrained", "x.gguf")
     assert ended.code == 2 and "has no input 'pretrained'" in ended.err
+
+
+def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(memlm: Memlm, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved_encoder(tmp_path / "bert")
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", text)]
+    tokens = memlm("tokenize", "--tokenizer", "bert", *files).reference
+    encoder = memlm("import-model", "bert", tokens, "--segment-length", 4).reference
+    made = memlm("build-datastore", encoder)
+    assert "an encoder reads a window of 4 tokens for every key" in made.err
+    index = memlm("build-index", made.reference).reference
+    neighbors = memlm("precompute-neighbors", index, "--k", 2).reference
+    small = ("--set", "steps=2", "--set", "batch_tokens=64", "--segment-length", 16)
+    model = memlm("train", tokens, *small).reference
+    row = ("--memory", "external:k=2,lambda=0.5,temperature=1", "--exclude", "self")
+    assert memlm("evaluate", model, "--neighbors", neighbors, *row).reference.startswith("report/")
+    assert memlm("generate", model, "--index", index, *row[:2], "--max-tokens", 3, "--prompt", "the cat").code == 0
+    wrong = [
+        *(("evaluate", source) for source in (encoder, index, neighbors)),
+        ("evaluate", encoder, "--memory", "neural-cache"),
+        ("inspect", encoder, "--text", "the cat"),
+        ("generate", encoder, "--prompt", "the cat"),
+        ("export", encoder, "--output", "out"),
+        ("train", tokens, *small, "--init-from", encoder),
+    ]
+    for command in wrong:
+        ended = memlm(*command)
+        assert ended.code == 4 and f"{encoder} is an encoder: it makes keys, and scores no tokens." in ended.err, (
+            command
+        )
+    keys = json.loads((tmp_path / "store" / made.reference / "manifest.json").read_text())["metrics"]["rows"]
+    assert f"{3 * keys:,} tokens" in memlm("plan", "build-datastore", encoder, "--context", 3).out

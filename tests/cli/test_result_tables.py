@@ -269,11 +269,23 @@ def test_the_folder_of_the_figures_is_named(
     assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
 
 
+SPLITS = {"vocabulary_size": 300, "tokenizer": "bpe", "splits": {"train": {"documents": 7, "tokens": 900}}}
+
+
 @pytest.mark.parametrize("named", [True, False])
-def test_a_reference_that_stands_on_the_screen_is_not_repeated(capsys, named: bool) -> None:
-    show_result(SimpleNamespace(kind="model", reference="model/0123456789ab", metrics={"steps": 7}), named=named)
+@pytest.mark.parametrize(
+    ("kind", "metrics", "shown"),
+    [("model", {"steps": 7}, "steps"), ("tokens", SPLITS, "bpe, 300 types"), ("report", {}, "test, 4,321 tokens")],
+)
+def test_a_reference_that_stands_on_the_screen_is_not_repeated(
+    capsys, kind: str, metrics: dict, shown: str, named: bool
+) -> None:
+    reference, manifest = f"{kind}/0123456789ab", SimpleNamespace(files={})
+    made = SimpleNamespace(kind=kind, reference=reference, metrics=metrics, manifest=manifest, json=lambda _: CACHE)
+    show_result(made, named=named)
     told = capsys.readouterr().err
-    assert "steps" in told and ("model/0123456789ab" in told) != named
+    (line,) = (line for line in told.splitlines() if shown in line)
+    assert (reference in told) != named and (kind == "model" or line.startswith(shown) == named)
 
 
 @pytest.mark.parametrize(("whole", "shown"), [(True, "stored whole"), (False, "stored as codes")])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.costs import CONTINUES, DONE, NEW, RANGE, SHORT_RANGE, Estimate, _seconds, room
+from pipelines.costs import CONTINUES, DONE, NEW, RANGE, SHORT_RANGE, Estimate, Run, _seconds, room
 from stages.artifacts.cost import Effort
 
 
@@ -23,8 +23,9 @@ def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
     assert room([estimate(CONTINUES, 100, 50, written=400)], 100, {}).at_once == 0
 
 
-def ran(tokens: int, seconds: float) -> tuple[Any, Effort]:
-    return SimpleNamespace(manifest=SimpleNamespace(seconds=seconds)), Effort(tokens, "tokens", {})
+def ran(tokens: int, seconds: float, fixed: float = 0.0) -> Run:
+    artifact: Any = SimpleNamespace()
+    return Run(artifact, Effort(tokens, "tokens", {}), seconds, fixed)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +39,16 @@ def ran(tokens: int, seconds: float) -> tuple[Any, Effort]:
     ids=["start alone", "as short", "a longer one there", "both tell"],
 )
 def test_a_run_of_seconds_says_little_of_a_longer_one(
-    before: list[Any], tokens: int, rate: float, around: tuple[float, float], short: bool
+    before: list[Run], tokens: int, rate: float, around: tuple[float, float], short: bool
 ) -> None:
     found, told = _seconds(Effort(tokens, "tokens", {}), before)
     assert found == pytest.approx(tuple(factor * rate * tokens for factor in around))
     assert told is short
+
+
+def test_what_is_done_once_a_run_is_not_multiplied() -> None:
+    """16 of 24 s were to start: 9 times the tokens take 16 s and 9 times the 8."""
+    found, _ = _seconds(Effort(9000, "tokens", {}), [ran(1000, 24.0, fixed=16.0)])
+    assert found == pytest.approx(tuple(factor * 88.0 for factor in SHORT_RANGE))
+    long, short = _seconds(Effort(9000, "tokens", {}), [ran(1000, 60.0, fixed=16.0)])
+    assert long == pytest.approx(tuple(factor * (16 + 9 * 44) for factor in RANGE)) and not short

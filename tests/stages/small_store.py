@@ -59,12 +59,16 @@ class SmallTokens(Stage[TokensConfig]):
                     array.write(0, values)
         return {
             "splits": {
-                split: {"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n // 2, "documents": n // 9}
+                split: {
+                    **{"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n // 2, "documents": n // 9},
+                    "unknown_rate": 0.0,
+                }
                 for split, n in job.config.lengths.items()
             },
             "vocabulary_size": VOCABULARY,
             "eos_id": EOS,
             "eos_after": "never",
+            "tokenizer": "word",
         }
 
 
@@ -119,7 +123,7 @@ class SmallModel(Stage[ModelConfig]):
             next(model.parameters()).data.fill_(torch.finfo(torch.float32).max)
         save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
-        return {}
+        return {"parameters": sum(weights.numel() for weights in model.parameters())}
 
 
 def small_tokens(store: Store, **settings: Any) -> Artifact:

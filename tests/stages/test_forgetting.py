@@ -20,7 +20,8 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.open import open_searcher
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
-from stages.update import UpdateConfig, UpdateDatastore
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.stages.small_store import array
 from tests.stages.small_text import text_model
 from tests.stages.test_index import Notes

@@ -21,7 +21,8 @@ from stages.search.config import IndexConfig
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.training.neighbors import map_neighbors
-from stages.update import UpdateConfig, UpdateDatastore
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import array
 from tests.stages.small_text import story, text_model, text_tokens

@@ -14,7 +14,8 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.rows import DatastoreRows
-from stages.update import UpdateConfig, UpdateDatastore
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import array, small_model, small_tokens
 

@@ -62,10 +62,19 @@ def legend(labels: Sequence[str], signs: Callable[[int, float, float], list[str]
         x, y = LEFT, 14 + row * LEGEND_LINE
         for label in line:
             drawn += signs(number, x, y - 4)
-            drawn.append(shapes.text(x + 28, y, label, "label"))
+            drawn.append(shapes.text(x + 28, y, fitted(label), "label"))
             x += _legend_width(label)
             number += 1
     return drawn
+
+
+def fitted(label: str) -> str:
+    """A label that is longer than a line without its middle: beginnings are often alike, ends tell series apart."""
+    most = int((WIDTH - LEFT - 28) / LETTER)
+    if len(label) <= most:
+        return label
+    head = most // 3
+    return f"{label[:head]}…{label[len(label) - (most - head - 1) :]}"
 
 
 def _legend_width(label: str) -> float:

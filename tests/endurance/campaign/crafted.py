@@ -35,6 +35,10 @@ READERS = {
     "cut": [["build-index", "{cut}", "--index", "flat"], ["precompute-neighbors", "{cut-ivf}", "--exact"]],
 }
 """Commands that read each artifact; none of what they make is in the store."""
+MANIFESTS = 0.3
+"""How often it is the manifest that is changed, which is one file of many."""
+FACTS = ("config", "metrics")
+"""What of it others compute with; most of it is the table of files."""
 
 
 def crafted(case: Case) -> Verdict:
@@ -45,7 +49,7 @@ def crafted(case: Case) -> Verdict:
     case.world.copy(case.store, needed.union(*map(case.world.ancestors, needed)))
     artifact = case.store / case.world.made[name].reference
     files = [path for path in sorted(artifact.rglob("*")) if path.is_file()]
-    path = case.random.choice(files)
+    path = artifact / MANIFEST if case.random.random() < MANIFESTS else case.random.choice(files)
     how = _craft(case, path)
     case.note(f"{path.relative_to(case.store)}: {how}; {' '.join(command)}")
     with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):  # of a manifest that is none
@@ -58,7 +62,10 @@ def _craft(case: Case, path: Path) -> str:
     data = path.read_bytes()
     if path.name == "zarr.json" and case.random.random() < 0.3:
         return _declare(case, path)
-    if path.name == MANIFEST or (path.suffix == ".json" and case.random.random() < 0.8):
+    if path.name == MANIFEST:
+        text, how = damaged_json_text(case.random, path.read_text(), case.random.choice([(), FACTS]))
+        path.write_text(text)
+    elif path.suffix == ".json" and case.random.random() < 0.8:
         text, how = damaged_json_text(case.random, path.read_text())
         path.write_text(text)
     elif path.suffix == ".safetensors" and case.random.random() < 0.8:

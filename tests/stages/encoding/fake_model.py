@@ -22,7 +22,7 @@ class FakeModel(nn.Module):
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
-        self.config = SimpleNamespace(carries_state=False, reads_documents=False)
+        self.config = SimpleNamespace(carries_state=False, reads_documents=False, pools=False)
         self.calls: list[tuple[int, int]] = []
         generator = torch.Generator().manual_seed(0)
         self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)
@@ -47,7 +47,7 @@ class AddingModel(FakeModel):
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__(vocabulary)
-        self.config = SimpleNamespace(carries_state=True, reads_documents=False)
+        self.config = SimpleNamespace(carries_state=True, reads_documents=False, pools=False)
 
     def encode(self, tokens: Tensor, state: tuple[Tensor, ...] | None = None) -> FakeEncoding:
         self.calls.append((tokens.shape[0], tokens.shape[1]))

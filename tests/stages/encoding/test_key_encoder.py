@@ -82,3 +82,19 @@ def test_the_encoder_of_a_datastore_reads_in_its_windows_across_documents():
     assert (one.model, one.key, one.dtype) == (model, "ffn-input", "float16")
     seen = -one.encode("train", 28, 36, None).keys[:, 1]
     np.testing.assert_array_equal(seen, [13, 14, 15, 16, 13, 14, 15, 16])
+
+
+def test_shards_in_a_row_are_one_pass_each_going_on_from_the_one_before(tmp_path):
+    """Also in a new process, which has what the shard before wrote; what no run needs any more is dropped."""
+    past, states, keys = one_pass(tmp_path / "apart"), StateStore(tmp_path, torch.device("cpu")), []
+    for number, one in enumerate(RANGES):
+        if number == 2:
+            states = StateStore(tmp_path, torch.device("cpu"))
+        output = ShardOutput(tmp_path)
+        encoded = encoder().encode_shard("train", one, reversed(RANGES[:number]), states, output)
+        keys.append(encoded.keys)
+        assert encoded.state[0].numpy().tobytes() == past[number][0].numpy().tobytes()
+        written = output.written(one.key)
+        assert list(written.discarded) == ([f"scratch/state-{RANGES[number - 1].key}.safetensors"] if number else [])
+    whole = encoder().encode("train", 0, TOTAL, None)
+    torch.testing.assert_close(torch.cat(keys), whole.keys)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.encoding.windows import Window, document_windows, windows
+from stages.encoding.windows import Window, document_windows, own_windows, windows
 from stages.errors import UsageError
 
 
@@ -86,3 +86,22 @@ def test_document_windows_are_those_of_each_document_alone(lengths, context, dat
     assert document_windows(offsets, context, stride, start, stop) == [
         w for w in alone if max(start, w.scored_from) < min(stop, w.stop)
     ]
+
+
+@given(settings())
+def test_a_token_of_its_own_window_has_the_inputs_before_it_alone(case):
+    total, context, _, start, stop = case
+    made = own_windows(context, start, stop)
+    assert [(w.scored_from, w.stop) for w in made] == [(token, token + 1) for token in range(start, stop)]
+    assert all(w.stop - w.start == min(context, w.stop) for w in made)
+    later = [w for w in windows(total, context, 1, start, stop) if w.start > 0]
+    assert later == [w for w in made if w.start > 0]
+
+
+@given(settings(), st.sets(st.integers(1, 59)))
+def test_own_windows_end_where_documents_begin(case, cuts):
+    total, context, _, start, stop = case
+    offsets = np.array([0, *sorted(cut for cut in cuts if cut < total), total])
+    for w in own_windows(context, start, stop, offsets):
+        begin = offsets[offsets <= w.scored_from].max()
+        assert w.start == max(begin, w.stop - context)

@@ -12,7 +12,7 @@ from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.pretrained import anatomy
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
-from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, tiny_model
+from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, saved_encoder, tiny_model
 
 pytest.importorskip("transformers")
 
@@ -98,14 +98,11 @@ def test_what_bends_scores_is_found(tmp_path, family, found):
     assert {name: getattr(config, name) for name in found} == found
 
 
-@pytest.mark.parametrize("kind", ["AutoModel", "AutoModelForMaskedLM"])
-def test_encoders_are_refused(tmp_path, kind):
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = transformers.AutoConfig.for_model("bert", vocab_size=V, **sizes)
-    getattr(transformers, kind).from_config(config).save_pretrained(tmp_path)
+def test_a_model_that_reads_ahead_and_is_not_known_as_an_encoder_is_refused(tmp_path, monkeypatch):
+    saved_encoder(tmp_path, kind="AutoModelForMaskedLM")
+    monkeypatch.setattr("stages.pretrained.model.is_encoder", lambda settings: False)
     location = locate(str(tmp_path))
-    with pytest.raises(DataError, match=r"\(bert\) reads tokens behind the one that it scores: it is an encoder"):
+    with pytest.raises(DataError, match=r"\(bert\) reads tokens behind the one that it scores, so no perplexity"):
         read_weights(location, describe(location, None))
 
 

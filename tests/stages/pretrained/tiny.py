@@ -37,15 +37,51 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def tiny_model(family: str, **settings: Any) -> Any:
-    """A causal model whose scores are far enough apart to tell one formula from another."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    """A causal model with random weights."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(family, **{"vocab_size": V, **FAMILIES.get(family, {}), **settings})
+    return tiny_model_of(config, "AutoModelForCausalLM")
+
+
+def tiny_model_of(settings: Any, kind: str) -> Any:
+    """A model of a class of transformers, whose outputs are far enough apart to tell one formula from another."""
+    import transformers
 
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **{"vocab_size": V, **FAMILIES.get(family, {}), **settings})
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = getattr(transformers, kind).from_config(settings).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+_BERT = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "bert": {**_BERT, "max_position_embeddings": 40},
+    "roberta": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
+    "xlm-roberta": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
+    "mpnet": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
+    "distilbert": {"dim": D, "hidden_dim": 24, "n_layers": LAYERS, "n_heads": 2, "max_position_embeddings": 40},
+    "electra": {**_BERT, "embedding_size": D, "max_position_embeddings": 40},
+    "modernbert": {**_BERT, "max_position_embeddings": 40, "pad_token_id": 0, "local_attention": 8},
+    "deberta-v2": {**_BERT, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+}
+"""Settings of one tiny encoder of each kind; all read 40 tokens, those around a text among them."""
+
+
+def saved_encoder(folder: Path, family: str = "bert", kind: str = "AutoModel", **settings: Any) -> Any:
+    """A folder with an encoder and a tokenizer that puts [CLS] and [SEP] around a text; returns the model."""
+    from transformers import AutoConfig, PreTrainedTokenizerFast
+
+    model = tiny_model_of(AutoConfig.for_model(family, **{"vocab_size": V, **ENCODERS[family], **settings}), kind)
+    model.save_pretrained(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
+    around = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="[CLS]", sep_token="[SEP]")
+    fast.save_pretrained(folder)
     return model
 
 

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, State
 from stages.models.backbones.huggingface.config import HuggingFaceConfig
+from stages.models.from_transformers import blocks_of, model_of_settings
 
 
 class HuggingFace(Backbone):
@@ -43,25 +42,5 @@ class HuggingFace(Backbone):
 
 
 def causal_model(architecture: dict[str, Any]) -> Any:
-    """A model of such settings, weights undefined, buffers (rotations, masks) as they are to be.
-
-    Raises: UsageError without transformers.
-    """
-    try:
-        from transformers import AutoConfig, AutoModelForCausalLM
-        from transformers.initialization import no_init_weights
-        from transformers.utils import logging
-    except ImportError:
-        raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
-    logging.set_verbosity_error()
-    settings = AutoConfig.for_model(**architecture)
-    with torch.device("cpu"), no_init_weights():
-        return AutoModelForCausalLM.from_config(settings, dtype=torch.float32, trust_remote_code=False)
-
-
-def blocks_of(causal: Any) -> nn.Module:
-    """The part of a causal model between its embeddings and its softmax; the embeddings are taken out."""
-    blocks: Any = causal.base_model
-    blocks.set_input_embeddings(nn.Identity())
-    found: nn.Module = blocks
-    return found
+    """A causal model of such settings, as `model_of_settings` makes it."""
+    return model_of_settings(architecture, "AutoModelForCausalLM")

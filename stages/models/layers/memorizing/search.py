@@ -55,14 +55,19 @@ class Search(nn.Module):
         rows, heads, entries, _ = keys.shape
         step = max(1, SCORES // max(1, rows * heads * entries))
         number, found = torch.arange(entries, device=keys.device), []
+        hidden = None if back is None else self._hidden(back, entries, place)
         for start in range(0, q.shape[2], step):
             part = slice(start, start + step)
             scores = q[:, :, part] @ keys.transpose(2, 3)
-            if back is not None:
-                ages = self._ages(number.expand(1, 1, scores.shape[2], -1), entries, place + start)
-                scores = scores.masked_fill(ages > back[:, None, part, None], -torch.inf)
+            if hidden is not None:
+                scores.masked_fill_(number < hidden[:, None, part, None], -torch.inf)
             found.append(scores.topk(min(self.neighbors, entries)).indices)
         return torch.cat(found, 2)
+
+    def _hidden(self, back: Tensor, entries: int, place: int) -> Tensor | None:
+        """How many of the oldest entries each query may not see, int64 [B, n]; None: all see all of them."""
+        number = entries + place + torch.arange(back.shape[1], device=back.device) - back
+        return number if bool((number > 0).any()) else None
 
     def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:
         """Of entries [B, heads, n, k] for each of n queries, the first of which stands at `place` of the segment."""

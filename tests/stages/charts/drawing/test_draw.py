@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.charts.data import Bars, HeatMap, Histogram, Level, Line, Lines, Series, Share, Side, SmallerIsBetter
+from stages.charts.drawing import axes
 from stages.charts.drawing.bars import draw_bars
 from stages.charts.drawing.cell_colours import best, look
 from stages.charts.drawing.heat_map import draw_heat_map
@@ -154,3 +155,11 @@ def test_shares_have_the_colours_of_their_ends_and_room_for_words_below() -> Non
     places = [float(text.get("x") or 0) for text in words if text.text in texts]
     assert min(b - a for a, b in pairwise(places)) >= 12
     assert max(places) < drawing.width
+
+
+def test_labels_that_are_longer_than_a_line_keep_what_tells_them_apart() -> None:
+    long = "lm, knn-lm then neural-cache: shakespeare-first-252.0kB-of-1.1MB-of-all-the-plays-there-are.txt test"
+    cut = [axes.fitted(label) for label in (long, f"{long}, by chance", "plain")]
+    assert cut[0].endswith(".txt test") and cut[1].endswith("test, by chance") and cut[2] == "plain"
+    assert all(axes.LEFT + 28 + axes.LETTER * len(label) <= axes.WIDTH for label in cut)
+    assert all(label.startswith("lm, knn-lm then neural") and "…" in label for label in cut[:2])

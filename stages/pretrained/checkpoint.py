@@ -1,0 +1,67 @@
+"""Settings and weights of a pretrained model, as transformers reads them."""
+
+import json
+from typing import Any, NamedTuple
+
+import torch
+
+from stages.errors import DataError
+from stages.pretrained.location import Location
+from stages.pretrained.quiet import reading
+
+NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
+"""Where the model lay and how it was packed: nothing of what it computes."""
+
+
+class Loaded(NamedTuple):
+    """A model with its weights in float32, the precision in which they lie there, and names of those that do not."""
+
+    model: Any
+    dtype: torch.dtype
+    missing: list[str]
+
+
+def read_settings(location: Location) -> Any:
+    """What `config.json` or a GGUF file says, as transformers has it. Raises: DataError if it says no model."""
+    with reading(location, "model"):
+        from transformers import AutoConfig
+
+        return AutoConfig.from_pretrained(str(location.folder), **location.loading())
+
+
+def architecture(settings: Any) -> dict[str, Any]:
+    """Settings of transformers as JSON, less what says where they came from."""
+    found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
+    return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
+
+
+def load(location: Location, kind: str) -> Loaded:
+    """A model with its weights, in evaluation mode.
+
+    Args:
+        kind: the class of transformers that chooses its own by the settings.
+    Raises: DataError if it cannot be read, or holds weights that are no numbers.
+    """
+    with reading(location, "model"):
+        import transformers
+
+        loaded: Any = getattr(transformers, kind).from_pretrained(
+            str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
+        )
+    model, info = loaded
+    dtype = model.dtype
+    torch.nn.Module.float(model.eval())  # its own refuses where weights were quantized, though they are not any more
+    _require_numbers(location, model)
+    return Loaded(model, dtype, sorted(info["missing_keys"]))
+
+
+def require_all(location: Location, missing: list[str]) -> None:
+    """Raises: DataError if weights that are needed are missing."""
+    if missing:
+        raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}.")
+
+
+def _require_numbers(location: Location, model: torch.nn.Module) -> None:
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")

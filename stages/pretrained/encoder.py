@@ -1,0 +1,182 @@
+"""An encoder of transformers, taken apart into the embeddings and the blocks of a model that makes keys alone."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stages.errors import DataError
+from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.backbones.text_encoder.network import encoder_blocks, pooled
+from stages.models.from_transformers import model_of_settings
+from stages.models.language_model import LanguageModel
+from stages.pretrained.anatomy import longest_window
+from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
+from stages.pretrained.quiet import reading
+from stages.pretrained.scores import PROBE, TOLERANCE
+from stages.pretrained.tokenizer import tokens_around
+
+KIND = "AutoModel"
+"""The class of transformers that has no head."""
+HEAD = "pooler."
+"""Of weights above the hidden states, which no key reads; a checkpoint may lack them."""
+POOLING: dict[str, Literal["mean", "cls", "max"]] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+"""What sentence-transformers calls ways of pooling, and what they are called here."""
+
+
+class Pooling(NamedTuple):
+    """How a window becomes one vector, and the most tokens of a window, None: as many as the model can read."""
+
+    how: Literal["mean", "cls", "max"]
+    normalize: bool
+    longest: int | None
+
+
+def is_encoder(settings: Any) -> bool:
+    """Whether a model guesses tokens that are masked (BERT), not the next one, by its settings in transformers."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
+    decodes = getattr(settings, "is_encoder_decoder", False) or getattr(settings, "is_decoder", False)
+    return type(settings) in MODEL_FOR_MASKED_LM_MAPPING and not decodes
+
+
+def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
+    """The settings of an encoder, found without reading its weights.
+
+    Raises: DataError if it, or how its folder says that windows become vectors, cannot be read here.
+    """
+    before, after = tokens_around(location)
+    with reading(location, "model"):
+        found = architecture(settings)
+        with torch.device("meta"):
+            model = model_of_settings(found, KIND)
+        rows, width = model.get_input_embeddings().weight.shape
+        if width != settings.hidden_size:
+            raise DataError(
+                f"{location.spec} has embeddings of width {width} and hidden states of {settings.hidden_size}; only "
+                "encoders with both of one width are read."
+            )
+        pooling = _pooling(location)
+        return TextEncoderConfig(
+            vocab_size=rows,
+            width=width,
+            dropout=0.0,
+            architecture=found,
+            pooling=pooling.how,
+            normalize=pooling.normalize,
+            before=before,
+            after=after,
+            longest=_longest(model, pooling.longest, len(before) + len(after)),
+        )
+
+
+def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """The weights by the names that a `LanguageModel` has; see `stages.pretrained.model.read_weights`.
+
+    Raises: DataError also if keys made with them are not what transformers computes.
+    """
+    model, dtype, missing = load(location, KIND)
+    require_all(location, [name for name in missing if not name.startswith(HEAD)])
+    wanted = _keys(model, config)
+    table = model.get_input_embeddings().weight.detach()
+    weights = {f"backbone.model.{name}": weight for name, weight in encoder_blocks(model).state_dict().items()}
+    weights |= {"vocabulary.embedding": table}
+    weights |= {f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")}
+    weights = {name: weight.detach().to(dtype).clone() for name, weight in weights.items()}
+    _require_same(location, config, weights, wanted)
+    return weights
+
+
+@torch.no_grad()
+def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
+    """What transformers itself makes of some windows, [B, d]."""
+    tokens = _probe(config)
+    around = (torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1) for side in (config.before, config.after))
+    before, after = around
+    hidden = model(input_ids=torch.cat((before, tokens, after), 1)).last_hidden_state
+    return pooled(hidden, config.pooling, config.normalize)
+
+
+def _probe(config: TextEncoderConfig) -> Tensor:
+    """Tokens of some windows, int64 [B, L], none of the first ones, where that of padding stands, which no text has."""
+    types, length = config.vocab_size or 1, min(PROBE[1], config.longest or PROBE[1])
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(types // 2, types, (PROBE[0], length), generator=generator)
+
+
+@torch.no_grad()
+def _require_same(location: Location, config: TextEncoderConfig, weights: dict[str, Tensor], wanted: Tensor) -> None:
+    """Embeddings enter here from outside, which some model may take in another way."""
+    model = LanguageModel(config)
+    model.load_state_dict(weights, assign=True)
+    found = model.float().eval().encode(_probe(config)).hidden[:, 0]
+    if not torch.allclose(found, wanted, rtol=TOLERANCE, atol=TOLERANCE):
+        raise DataError(
+            f"{location.spec} computes hidden states in a way that memlm does not know: keys differ by "
+            f"{float((found - wanted).abs().max()):.2g} from those of transformers. It cannot be imported."
+        )
+
+
+def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
+    """Most tokens of a text: positions that the model has, or fewer that were asked for, less those around a text."""
+    positions = longest_window(model.config)
+    if positions is not None:
+        positions -= _positions_before_the_first(model)
+    known = [length for length in (positions, asked) if length is not None]
+    return min(known) - around if known else None
+
+
+def _positions_before_the_first(model: nn.Module) -> int:
+    """Rows of a table of positions that no input has: those up to the one of padding (RoBERTa)."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return 0 if module.padding_idx is None else module.padding_idx + 1
+    return 0
+
+
+def _pooling(location: Location) -> Pooling:
+    """What the settings of sentence-transformers beside a model say; without any, the mean.
+
+    Raises: DataError if they name what is not known here.
+    """
+    longest = _read(location, SENTENCE_SETTINGS).get("max_seq_length")
+    how: Literal["mean", "cls", "max"] = "mean"
+    normalize = False
+    for module in _read(location, MODULES):
+        match module["type"].rpartition(".")[2]:
+            case "Transformer":
+                continue
+            case "Pooling":
+                how = _how(location, _read(location, f"{module['path']}/config.json"))
+            case "Normalize":
+                normalize = True
+            case other:
+                raise DataError(
+                    f"{location.spec} has a layer {other} above its hidden states, unknown here ({MODULES})."
+                )
+    return Pooling(how, normalize, longest)
+
+
+def _how(location: Location, settings: dict[str, Any]) -> Literal["mean", "cls", "max"]:
+    chosen = [name for name, used in settings.items() if name.startswith("pooling_mode_") and used]
+    if "pooling_mode" in settings:
+        chosen = [name for name, known in POOLING.items() if known == settings["pooling_mode"]]
+    if len(chosen) != 1 or chosen[0] not in POOLING:
+        raise DataError(
+            f"{location.spec} pools hidden states in a way that is unknown here (its Pooling settings); known are: "
+            f"{', '.join(POOLING.values())}, one of them."
+        )
+    return POOLING[chosen[0]]
+
+
+def _read(location: Location, name: str) -> Any:
+    """Settings in a file of the folder; where it is missing, none."""
+    path = Path(location.folder, name)
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}

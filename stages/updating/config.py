@@ -1,0 +1,44 @@
+"""Settings of update-datastore, and which of them are those of the datastore before."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.stage import Inputs
+from stages.encoding.window_settings import WindowedConfig
+from stages.errors import UsageError
+
+TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length", "long_length")
+"""Settings of the datastore before, which its rows, old and new, are made with."""
+
+
+class UpdateConfig(WindowedConfig):
+    """Settings of update-datastore. What its rows are made with is taken over from the datastore before."""
+
+    split: str | None = None
+    """Split of the added tokens, all of which is added; None: train, or nothing is added."""
+    forget: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Documents that are left out: their number, FIRST-LAST, their name (`name:12`, where it reads as something else),
+    or @FILE with one of these a line; resolved, the numbers alone."""
+    key: Literal["ffn-input", "hidden"] | None = None
+    """Representation that is stored."""
+    dtype: Literal["float16", "float32"] | None = None
+    """Of the stored keys."""
+    reset: Literal["none", "document"] | None = None
+    """Whether each document is read by itself."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of the forward pass."""
+
+
+def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
+    """Settings of the datastore before. Raises: UsageError if others are asked for."""
+    previous = inputs[PREVIOUS]
+    own = {name: previous.config.get(name) for name in TAKEN_OVER} | {"reset": previous.config.get("reset", "none")}
+    for name, value in own.items():
+        if getattr(config, name) not in (None, value):
+            raise UsageError(
+                f"The rows of {previous.reference} have {name} {value}, and so must those that are added: leave "
+                f"{name} out, or build another: {previous.advise('build-datastore', inputs['encoder'].reference)}"
+            )
+    return own
