@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.options import Common
-from memlm_cli.reproduce import setting_words
+from memlm_cli.reproduce.spelling import setting_words
 from stages.artifacts import advice
 
 if TYPE_CHECKING:

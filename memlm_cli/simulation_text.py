@@ -65,7 +65,7 @@ def _assumptions(found: "Measured") -> str:
 
 
 def _too_many(keys: int) -> list[str]:
-    from stages.search.config import MOST_KEYS
+    from stages.search.automatic import MOST_KEYS
 
     if keys <= MOST_KEYS:
         return []

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
-from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.automatic import resolve
+from stages.search.config import IndexConfig, Keys
 from stages.search.size import index_bytes
 
 ROUNDS = 10

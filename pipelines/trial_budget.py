@@ -37,7 +37,7 @@ SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
 """To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
 STORED = 0.25
 """To make and to store the key of a token."""
-TRIME, TRIME_SCORED = 1.3, 10.0
+TRIME, TRIME_SCORED = 1.3, 3.0
 """To train on a token with TRIME; to read one with it."""
 
 

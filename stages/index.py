@@ -22,7 +22,8 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before, kept_rows
-from stages.search.config import IndexConfig, Keys, automatic_kind, check_keys, check_probe, resolve
+from stages.search.automatic import automatic_kind, check_keys, check_probe, resolve
+from stages.search.config import IndexConfig, Keys
 from stages.search.size import cost_in_words, grows_whole, index_bytes, is_lossless
 
 if TYPE_CHECKING:

@@ -299,8 +299,8 @@ def _make_model(config: TrainConfig, inputs: Inputs, splits: "Splits", rank: int
 
 def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     from stages.models.language_model import save_weights
+    from stages.training.best import best_file
     from stages.training.journal import LINES, LOGS
-    from stages.training.loop import best_file
     from stages.training.low_rank import whole_weights
 
     draft, progress = job.draft, trainer.progress

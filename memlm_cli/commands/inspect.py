@@ -84,9 +84,10 @@ def inspect(
     json_: JsonOption = False,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
-    from memlm_cli.inspection_text import inspected_text
-    from stages.artifacts.store import Store
-    from stages.inspection.request import Request
+    with ConsoleReporter("inspect"):  # libraries take seconds to load
+        from memlm_cli.inspection_text import inspected_text
+        from stages.artifacts.store import Store
+        from stages.inspection.request import Request
 
     _check(text, position, select, {"--split": split, "--length": length, "--passages": passages})
     if select is not None and report is None:

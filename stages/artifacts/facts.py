@@ -162,7 +162,7 @@ class _Report(_Group):
     method: str
     split: str
     score: Literal["all", "last-word"]
-    memories: list[Any]
+    memories: list[dict[str, Any]]
 
 
 _FACTS: dict[str, tuple[str, type[_Group] | None, type[_Group]]] = {

@@ -9,7 +9,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.forgetting import documents_meant
 from stages.lineage.rows import DatastoreRows, is_updated
 from stages.lineage.runs import KeptRows
-from stages.search.config import IndexConfig, Keys, automatic_kind
+from stages.search.automatic import automatic_kind
+from stages.search.config import IndexConfig, Keys
 
 NONE = "none"
 """In place of an index: it is to be built anew."""

@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field
 
 from stages.config import StageConfig
 from stages.errors import UsageError
-from stages.search.config import Count, check_probe
+from stages.search.automatic import check_probe
+from stages.search.config import Count
 from stages.search.exclusion import checked_exclusion
 
 FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024

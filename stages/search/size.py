@@ -29,7 +29,7 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
 def cost_in_words(config: IndexConfig, keys: Keys) -> str:
     """What a kind that `auto` chose costs: memory, learning, and the keys that a query is compared with.
 
-    >>> from stages.search.config import resolve
+    >>> from stages.search.automatic import resolve
     >>> keys = Keys(1_000_000, 128, "float16")
     >>> cost_in_words(resolve(IndexConfig(), keys), keys)
     '265.1 MB; lists learnt from 131,072 keys; a query reads 64 of 2,048 lists, about 31,250 keys'

@@ -14,7 +14,8 @@ from stages.methods import METHODS
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
-from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.automatic import resolve
+from stages.search.config import IndexConfig, Keys
 from stages.search.factory import empty_index
 from stages.search.open import searcher_of
 from stages.search.searcher import Searcher

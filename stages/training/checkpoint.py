@@ -15,6 +15,7 @@ from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
 from stages.models.language_model import State
 
+CHECKPOINT = "checkpoint.safetensors"
 MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/"
 
 

@@ -13,20 +13,28 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync
-from stages.errors import DataError, UsageError
+from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, BatchIndex, Method
-from stages.methods.segments import Segments, aligned_order
+from stages.methods.segments import Segments
 from stages.models.backbone import State
-from stages.models.language_model import LanguageModel, save_weights
+from stages.models.language_model import LanguageModel
 from stages.reporting import Reporter, Silent
-from stages.training.checkpoint import RankState, damaged_checkpoint, load_checkpoint, random_state, save_checkpoint
+from stages.training.batches import SegmentOrder, batch_size
+from stages.training.best import best_file, drop_others, save_best
+from stages.training.checkpoint import (
+    CHECKPOINT,
+    RankState,
+    damaged_checkpoint,
+    load_checkpoint,
+    random_state,
+    save_checkpoint,
+)
 from stages.training.config import TrainConfig
 from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
-from stages.training.low_rank import factors_alone, whole_weights
+from stages.training.low_rank import factors_alone
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.progress import Forecast, Progress, Splits
@@ -34,8 +42,6 @@ from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.schedule import learning_rate_factor
 from stages.training.update import make_update
 from stages.training.validate import validate
-
-CHECKPOINT = "checkpoint.safetensors"
 
 
 class Trainer:
@@ -63,7 +69,8 @@ class Trainer:
         self.checkpoint_seconds = checkpoint_seconds
         self.segments = Segments(splits.train, config.segment_length, splits.eos, splits.documents)
         self.layout = method.layout(config.model)
-        self.batch_size = self._batch_size()
+        self.batch_size = batch_size(config, self.segments, fabric.world_size, self.layout, self.reporter)
+        self._order = SegmentOrder(self.segments, method, self.layout, self.batch_size, config.seed)
         self.progress = Progress()
         self.accumulate = config.accumulate
         self._carried: State = None
@@ -81,7 +88,6 @@ class Trainer:
         self._restore()
         self._bare_objective = objective
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
-        self._order: tuple[int, np.ndarray] | None = None
         self._saved_at = time.monotonic()
 
     def _freeze(self, learnt: set[int]) -> None:
@@ -92,21 +98,6 @@ class Trainer:
         for part in self.model.children():
             learned = [parameter.requires_grad for parameter in part.parameters()]
             part.train(any(learned) or not learned)
-
-    def _batch_size(self) -> int:
-        """Segments of a forward batch over all ranks."""
-        wanted = self.config.batch_segments
-        ranks, together = self.fabric.world_size, self.layout.rows_together
-        size = min(wanted, self.segments.count) // (ranks * together) * ranks * together
-        if size == 0:
-            share = f"shared by {ranks} processes" if together == 1 else f"made of {ranks} times {together} of them"
-            raise DataError(f"A batch of {min(wanted, self.segments.count)} segments cannot be {share}.")
-        if size < wanted:
-            self.reporter.warning(
-                f"the training split has {self.segments.count} segments of {self.config.segment_length} tokens; "
-                f"a batch is {size} segments instead of {wanted}"
-            )
-        return size
 
     # One run
 
@@ -135,6 +126,11 @@ class Trainer:
         self._set_learning_rate(self.progress.step + 1)
         loss = make_update(self.method, self)
         self.progress.add(loss, time.perf_counter() - started, self._documents_read())
+
+    def _documents_read(self) -> int:
+        """Documents of which the present update has read a part, over all ranks."""
+        first = self.progress.step * self.accumulate
+        return self._order.documents_in(range(first, first + self.accumulate))
 
     def _set_learning_rate(self, step: int) -> None:
         factor = learning_rate_factor(step, self.config.steps, self.config.schedule)
@@ -169,50 +165,22 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    # Batches
-
-    @property
-    def _batches_per_epoch(self) -> int:
-        return self.segments.count // self.batch_size
-
     def _state_before(self, number: int) -> State:
         """What forward batch `number` goes on from: nothing at the start of an epoch."""
-        return None if number % self._batches_per_epoch == 0 else self._carried
+        return None if self._order.begins_epoch(number) else self._carried
 
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
-        share = np.array_split(self._segments_of(number), self.fabric.world_size)[self.fabric.global_rank]
+        share = self._order.share(number, self.fabric.global_rank, self.fabric.world_size)
         self._back = self._positions_back(share)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         return self.method.batch(self.segments, share, index).to(self.fabric.device)
-
-    def _segments_of(self, number: int) -> np.ndarray:
-        """The segments of forward batch `number`, of all ranks."""
-        epoch, row = divmod(number, self._batches_per_epoch)
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self._epoch_order(epoch)
-        segments: np.ndarray = self._order[1][row]
-        return segments
-
-    def _documents_read(self) -> int:
-        """Documents of which the present update has read a part, over all ranks."""
-        first = self.progress.step * self.accumulate
-        return len(
-            self.segments.documents_in(
-                np.concatenate([self._segments_of(number) for number in range(first, first + self.accumulate)])
-            )
-        )
 
     def _positions_back(self, segments: np.ndarray) -> Tensor | None:
         """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
         if not self.config.model.reads_documents:
             return None
         return torch.from_numpy(self.segments.back(segments)).to(self.fabric.device)
-
-    def _epoch_order(self, epoch: int) -> np.ndarray:
-        if self.layout.streams:
-            return aligned_order(self.segments.count, self.batch_size)
-        return self.method.order(self.segments.count, self.batch_size, self.config.seed, epoch)
 
     def _require_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
@@ -276,9 +244,7 @@ class Trainer:
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.note_validation(loss) and self.fabric.is_global_zero:
-            save_weights(whole_weights(self.model), self.folder / best_weights(step))
-            fsync(self.folder / best_weights(step))
-            self.progress.valid_digest = file_entry(self.folder / best_weights(step))["blake2b"]
+            self.progress.valid_digest = save_best(self.model, self.folder, step)
         return loss
 
     # Checkpoints
@@ -308,13 +274,8 @@ class Trainer:
             self.progress.journal_bytes, self.progress.journal_digest = self.journal.sync()
             fsync(self.folder)  # the journal and the best weights have their names before the checkpoint counts on them
             save_checkpoint(self.folder / CHECKPOINT, self.model, self._optimizer, ranks, asdict(self.progress))
-            self._drop_old_weights()
+            drop_others(self.folder, self.progress)
         self._saved_at = time.monotonic()
-
-    def _drop_old_weights(self) -> None:
-        for path in self.folder.glob(best_weights("*")):
-            if path.name != best_weights(self.progress.valid_step):
-                path.unlink()
 
     def _read_progress(self, path: Path, saved: dict[str, Any]) -> Progress:
         """The progress of a checkpoint. Raises: ArtifactError if what it speaks of is not as it was saved."""
@@ -336,26 +297,6 @@ class Trainer:
             self.progress = self._read_progress(path, saved)
             self._carried = carried and tuple(tensor.to(self.fabric.device) for tensor in carried)
             self.reporter.info(f"resumed: {self.progress.step} of {self.config.steps} steps")
-
-
-def best_file(folder: Path, progress: Progress) -> Path | None:
-    """The weights that did best on the validation split, if there is one.
-
-    Raises: ArtifactError if the file is not as it was saved.
-    """
-    if progress.valid_step is None:
-        return None
-    file = folder / best_weights(progress.valid_step)
-    if progress.valid_digest is not None and not (
-        file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest
-    ):
-        raise damaged_checkpoint(folder / CHECKPOINT, f"{file.name} is not as it was saved")
-    return file
-
-
-def best_weights(step: object) -> str:
-    """Name of the file with the weights that did best on the validation split, at `step`."""
-    return f"best-{step}.safetensors"
 
 
 def _exp(loss: float) -> float:

@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from memlm_cli.app import main
-from memlm_cli.reproduce import differences, script
+from memlm_cli.reproduce.script import script
+from memlm_cli.reproduce.spelling import differences
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports, lineage_of
 from tests.cli.conftest import Memlm

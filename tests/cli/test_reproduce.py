@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from memlm_cli.app import app
-from memlm_cli.reproduce import command_line
+from memlm_cli.reproduce.script import command_line
 from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store

@@ -24,7 +24,8 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.tokenize import Tokenize, TokenizeConfig
 from stages.train import Train
 from stages.training.config import TrainConfig
-from stages.update import UpdateConfig, UpdateDatastore
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.stages.pretrained.tiny import saved_encoder
 
 pytest.importorskip("transformers")

@@ -23,6 +23,9 @@ READ_OF_A_REPORT = {"method": "lm", "rows": [{"row": "plain"}]}
 
 class MadeConfig(StageConfig):
     split: str = "test"
+    score: str = "all"
+    reset: str = "none"
+    """As every report says."""
     seed: int = 0
     files: dict[str, str] = Field({})
     metrics: dict[str, Any] = Field({})

@@ -7,7 +7,8 @@ import pytest
 
 from stages.errors import ArtifactError, UsageError
 from stages.search import build
-from stages.search.config import IndexConfig, Keys, resolve
+from stages.search.automatic import resolve
+from stages.search.config import IndexConfig, Keys
 from stages.search.exact import ExactSearcher
 from stages.search.factory import empty_index
 from stages.search.factory_string import refusals

@@ -16,7 +16,8 @@ from stages.methods import METHODS
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
-from stages.training import loop
+from stages.training import best, loop
+from stages.training.best import best_weights
 from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 from stages.training.loop import Trainer
@@ -91,7 +92,7 @@ def journal(folder):
 
 def outcome(folder, run):
     """All that must not depend on interruptions."""
-    best = (folder / loop.best_weights(run.progress.valid_step)).read_bytes()
+    best = (folder / best_weights(run.progress.valid_step)).read_bytes()
     state = {name: tensor.numpy().tobytes() for name, tensor in run.model.state_dict().items()}
     return state, best, journal(folder)
 
@@ -166,7 +167,8 @@ def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path)
 
 def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr(loop, "fsync", lambda path: order.append(path.name))
+    for module in (best, loop):
+        monkeypatch.setattr(module, "fsync", lambda path: order.append(path.name))
     monkeypatch.setattr(loop, "save_checkpoint", lambda path, *state: order.append(state[-1]["valid_step"]))
     trainer(tmp_path, steps=6, valid_every=3).run()
     assert order[:3] == ["best-3.safetensors", tmp_path.name, 3]
@@ -177,7 +179,7 @@ def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_pat
 def test_what_a_checkpoint_speaks_of_is_used_as_it_was_saved_or_not_at_all(tmp_path, file, damage):
     run = trainer(tmp_path, steps=6, valid_every=3)
     run.run()
-    victim = tmp_path / (loop.best_weights(run.progress.valid_step) if file == "best" else file)
+    victim = tmp_path / (best_weights(run.progress.valid_step) if file == "best" else file)
     content = victim.read_bytes()
     victim.unlink()
     if damage == "flipped":

@@ -22,8 +22,8 @@ from stages.methods.trime_ext.method import TrimeExt
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
+from stages.training.checkpoint import CHECKPOINT
 from stages.training.config import TrainConfig
-from stages.training.loop import CHECKPOINT
 from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.training import two_ranks

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from stages.errors import UsageError
-from stages.search.config import IndexConfig, Keys, automatic_kind, automatic_lists, check_keys, resolve
+from stages.search.automatic import automatic_kind, automatic_lists, check_keys, resolve
+from stages.search.config import IndexConfig, Keys
 
 SMALL = Keys(30_000, 96, "float16")
 LARGE = Keys(2_000_000, 256, "float16")

@@ -1,0 +1,1 @@
+"""The commands that make artifacts again, spelled from their manifests."""

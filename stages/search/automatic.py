@@ -1,0 +1,182 @@
+"""What an index is where settings are left to `auto`: its kind, lists and codes; and what is legal for which keys."""
+
+from math import log2
+from typing import Any
+
+from stages.errors import UsageError
+from stages.numbers import size
+from stages.search import KINDS
+from stages.search.config import IndexConfig, Keys
+
+APPLIES = {
+    "lists": ("ivf-flat", "ivf-pq"),
+    "code_bytes": ("ivf-pq",),
+    "code_bits": ("ivf-pq",),
+    "links": ("hnsw",),
+}
+"""Settings that only some kinds have; a factory string says these things itself."""
+
+FLAT_ROWS = 50_000
+"""Up to this many keys `auto` compares with all of them: lists would gain less than their recall costs."""
+MOST_KEYS = 2**31 - 1
+"""Rows of an index are sorted together with their scores or places, in 64 bits."""
+MOST_LISTS = 4096
+"""kNN-LM's number for 103 million keys; with more, choosing lists becomes the slow part."""
+PROBE = {"ivf-flat": 64, "ivf-pq": 32}
+"""Whole keys are kept for the sake of exact neighbours, so more is read of them; kNN-LM reads 32 lists of codes."""
+FACTORY_PROBE = 32
+CODE_BYTES = 64
+CODE_BITS = 8
+LINKS = 32
+KEYS_PER_LIST = 64
+FEWEST_TRAIN_KEYS = 1 << 17
+
+
+def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
+    """The kind that `auto` takes for these keys, and why."""
+    gigabytes = keys.rows * keys.dim * (2 if keys.dtype == "float16" else 4) / 1e9
+    if keys.rows <= FLAT_ROWS:
+        return "flat", f"{keys.rows:,} keys are few enough to compare with all of them"
+    if gigabytes <= largest_gigabytes:
+        return "ivf-flat", (
+            f"{keys.rows:,} keys are many, so a query reads the nearest lists only; whole keys take "
+            f"{size(1e9 * gigabytes)}, which memory holds, so distances stay exact"
+        )
+    return "ivf-pq", f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB"
+
+
+def check_keys(rows: int) -> None:
+    """Raises: UsageError if there are more keys than an index can number."""
+    if rows > MOST_KEYS:
+        raise UsageError(
+            f"{rows:,} keys are more than the {MOST_KEYS:,} that an index can number; index a part of them "
+            "(memlm build-datastore --fraction)."
+        )
+
+
+def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
+    """Decide all that was left to `auto`, and check it.
+
+    Raises: UsageError for a setting that the kind does not have or that is not legal for these keys; it
+        names one that is.
+    """
+    if config.index == "auto":
+        config = config.model_copy(update={"index": automatic_kind(keys, config.largest_gigabytes)[0]})
+    kind = config.index
+    changes: dict[str, Any] = dict(_without_inapplicable(config, kind))
+    if kind == "ivf-pq":
+        changes |= _resolve_code(config, keys)
+    if kind in ("ivf-flat", "ivf-pq"):
+        changes |= _resolve_lists(config, keys, changes["code_bits"] or 0)
+    if kind == "hnsw" and config.links == "auto":
+        changes["links"] = LINKS
+    if kind not in KINDS:
+        changes |= _resolve_factory(config, keys)
+    return config.model_copy(update=changes)
+
+
+def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
+    absent = [name for name, kinds in APPLIES.items() if kind not in kinds]
+    if kind in ("flat", "hnsw"):
+        absent += ["probe", "train_keys"]
+    for name in absent:
+        if getattr(config, name) not in ("auto", None):
+            which = ", ".join(APPLIES.get(name, ("ivf-flat", "ivf-pq")))
+            raise UsageError(f"{name} means nothing to a {kind!r} index: leave it out, or choose index {which}.")
+    return dict.fromkeys(absent)
+
+
+def automatic_lists(rows: int) -> int:
+    """The power of two nearest to twice the square root of the number of keys.
+
+    Reading the same number of keys from more, smaller lists finds more of the neighbours.
+    """
+    return min(MOST_LISTS, rows, 2 ** round(1 + log2(rows) / 2))
+
+
+def _resolve_lists(config: IndexConfig, keys: Keys, code_bits: int) -> dict[str, int]:
+    lists = automatic_lists(keys.rows) if config.lists in ("auto", None) else int(config.lists)
+    check_lists(lists, keys)
+    train_keys = _train_keys(config, keys, lists, max(lists, 2**code_bits))
+    return {"lists": lists, "probe": resolve_probe(config, lists), "train_keys": train_keys}
+
+
+def check_lists(lists: int, keys: Keys) -> None:
+    """Raises: UsageError if there are more lists than keys to put into them."""
+    if lists > keys.rows:
+        raise UsageError(
+            f"{lists:,} lists are more than the {keys.rows:,} keys; {automatic_lists(keys.rows):,} would suit them."
+        )
+
+
+def resolve_probe(config: IndexConfig, lists: int) -> int:
+    """Lists that a query reads. Raises UsageError if that is more than there are."""
+    if config.probe in ("auto", None):
+        return min(PROBE.get(config.index, FACTORY_PROBE), lists)
+    assert isinstance(config.probe, int)
+    check_probe(config.probe, lists, config.index)
+    return config.probe
+
+
+def check_probe(probe: int, lists: int | None, index: str) -> None:
+    """Raises: UsageError if queries cannot read so many lists of an index.
+
+    Args:
+        lists: that it has; 0: it is of a kind without lists; None: their number is not known.
+        index: its kind or factory string.
+    """
+    if lists == 0:
+        raise UsageError(f"{index!r} has no lists to probe: leave probe out.")
+    if lists is not None and probe > lists:
+        raise UsageError(f"probe {probe} is more than the {lists} lists; give at most {lists}.")
+
+
+def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
+    bits = CODE_BITS if config.code_bits in ("auto", None) else int(config.code_bits)
+    legal = [m * bits // 8 for m in range(1, keys.dim + 1) if keys.dim % m == 0 and m * bits % 8 == 0]
+    if not legal:
+        raise UsageError(
+            f"No code of {bits} bits a part fills whole bytes for keys of width {keys.dim}; use code_bits 8."
+        )
+    if config.code_bytes in ("auto", None):
+        code = max((size for size in legal if size <= CODE_BYTES), default=legal[0])
+    else:
+        code = int(config.code_bytes)
+    if code not in legal:
+        near = min(legal, key=lambda size: abs(size - code))
+        raise UsageError(
+            f"code_bytes {code} does not cut keys of width {keys.dim} into equal parts of {bits} bits each; "
+            f"{near} does."
+        )
+    if 2**bits > keys.rows:
+        raise UsageError(
+            f"Codes of {bits} bits are learnt from at least {2**bits:,} keys, and there are {keys.rows:,}; "
+            "choose index flat or ivf-flat."
+        )
+    return {"code_bytes": code, "code_bits": bits}
+
+
+def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
+    from stages.search.factory_string import factory_facts
+
+    facts = factory_facts(config.index, keys.dim, config.metric)
+    if facts.lists is not None:
+        check_lists(facts.lists, keys)
+    if facts.fewest_keys > keys.rows:
+        raise UsageError(
+            f"{config.index!r} is learnt from at least {facts.fewest_keys:,} keys, and there are {keys.rows:,}; "
+            "choose index flat or ivf-flat."
+        )
+    if facts.lists is None and isinstance(config.probe, int):
+        check_probe(config.probe, 0, config.index)
+    probe = None if facts.lists is None else resolve_probe(config, facts.lists)
+    return {"probe": probe, "train_keys": _train_keys(config, keys, facts.lists or 1, facts.fewest_keys)}
+
+
+def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int:
+    if config.train_keys in ("auto", None):
+        return min(keys.rows, max(KEYS_PER_LIST * lists, FEWEST_TRAIN_KEYS))
+    sample = min(keys.rows, int(config.train_keys))
+    if sample < fewest:
+        raise UsageError(f"train_keys {sample} is too few to learn from; give at least {fewest}.")
+    return sample

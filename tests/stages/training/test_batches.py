@@ -1,0 +1,50 @@
+"""Which segments batches read, against the whole of each epoch."""
+
+import numpy as np
+import pytest
+
+from stages.methods import METHODS
+from stages.methods.method import BatchLayout
+from stages.methods.segments import Segments
+from stages.training.batches import SegmentOrder
+from stages.training.config import TrainConfig
+
+
+def order(streams: bool) -> SegmentOrder:
+    """Batches of four, in epochs of five; one segment is left over."""
+    method = METHODS.load("lm")(TrainConfig().method_settings)
+    split = Segments(np.arange(8 * 21), 8, 0, np.array([0, 40, 8 * 21]))
+    return SegmentOrder(split, method, BatchLayout(streams), 4, 7)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_epoch_reads_no_segment_twice_and_is_the_same_whenever_it_is_asked_for(streams: bool) -> None:
+    asked, epochs = order(streams), []
+    for epoch in range(2):
+        batches = [asked.of_batch(number) for number in range(5 * epoch, 5 * epoch + 5)]
+        assert [asked.begins_epoch(number) for number in range(5 * epoch, 5 * epoch + 5)] == [True] + [False] * 4
+        assert len(set(np.concatenate(batches).tolist())) == 20
+        epochs.append(np.stack(batches))
+    assert (epochs[0] == epochs[1]).all() == streams
+    np.testing.assert_array_equal(asked.of_batch(2), epochs[0][2])
+    np.testing.assert_array_equal(order(streams).of_batch(7), epochs[1][2])
+
+
+def test_in_streams_a_row_goes_on_where_it_ended() -> None:
+    asked = order(streams=True)
+    rows = np.stack([asked.of_batch(number) for number in range(5)])
+    assert (np.diff(rows, axis=0) == 1).all()
+
+
+def test_ranks_share_a_batch() -> None:
+    asked = order(streams=False)
+    shares = [asked.share(3, rank, 2) for rank in range(2)]
+    assert [len(share) for share in shares] == [2, 2]
+    np.testing.assert_array_equal(np.concatenate(shares), asked.of_batch(3))
+
+
+def test_documents_of_several_batches_are_counted_once() -> None:
+    """The first five segments are of one document, the others of another."""
+    asked = order(streams=True)
+    assert asked.of_batch(0).tolist() == [0, 5, 10, 15]
+    assert asked.documents_in([0]) == asked.documents_in([0, 1]) == 2
