@@ -2,7 +2,13 @@
 
 from collections.abc import Sequence
 
-from stages.evaluation.results.remarks import is_weak, undertrained_lines
+from stages.evaluation.results.remarks import (
+    is_beaten_by_trigram,
+    is_uneven,
+    is_weak,
+    training_text_lines,
+    undertrained_lines,
+)
 from stages.numbers import measured
 from stages.pages.headline import Row
 from stages.pages.source import Source
@@ -21,7 +27,7 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if lowest is None or len({source.text for source in sources}) > 1:
         return f"{_reports(sources)} on {', '.join(texts)}"
     found = f"{measured(lowest.typical, 'perplexity')}{_of_seeds(lowest)}"
-    unripe = _unripe(lowest.source)
+    unripe = _unripe(lowest)
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{unripe}"
@@ -63,8 +69,14 @@ def _on_new_text(row: Row, gain: str) -> str:
     return f"; on new text {-row.change_on_new_text:.1%}"
 
 
-def _unripe(source: Source) -> str:
-    """` (undertrained)`, ` (hardly better than a trigram, if at all)`, where remarks say so."""
-    flaws = ["undertrained"] if any(undertrained_lines(source.metrics)) else []
-    flaws += ["hardly better than a trigram, if at all"] if is_weak(source.metrics) else []
+def _unripe(row: Row) -> str:
+    """` (undertrained)`, ` (worse than a trigram, 17.2; valid is another kind of text)`, where remarks say so."""
+    report = row.source.metrics
+    flaws = ["undertrained"] if any(undertrained_lines(report)) else []
+    if is_weak(report) and is_beaten_by_trigram(report, row.values):
+        flaws.append(f"worse than a trigram, {measured(report['trigram']['perplexity'], 'perplexity')}")
+    elif is_weak(report):
+        flaws.append("hardly better than a trigram, if at all")
+    if is_uneven(report) and not any(training_text_lines(report)):
+        flaws.append("valid is another kind of text")
     return f" ({'; '.join(flaws)})" if flaws else ""

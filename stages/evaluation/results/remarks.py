@@ -94,12 +94,14 @@ def _word_lines(report: Figures) -> Iterator[str]:
     if not without or not report.get("words"):  # or a report of before that was counted
         return
     row, of = without[0], "" if len(without) == len(rows) else f" of {', '.join(row['row'] for row in without)}"
-    length = row["nll"] * report["tokens"] / (log(2) * row["bits_per_character"] * report["words"])
+    bits = row["bits_per_character"]
+    length = row["nll"] * report["tokens"] / (log(2) * bits * report["words"])
     if length > LONG_WORD:
         why = f"white space sets {length:,.0f} characters apart on average, which are no words"
     else:
         why = (
-            f"it is above {LARGEST_WORD_PERPLEXITY:,.0f}, worse than a guess among all words: the model hardly learned"
+            f"it is above {LARGEST_WORD_PERPLEXITY:,.0f}, as a word has {number(length)} characters here, and a "
+            f"character {number(bits)} bits"
         )
     yield f"no word perplexity{of}: {why}; bits/char compare vocabularies"
 
@@ -113,15 +115,20 @@ def _ends_lines(share: float | None) -> Iterator[str]:
         )
 
 
+def is_uneven(report: Figures) -> bool:
+    """Whether valid, which memories are tuned on, is another kind of text than what was scored."""
+    scored, valid = report["rows"][0]["perplexity"], report.get("valid_perplexity")
+    return bool(valid and scored) and not 1 / UNEVEN <= scored / valid <= UNEVEN
+
+
 def _uneven_lines(report: Figures) -> Iterator[str]:
     """That valid and the scored split are not alike, where they are not."""
-    first, valid = report["rows"][0], report.get("valid_perplexity")
-    scored = first["perplexity"]
-    if not valid or not scored or 1 / UNEVEN <= scored / valid <= UNEVEN:
+    if not is_uneven(report):
         return
-    split = report["split"]
+    first, split = report["rows"][0], report["split"]
+    valid, scored = number(report["valid_perplexity"]), number(first["perplexity"])
     yield (
-        f"{first['row']} has perplexity {number(valid)} on valid and {number(scored)} on {split}: they are not the "
+        f"{first['row']} has perplexity {valid} on valid and {scored} on {split}: they are not the "
         f"same kind of text, so what is tuned on valid may not suit {split}, and neither stands for the whole; larger "
         "shares (memlm tokenize --split 0.8,0.1,0.1) or more texts make them alike"
     )
@@ -206,6 +213,12 @@ def control_lines(report: Figures) -> Iterator[str]:
 def is_weak(report: Figures) -> bool:
     """Whether the lines on the trigram warn of a model that does not beat it."""
     return len(list(control_lines(report))) > 1
+
+
+def is_beaten_by_trigram(report: Figures, row: Figures) -> bool:
+    """Whether counting three tokens gives less than a row."""
+    counted = report.get("trigram")
+    return bool(counted and counted["perplexity"]) and not _beats(row, counted["perplexity"])
 
 
 def _on_new_text(report: Figures) -> tuple[Sequence[Figures], float] | None:

@@ -17,8 +17,9 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 STATED = ("split", "score", "tokens", "method", "rows")
-READ_OF_A_REPORT = {"method": "lm", "rows": [{"row": "plain"}]}
+READ_OF_A_REPORT = {"method": "lm", "split": "test", "score": "all", "memories": [], "rows": [{"row": "plain"}]}
 """What others expect in the manifest of every report."""
+READ_OF_A_ROW = {"perplexity": None, "nll": None}
 
 
 class MadeConfig(StageConfig):
@@ -47,9 +48,14 @@ class Made(Stage[MadeConfig]):
         for file, text in job.config.files.items():
             job.draft.add(file).write_text(text, "utf-8")
         if self.found is None:
-            return job.config.metrics
+            return _stated(job.config.metrics) if self.kind == "report" else job.config.metrics
         job.draft.add("metrics.json").write_text(json.dumps(self.found), "utf-8")
-        return job.config.metrics | {name: self.found[name] for name in STATED if name in self.found}
+        return _stated(job.config.metrics | {name: self.found[name] for name in STATED if name in self.found})
+
+
+def _stated(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a report, its rows with all that a manifest says of one."""
+    return {**metrics, "rows": [READ_OF_A_ROW | row for row in metrics["rows"]]}
 
 
 def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:

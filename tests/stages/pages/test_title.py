@@ -59,6 +59,24 @@ def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store:
     assert title(store, report.reference, told.reference).endswith(" (undertrained)") is False
 
 
+@pytest.mark.parametrize(
+    ("trigram", "valid", "said"),
+    [
+        (100.0, None, " (worse than a trigram, 100.00)"),
+        (130.0, None, " (hardly better than a trigram, if at all)"),
+        (100.0, 90.0, " (worse than a trigram, 100.00; valid is another kind of text)"),
+        (1000.0, 300.0, " (valid is another kind of text)"),
+        (1000.0, 160.0, ""),
+    ],
+)
+def test_what_makes_little_of_a_gain_stands_beside_it(
+    store: Store, trigram: float, valid: float | None, said: str
+) -> None:
+    counted = {"perplexity": trigram, "perplexity_on_new_text": trigram}
+    told = another(store, made.chain(store), trigram=counted, valid_perplexity=valid)
+    assert title(store, told.reference) == f"neural-cache: perplexity 113.57 on corpus test{GAIN}{said}"
+
+
 @pytest.mark.parametrize(("share", "said"), [(0.29, True), (0.01, False)])
 def test_a_gain_on_text_that_was_read_before_is_told_without_it(store: Store, share: float, said: bool) -> None:
     report = made.chain(store)

@@ -74,7 +74,7 @@ def in_words(row: str, perplexity: float, words: int, characters: int, tokens: i
     ("words", "characters", "plain", "said"),
     [
         (300, 1500, 8.0, None),
-        (300, 1500, 80.0, "no word perplexity of plain: it is above 1,000,000, worse than a guess among all words"),
+        (300, 1500, 80.0, "no word perplexity of plain: it is above 1,000,000, as a word has 5 characters here, and a"),
         (20, 2000, 80.0, "no word perplexity: white space sets 100 characters apart on average, which are no words"),
         (5, 2000, 80.0, "no word perplexity: white space sets 400 characters apart on average, which are no words"),
     ],
