@@ -62,7 +62,8 @@ class GivenReport(Stage[ReportConfig]):
                     array.write(shard, values[array.rows(shard)])
         figures = dict.fromkeys(("nll", "perplexity", "bits_per_character", "word_perplexity"))
         names = ["plain"] if config.nll_lm is None else ["plain", "neural-cache"]
-        return {"rows": [{"row": name, **figures} for name in names], "method": "lm"}
+        stated = {"method": "lm", "split": config.split, "score": config.score, "memories": []}
+        return {"rows": [{"row": name, **figures} for name in names], **stated}
 
     def _scores(self, job: Job[ReportConfig]) -> dict[str, np.ndarray]:
         config, tokens = job.config, job.inputs["tokens"]

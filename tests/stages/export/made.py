@@ -28,7 +28,8 @@ TRANSFORMER = {
 def random_model(store: Store, **settings) -> Artifact:
     """A tiny model with random weights; usually a Transformer, two layers of two heads."""
     model = settings if settings.get("backbone", "transformer") != "transformer" else {**TRANSFORMER, **settings}
-    return small_model(store, small_tokens(store), model={"vocab_size": VOCABULARY, **model})
+    memory = {"k": 4} if settings.get("gate") else None
+    return small_model(store, small_tokens(store), model={"vocab_size": VOCABULARY, **model}, memory=memory)
 
 
 def texts(folder) -> dict[str, list[str]]:
