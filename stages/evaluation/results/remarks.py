@@ -217,8 +217,8 @@ def is_weak(report: Figures) -> bool:
 
 def is_beaten_by_trigram(report: Figures, row: Figures) -> bool:
     """Whether counting three tokens gives less than a row."""
-    counted = report.get("trigram")
-    return bool(counted and counted["perplexity"]) and not _beats(row, counted["perplexity"])
+    counted = report.get("trigram") or {"perplexity": None}
+    return bool(counted["perplexity"]) and not _beats(row, counted["perplexity"])
 
 
 def _on_new_text(report: Figures) -> tuple[Sequence[Figures], float] | None:
