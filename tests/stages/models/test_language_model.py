@@ -124,7 +124,7 @@ def test_files_of_a_model_that_hold_none_are_damage(tmp_path, file, content):
 @pytest.mark.parametrize("change", [{"width": 24}, {"activation": "relu"}])
 def test_settings_of_another_model_than_the_manifests_are_damage(tmp_path, change):
     net = model()
-    save_weights(net, tmp_path / "model.safetensors")
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
     settings = net.config.model_dump(mode="json")
     (tmp_path / "config.json").write_text(json.dumps({"model": settings}))
     (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings}}))
