@@ -75,6 +75,23 @@ def test_a_gate_without_a_number_of_neighbours_is_damage(made: Made, memory: dic
     assert "a gate, and no memory.k" in str(wrong(memory))
 
 
+@pytest.mark.parametrize(
+    ("told", "right"),
+    [
+        ({"passes": 2, "still_falling": None}, True),
+        ({"passes": 0.5, "still_falling": True}, True),
+        ({"passes": 0.5}, False),
+        ({"still_falling": True}, False),
+        ({"passes": None, "still_falling": True}, False),
+        ({"passes": 0.5, "still_falling": 3}, False),
+    ],
+)
+def test_how_a_training_ended_is_there_whole_or_not_at_all(made: Made, told: dict[str, Any], right: bool) -> None:
+    manifest = made["model"].manifest
+    changed = manifest.model_copy(update={"metrics": manifest.metrics | told})
+    assert (wrong_facts(changed) is None) == right
+
+
 def test_rows_of_no_split_are_damage(made: Made) -> None:
     datastore = made["datastore"]
     restate(datastore.path, lambda manifest: manifest["config"].update(split=None))
