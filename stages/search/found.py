@@ -1,10 +1,12 @@
 """Pairs found in pieces, of many queries at once, put together as the best of each query."""
 
+from threading import Lock
+
 import numpy as np
 from jaxtyping import Float32, Int64
 
 from stages.search.ranking import MISSING, packed, unpacked
-from stages.search.scan import Pairs
+from stages.search.runs import runs
 from stages.threads import Share
 
 TABLE_PAIRS = 1 << 18
@@ -14,60 +16,82 @@ TABLE_PAIRS = 1 << 18
 class Found:
     """What n queries have found so far; pieces may come in any order, and from several threads.
 
-    `pairs`: how many there are, about, where several threads add at once.
+    Attributes:
+        columns: cells of each query, of which each takes what one piece brings. Cell c of query q has the
+            number q * columns + c.
+        pairs: how many there are.
     """
 
-    def __init__(self, queries: int) -> None:
-        self.queries, self.pairs = queries, 0
-        self.pieces: list[Pairs] = []
+    def __init__(self, queries: int, columns: int) -> None:
+        self.queries, self.columns = queries, columns
+        self._adding = Lock()
+        self._forget()
 
-    def add(self, piece: Pairs) -> None:
-        self.pieces.append(piece)
-        self.pairs += len(piece.packed)
+    def _forget(self) -> None:
+        self.pairs, self._pieces = 0, list[tuple[int, np.ndarray]]()
+        self._counts = np.zeros((self.queries, self.columns), np.int32)
+        self._starts = np.zeros((self.queries, self.columns), np.int32)
+
+    def add(
+        self, cells: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
+    ) -> None:
+        """Add `packed` pairs, cell after cell; a cell that holds some gets no others."""
+        with self._adding:
+            start = self.pairs
+            self.pairs += len(pairs)
+            self._pieces.append((start, pairs))
+        self._counts.reshape(-1)[cells] = counts
+        self._starts.reshape(-1)[cells] = np.cumsum(counts) - counts + start
 
     def best(self, k: int, share: Share) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best of each query, best first: scores and rows, +inf and -1 where missing."""
-        pairs, ends = self._by_query(share)
-        counts = np.diff(ends, prepend=0)
+        pairs, totals = self._end_to_end(share), self._counts.sum(axis=1, dtype=np.int64)
         scores = np.empty((self.queries, k), np.float32)
         rows = np.empty((self.queries, k), np.int64)
 
         def sort(some: np.ndarray) -> None:
-            table = _table(pairs, ends[some] - counts[some], ends[some], k)
+            table = self._table(pairs, some, totals[some], k)
             if table.shape[1] > k:
                 table.partition(k - 1, axis=1)
                 table = table[:, :k]
             table.sort(axis=1)
             scores[some], rows[some] = unpacked(table)
 
-        share(sort, _alike(counts, k))
+        share(sort, _alike(totals, k))
         return scores, rows
 
     def keep_best(self, k: int, share: Share) -> Float32[np.ndarray, " n"]:
-        """Forget all but the k best of each query; returns their largest scores, +inf where there are fewer."""
+        """Forget all but the k best of each query, which its first cell takes; returns their largest scores.
+
+        They are +inf where there are fewer.
+        """
         scores, rows = self.best(k, share)
-        everyone, counts = np.arange(self.queries), np.full(self.queries, k)
-        self.pieces, self.pairs = [], 0
-        self.add(Pairs(everyone, counts, packed(scores, rows).ravel()))
+        self._forget()
+        self.add(np.arange(self.queries) * self.columns, np.full(self.queries, k), packed(scores, rows).ravel())
         return scores[:, -1]
 
-    def _by_query(self, share: Share) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs, query after query, [h], and where those of each end, [n]."""
-        total = np.zeros(self.queries, np.int64)
-        for piece in self.pieces:
-            total[piece.which] += piece.counts
-        ends = np.cumsum(total)
-        out, filled, jobs = np.empty(int(total.sum()), np.int64), ends - total, []
-        for piece in self.pieces:
-            jobs.append((filled[piece.which] - np.cumsum(piece.counts) + piece.counts, piece))
-            filled[piece.which] += piece.counts
+    def _end_to_end(self, share: Share) -> np.ndarray:
+        """All pairs, [pairs], in the order in which the pieces came."""
+        out = np.empty(self.pairs, np.int64)
 
-        def place(job: tuple[np.ndarray, Pairs]) -> None:
-            shifts, piece = job
-            out[np.repeat(shifts, piece.counts) + np.arange(len(piece.packed))] = piece.packed
+        def place(piece: tuple[int, np.ndarray]) -> None:
+            start, pairs = piece
+            out[start : start + len(pairs)] = pairs
 
-        share(place, jobs)
-        return out, ends
+        share(place, self._pieces)
+        return out
+
+    def _table(self, pairs: np.ndarray, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
+        """Pairs of some queries as rows [q, k or more], padded."""
+        width = max(k, int(totals.max(initial=0)))
+        if not len(pairs):
+            return np.full((len(some), width), MISSING)
+        pads = width - totals[:, None]  # a last run, of any pairs
+        starts = np.concatenate([self._starts[some], np.zeros_like(pads)], axis=1)
+        lengths = np.concatenate([self._counts[some], pads], axis=1)
+        table = pairs.take(runs(starts.ravel(), lengths.ravel()), mode="clip").reshape(len(some), width)
+        table[np.arange(width) >= totals[:, None]] = MISSING
+        return table
 
 
 def _alike(counts: np.ndarray, k: int) -> list[np.ndarray]:
@@ -80,12 +104,3 @@ def _alike(counts: np.ndarray, k: int) -> list[np.ndarray]:
         parts.append(order[start:stop])
         stop = start
     return parts
-
-
-def _table(pairs: np.ndarray, starts: np.ndarray, ends: np.ndarray, k: int) -> np.ndarray:
-    """Pairs of some queries as rows [q, k or more], padded."""
-    width = max(k, int((ends - starts).max(initial=0)))
-    places = starts[:, None] + np.arange(width)
-    table = pairs.take(places, mode="clip") if len(pairs) else np.empty(places.shape, np.int64)
-    table[places >= ends[:, None]] = MISSING
-    return table

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import faiss
 import numpy as np
 
+from stages.search.blocks import ListBlocks
+from stages.search.bounds import ScoreTable
+from stages.search.decoded import DecodedLists
 from stages.search.distances import pair_scores
 from stages.search.found import Found
-from stages.search.keys import widened
 from stages.search.lists import Lists, ListsInMemory
 from stages.search.ranking import sorted_places
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys, smallest_of
+from stages.search.scan import KeyBlock, QueryBlock, Room, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
 from stages.threads import Share, in_turn, shared_out
@@ -26,42 +28,18 @@ BOUND_KEYS = 4
 MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
-PIECE_BYTES = 8 << 20
-"""Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
-
 HELD_BYTES = 128 << 20
 """Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
 
-QUERIES = 256
-"""Whose nearest lists a thread finds at a time."""
+QUERIES, VISITING_QUERIES = 256, 4096
+"""Whose nearest lists a thread finds at a time, and whose it sorts by list."""
 
+GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 8
+"""Scores that a thread computes before it takes other lists, keys of these lists, and for how many times each thread
+they suffice at least: few calls of NumPy, but all threads busy to the end."""
 
-class DecodedLists:
-    """The inverted lists of an IVF index, decoded one at a time.
-
-    Attributes:
-        sizes: [lists] keys in each.
-        starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
-    """
-
-    def __init__(self, ivf: Any, lists: Lists) -> None:
-        self.ivf, self.lists, self.sizes = ivf, lists, lists.sizes
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-
-    def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        """Rows in a list, or in a part of it, rising since keys are added in order. The list is not empty."""
-        return self.lists.ids(number, part)
-
-    def keys(self, number: int, part: range | None = None) -> np.ndarray:
-        """Keys of a list, or of a part of it, as the index knows them, [n, dim] float16 or float32."""
-        codes = self.lists.codes(number, part)
-        if isinstance(self.ivf, faiss.IndexIVFFlat):
-            return codes.view(np.float32)
-        quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
-        if getattr(quantizer, "qtype", None) == faiss.ScalarQuantizer.QT_fp16 and not self.ivf.by_residual:
-            return codes.view(np.float16)
-        decoded: np.ndarray = quantizer.decode(codes)
-        return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
+KEY_SCORES = 16
+"""Scores that take as long as to decode a key."""
 
 
 def can_group(index: Any) -> bool:
@@ -77,10 +55,16 @@ class _TooMany(Exception):
 
 
 class Visit(NamedTuple):
-    """A list, and the pairs (query times probe plus place) that probe it, int64 [q]."""
+    """A list, how many pairs (query times probe plus place) probe it, and these, some at a time."""
 
     number: int
-    pairs: np.ndarray
+    count: int
+    some: list[np.ndarray]
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """All of them, int64 [count]."""
+        return self.some[0] if len(self.some) == 1 else np.concatenate(self.some)
 
 
 class GroupedSearcher(ScanningSearcher):
@@ -100,8 +84,7 @@ class GroupedSearcher(ScanningSearcher):
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
-        self._held: dict[int, KeyBlock] = {}
-        self._room = HELD_BYTES if lists is None else 0
+        self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else 0)
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
@@ -124,21 +107,65 @@ class GroupedSearcher(ScanningSearcher):
         """Pairs among which the k best of each query are; None if they are too many to be held."""
         probe = min(self.ivf.nlist, self.probe * 4**effort)
         lists = self._nearest_lists(queries.vectors, probe, share)
-        bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
-        most = min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
+        bounds, room = self._bounds(queries, lists, k, share), Room()
+        cells, columns = self._cells(lists)
+        found, most = Found(len(queries), columns), min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
-        def scan(visit: Visit) -> None:
-            for _, keys in self._pieces(visit.number):
-                for pairs in queries.within(visit.pairs // probe, keys, bounds):
-                    found.add(pairs)
+        def scan(group: list[Visit]) -> None:
+            pairs = [visit.pairs for visit in group]
+            taken, which = np.concatenate(pairs), [some // probe for some in pairs]
+            if cells is not None:
+                taken = cells[taken]
+            for part, (keys, places) in enumerate(self._blocks(group, room)):
+                first = 0
+                for some in queries.within(zip(which, places, strict=True), keys, bounds, room):
+                    stop = first + len(some.counts)
+                    found.add(taken[first:stop] + part, some.counts, some.packed)
+                    first = stop
                     if found.pairs > most and len(queries) > 1:
                         raise _TooMany
 
         try:
-            share(scan, self._visits(lists))
+            share(scan, self._groups(self._visits(lists, share), share))
         except _TooMany:
             return None
         return found
+
+    def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
+        """Where `Found` puts what the first part of each list brings, of so many cells of a query.
+
+        None: into the cell of the pair's own number, as where no list is long.
+        """
+        if self.blocks.parts.max(initial=1) == 1:
+            return None, nearest.shape[1]
+        parts = self.blocks.parts[nearest]
+        ends = np.cumsum(parts, axis=1)
+        columns = int(ends[:, -1].max(initial=1))
+        return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
+
+    def _blocks(self, group: list[Visit], room: Room) -> Iterator[tuple[KeyBlock, list[slice]]]:
+        """The keys of lists that are visited together, and which are those of each; a long list alone, in parts."""
+        numbers = [visit.number for visit in group]
+        if self.blocks.parts[numbers[0]] == 1:
+            yield self.blocks.together(numbers, room)
+            return
+        for keys in self.blocks.in_parts(numbers[0], room):
+            yield keys, [slice(0, len(keys.rows))]
+
+    def _groups(self, visits: list[Visit], share: Share) -> list[list[Visit]]:
+        """Visits whose lists a thread compares together: all kept or none, a long one alone."""
+        sizes, is_long = self.lists.sizes.tolist(), (self.blocks.parts > 1).tolist()
+        scores = [sizes[visit.number] * (visit.count + KEY_SCORES) for visit in visits]
+        most = min(GROUP_SCORES, sum(scores) // (GROUPS * share.threads))
+        groups, taken, keys, kind = list[list[Visit]](), 0, 0, None
+        for visit, own in zip(visits, scores, strict=True):
+            size, own_kind = sizes[visit.number], visit.number < self.blocks.kept
+            if taken + own > most or keys + size > GROUP_KEYS or own_kind != kind or is_long[visit.number]:
+                groups.append([])
+                taken, keys = 0, 0
+            groups[-1].append(visit)
+            taken, keys, kind = taken + own, keys + size, None if is_long[visit.number] else own_kind
+        return groups
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
@@ -174,39 +201,35 @@ class GroupedSearcher(ScanningSearcher):
             out[:] = of_list[own]
         return ranks
 
-    def _visits(self, nearest: np.ndarray) -> list[Visit]:
+    def _visits(self, nearest: np.ndarray, share: Share = in_turn) -> list[Visit]:
         """Every list with keys that some query probes; -1: none."""
-        visited = np.where(nearest < 0, self.ivf.nlist, nearest).ravel()
-        visited = visited.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32)
-        order = np.argsort(visited, kind="stable")
-        limits = np.searchsorted(visited, np.arange(self.ivf.nlist + 1), sorter=order)
-        wanted = np.flatnonzero((np.diff(limits) > 0) & (self.lists.sizes > 0)).tolist()
-        return [Visit(number, order[limits[number] : limits[number + 1]]) for number in wanted]
+        step, lists = VISITING_QUERIES, self.ivf.nlist
+        orders = [np.empty(0, np.int64)] * -(-len(nearest) // step)
+        limits = np.empty((len(orders), lists + 1), np.int64)
 
-    def _pieces(self, number: int) -> Iterator[tuple[int, KeyBlock]]:
-        """The keys of a list, some at a time if it is long, and the place of the first of them in it."""
-        held = self._held.get(number)
-        if held is not None:
-            yield 0, held
-            return
-        parts = self._parts(number)
-        for part in parts:
-            vectors = np.ascontiguousarray(widened(self.lists.keys(number, part)))
-            keys = KeyBlock(self.lists.ids(number, part), vectors, extended_keys(vectors, self.origin))
-            if len(parts) == 1:
-                self._hold(number, keys)
-            yield part.start, keys
+        def sort(part: int) -> None:
+            own = nearest[part * step : (part + 1) * step]
+            visited = np.where(own < 0, lists, own).ravel().astype(np.uint16 if lists < 1 << 16 else np.int32)
+            order = np.argsort(visited, kind="stable")
+            limits[part] = np.searchsorted(visited, np.arange(lists + 1), sorter=order)
+            orders[part] = order + part * step * nearest.shape[1]
 
-    def _hold(self, number: int, keys: KeyBlock) -> None:
-        """Keep the keys of a list as they are compared, for those who come next, while there is room."""
-        size = keys.vectors.nbytes + keys.extended.nbytes
-        if size <= self._room:
-            self._room -= size
-            self._held[number] = keys
-
-    def _parts(self, number: int) -> list[range]:
-        size, step = int(self.lists.sizes[number]), max(1, PIECE_BYTES // (4 * self.dim))
-        return [range(start, min(start + step, size)) for start in range(0, size, step)]
+        share(sort, range(len(orders)))
+        counts = np.diff(limits, axis=1)
+        totals = np.where(self.lists.sizes > 0, counts.sum(axis=0), 0)
+        some = counts > 0
+        limits_of = limits.tolist()
+        return [
+            Visit(
+                number,
+                int(totals[number]),
+                [
+                    orders[part][limits_of[part][number] : limits_of[part][number + 1]]
+                    for part in np.flatnonzero(some[:, number]).tolist()
+                ],
+            )
+            for number in np.flatnonzero(totals).tolist()
+        ]
 
     def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
@@ -214,61 +237,77 @@ class GroupedSearcher(ScanningSearcher):
         As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
         times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
         """
-        depth = queries.depth(k)
-        seen = self._rows_to_see(queries, nearest)
-        looked_at = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * depth
-        most = int(looked_at.sum(axis=1).max(initial=1))
-        looked_at &= seen > 0
-        sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most].ravel()
-        scores: list[list[np.ndarray]] = [[] for _ in range(len(queries))]
-        radii = [np.float32(0)]
+        depth, room, radii = queries.depth(k), Room(), [np.float32(0)]
+        sizes = self._scores_to_rank(queries, nearest, k, share)
+        most = sizes.shape[1]
+        table = ScoreTable(sizes, depth)
 
-        def score(visit: Visit) -> None:
-            owners, first = (visit.pairs // most).tolist(), 0
-            for best in self._smallest(queries, visit.pairs // most, visit.number, depth, radii):
-                part = slice(first, first + len(best))
-                for owner, size, row in zip(owners[part], sizes[visit.pairs[part]].tolist(), best, strict=True):
-                    scores[owner].append(row[:size])
-                first = part.stop
+        def score(group: list[Visit]) -> None:
+            pairs = [visit.pairs for visit in group]
+            for some, scores in self._smallest(queries, group, [own // most for own in pairs], depth, radii, room):
+                table.put(np.concatenate(pairs)[some], scores)
 
-        share(score, self._visits(np.where(looked_at, nearest, -1)[:, :most]))
-        bounds = np.full(len(queries), np.inf, np.float32)
+        share(score, self._groups(self._visits(np.where(sizes > 0, nearest[:, :most], -1), share), share))
+        return queries.reach(table.ranked(share), max(radii))
 
-        def rank(number: int) -> None:
-            own = np.concatenate([*scores[number], np.empty(0, np.float32)])
-            if len(own) >= depth:
-                own.partition(depth - 1)
-                bounds[number] = own[depth - 1]
+    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+        """Scores [n, m] that each of the m nearest lists gives of each query, as `_bounds` ranks them."""
+        seen = self._rows_to_see(queries, nearest, share)
 
-        share(rank, range(len(queries)))
-        return queries.reach(bounds, max(radii))
+        def choose(part: slice) -> None:
+            own = seen[part]
+            own[~self._looked_at(queries, own, k)] = 0
+            np.minimum(own, queries.depth(k), out=own)
+
+        share(choose, _slices(len(seen)))
+        some = np.flatnonzero(seen.any(axis=0))
+        return seen[:, : some[-1] + 1 if len(some) else 1]
+
+    def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
+        """Nearest lists of each query, bool [n, probe], that give a bound, by the rows that it sees of each."""
+        looked_at: np.ndarray = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
+        return looked_at
 
     def _smallest(
-        self, queries: QueryBlock, which: np.ndarray, number: int, depth: int, radii: list[np.float32]
-    ) -> Iterator[np.ndarray]:
-        """The smallest rough scores of some queries in a list, as `QueryBlock.smallest` has them of keys in one piece.
+        self,
+        queries: QueryBlock,
+        group: list[Visit],
+        which: list[np.ndarray],
+        depth: int,
+        radii: list[np.float32],
+        room: Room,
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """The smallest rough scores of queries in the lists that they visit, as `QueryBlock.smallest` has them.
 
         Args:
-            radii: takes the radius of each piece.
+            which: queries of each visit; what is given is of a slice of all of them, end to end.
+            radii: takes the radius of each block of keys.
         """
-        best = np.empty((len(which), 0), np.float32)
-        for _, keys in self._pieces(number):
-            radii.append(keys.radius)
-            found = queries.smallest(which, keys, depth)
-            if len(keys.rows) == self.lists.sizes[number]:
+        best = np.empty((len(which[0]), 0), np.float32)
+        for keys, places in self._blocks(group, room):
+            radii.append(max(keys.part(place).radius for place in places))
+            found = queries.smallest(zip(which, places, strict=True), keys, depth, room)
+            if len(group) > 1 or len(keys.rows) == self.lists.sizes[group[0].number]:
                 yield from found
                 return
-            best = smallest_of(np.concatenate([best, np.concatenate(list(found))], axis=1), depth, rising=queries.hides)
-        yield best
+            own = np.concatenate([scores.copy() for _, scores in found])
+            best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
+        yield slice(None), best
 
-    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray) -> np.ndarray:
+    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, share: Share = in_turn) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
-        seen = np.where(nearest < 0, 0, self.lists.sizes[nearest])
-        if queries.hides and queries.exclude is not None:
-            flat = seen.reshape(-1)
-            for number, pairs in self._visits(nearest):
-                hidden = np.searchsorted(self.lists.ids(number), queries.exclude[pairs // nearest.shape[1]])
-                flat[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+        seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
+
+        def count(part: slice) -> None:
+            seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
+
+        def take_off(visit: Visit) -> None:
+            hidden = np.searchsorted(self.lists.ids(visit.number), exclude[visit.pairs // nearest.shape[1]])
+            seen.reshape(-1)[visit.pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+
+        share(count, _slices(len(nearest)))
+        if queries.hides and exclude is not None:
+            share(take_off, self._visits(nearest, share))
         return seen
 
     # On another device
@@ -278,10 +317,11 @@ class GroupedSearcher(ScanningSearcher):
 
         found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
         probe = min(self.ivf.nlist, self.probe * 4**effort)
-        for number, pairs in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
-            which = pairs // probe
-            for first, keys in self._pieces(number):
-                positions = self.lists.starts[number] + first + np.arange(len(keys.rows))
+        for visit in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
+            which, first = visit.pairs // probe, int(self.lists.starts[visit.number])
+            for keys, _ in self._blocks([visit], Room()):
+                positions = first + np.arange(len(keys.rows))
+                first += len(keys.rows)
                 hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
                 found.scan(which, keys.extended, positions, hidden)
                 radius = max(radius, keys.radius)
@@ -299,6 +339,10 @@ class GroupedSearcher(ScanningSearcher):
             scores[pairs] = pair_scores(queries, owners, keys, offsets, self.metric)
             ids[pairs] = self.lists.ids(number)[offsets]
         return scores.reshape(names.shape), ids.reshape(names.shape)
+
+
+def _slices(queries: int) -> list[slice]:
+    return [slice(first, first + VISITING_QUERIES) for first in range(0, queries, VISITING_QUERIES)]
 
 
 def _put_others(lists: np.ndarray) -> None:

@@ -44,7 +44,8 @@ class ScanningSearcher(Searcher):
         if self.reaches_all(effort):
             return np.ones(len(ids), bool)
         enough = np.minimum(ids.shape[1], allowed_rows(self.rows, len(ids), exclude))
-        return (ids >= 0).sum(1) >= enough
+        last = ids[np.arange(len(ids)), np.maximum(enough, 1) - 1]  # missing ones come last
+        return (last >= 0) | (enough == 0)
 
     @abstractmethod
     def nearest(
