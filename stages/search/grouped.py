@@ -5,7 +5,7 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import faiss
 import numpy as np
@@ -14,12 +14,13 @@ from stages.search.blocks import ListBlocks
 from stages.search.bounds import ScoreTable
 from stages.search.decoded import DecodedLists
 from stages.search.distances import pair_scores
-from stages.search.found import Found
+from stages.search.found import Found, TooMany
 from stages.search.lists import Lists, ListsInMemory
 from stages.search.ranking import sorted_places
-from stages.search.scan import KeyBlock, QueryBlock, Room, smallest_of
+from stages.search.scan import KeyBlock, QueryBlock, Room, Tile, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
+from stages.search.visits import Visits, some_queries
 from stages.threads import Share, in_turn, shared_out
 
 BOUND_KEYS = 4
@@ -31,8 +32,8 @@ MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 HELD_BYTES = 128 << 20
 """Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
 
-QUERIES, VISITING_QUERIES = 256, 4096
-"""Whose nearest lists a thread finds at a time, and whose it sorts by list."""
+QUERIES = 256
+"""Whose nearest lists a thread finds at a time."""
 
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 8
 """Scores that a thread computes before it takes other lists, keys of these lists, and for how many times each thread
@@ -48,23 +49,6 @@ def can_group(index: Any) -> bool:
     if type(index) not in kinds:
         return False
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
-
-
-class _TooMany(Exception):
-    """More pairs lie within their bounds than can be held."""
-
-
-class Visit(NamedTuple):
-    """A list, how many pairs (query times probe plus place) probe it, and these, some at a time."""
-
-    number: int
-    count: int
-    some: list[np.ndarray]
-
-    @property
-    def pairs(self) -> np.ndarray:
-        """All of them, int64 [count]."""
-        return self.some[0] if len(self.some) == 1 else np.concatenate(self.some)
 
 
 class GroupedSearcher(ScanningSearcher):
@@ -92,10 +76,10 @@ class GroupedSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = self._find(self.block(queries, exclude), k, effort, share)
-        if found is not None:
-            return found.best(k, share)
-        middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+        try:
+            return self._find(self.block(queries, exclude, share), k, effort, share).best(k, share)
+        except TooMany:
+            middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
         halves = [
             self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, share)
             for part in (slice(None, middle), slice(middle, None))
@@ -103,33 +87,31 @@ class GroupedSearcher(ScanningSearcher):
         scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
         return scores, rows
 
-    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found | None:
-        """Pairs among which the k best of each query are; None if they are too many to be held."""
-        probe = min(self.ivf.nlist, self.probe * 4**effort)
+    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found:
+        """Pairs among which the k best of each query are. Raises: TooMany if they are too many to be held."""
+        probe, room = min(self.ivf.nlist, self.probe * 4**effort), Room()
         lists = self._nearest_lists(queries.vectors, probe, share)
-        bounds, room = self._bounds(queries, lists, k, share), Room()
-        cells, columns = self._cells(lists)
-        found, most = Found(len(queries), columns), min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
+        bounds = self._bounds(queries, lists, k, share, room)
+        visits, (cells, columns) = Visits(lists, self.ivf.nlist, share), self._cells(lists)
+        found = Found(len(queries), columns, self._most_pairs(visits, len(queries)))
 
-        def scan(group: list[Visit]) -> None:
-            pairs = [visit.pairs for visit in group]
-            taken, which = np.concatenate(pairs), [some // probe for some in pairs]
-            if cells is not None:
-                taken = cells[taken]
-            for part, (keys, places) in enumerate(self._blocks(group, room)):
+        def scan(numbers: list[int]) -> None:
+            pairs = visits.of(numbers)
+            which, taken = pairs // probe, pairs if cells is None else cells[pairs]
+            for part, (keys, places) in enumerate(self._blocks(numbers, room)):
                 first = 0
-                for some in queries.within(zip(which, places, strict=True), keys, bounds, room):
+                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, room):
                     stop = first + len(some.counts)
                     found.add(taken[first:stop] + part, some.counts, some.packed)
                     first = stop
-                    if found.pairs > most and len(queries) > 1:
-                        raise _TooMany
 
-        try:
-            share(scan, self._groups(self._visits(lists, share), share))
-        except _TooMany:
-            return None
+        share(scan, self._groups(visits, share))
         return found
+
+    def _most_pairs(self, visits: Visits, queries: int) -> int:
+        """Pairs that are held at a time: those of a single query in any case."""
+        every = int(visits.counts @ self.lists.sizes)
+        return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
         """Where `Found` puts what the first part of each list brings, of so many cells of a query.
@@ -143,28 +125,31 @@ class GroupedSearcher(ScanningSearcher):
         columns = int(ends[:, -1].max(initial=1))
         return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
 
-    def _blocks(self, group: list[Visit], room: Room) -> Iterator[tuple[KeyBlock, list[slice]]]:
-        """The keys of lists that are visited together, and which are those of each; a long list alone, in parts."""
-        numbers = [visit.number for visit in group]
+    def _blocks(self, numbers: list[int], room: Room) -> Iterator[tuple[KeyBlock, list[slice]]]:
+        """The keys of lists that are compared together, and which are those of each; of a long one alone in parts."""
         if self.blocks.parts[numbers[0]] == 1:
             yield self.blocks.together(numbers, room)
             return
         for keys in self.blocks.in_parts(numbers[0], room):
             yield keys, [slice(0, len(keys.rows))]
 
-    def _groups(self, visits: list[Visit], share: Share) -> list[list[Visit]]:
-        """Visits whose lists a thread compares together: all kept or none, a long one alone."""
-        sizes, is_long = self.lists.sizes.tolist(), (self.blocks.parts > 1).tolist()
-        scores = [sizes[visit.number] * (visit.count + KEY_SCORES) for visit in visits]
-        most = min(GROUP_SCORES, sum(scores) // (GROUPS * share.threads))
-        groups, taken, keys, kind = list[list[Visit]](), 0, 0, None
-        for visit, own in zip(visits, scores, strict=True):
-            size, own_kind = sizes[visit.number], visit.number < self.blocks.kept
-            if taken + own > most or keys + size > GROUP_KEYS or own_kind != kind or is_long[visit.number]:
+    def _groups(self, visits: Visits, share: Share) -> list[list[int]]:
+        """All lists with keys that are visited, those together that a thread compares together.
+
+        These are all kept or none, and a long one is alone.
+        """
+        sizes, counts = self.lists.sizes, visits.counts
+        scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
+        most = min(GROUP_SCORES, int(scores.sum()) // (GROUPS * share.threads))
+        groups, taken, keys, last = list[list[int]](), 0, 0, 0
+        wanted = np.flatnonzero(scores)
+        for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
+            kind = -number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            if kind != last or taken + own > most or keys + size > GROUP_KEYS:
                 groups.append([])
-                taken, keys = 0, 0
-            groups[-1].append(visit)
-            taken, keys, kind = taken + own, keys + size, None if is_long[visit.number] else own_kind
+                taken, keys, last = 0, 0, kind
+            groups[-1].append(number)
+            taken, keys = taken + own, keys + size
         return groups
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
@@ -201,53 +186,26 @@ class GroupedSearcher(ScanningSearcher):
             out[:] = of_list[own]
         return ranks
 
-    def _visits(self, nearest: np.ndarray, share: Share = in_turn) -> list[Visit]:
-        """Every list with keys that some query probes; -1: none."""
-        step, lists = VISITING_QUERIES, self.ivf.nlist
-        orders = [np.empty(0, np.int64)] * -(-len(nearest) // step)
-        limits = np.empty((len(orders), lists + 1), np.int64)
-
-        def sort(part: int) -> None:
-            own = nearest[part * step : (part + 1) * step]
-            visited = np.where(own < 0, lists, own).ravel().astype(np.uint16 if lists < 1 << 16 else np.int32)
-            order = np.argsort(visited, kind="stable")
-            limits[part] = np.searchsorted(visited, np.arange(lists + 1), sorter=order)
-            orders[part] = order + part * step * nearest.shape[1]
-
-        share(sort, range(len(orders)))
-        counts = np.diff(limits, axis=1)
-        totals = np.where(self.lists.sizes > 0, counts.sum(axis=0), 0)
-        some = counts > 0
-        limits_of = limits.tolist()
-        return [
-            Visit(
-                number,
-                int(totals[number]),
-                [
-                    orders[part][limits_of[part][number] : limits_of[part][number + 1]]
-                    for part in np.flatnonzero(some[:, number]).tolist()
-                ],
-            )
-            for number in np.flatnonzero(totals).tolist()
-        ]
-
-    def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+    def _bounds(
+        self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share, room: Room | None = None
+    ) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
 
         As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
         times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
         """
-        depth, room, radii = queries.depth(k), Room(), [np.float32(0)]
+        depth, radii, own_room = queries.depth(k), [np.float32(0)], room or Room()
         sizes = self._scores_to_rank(queries, nearest, k, share)
-        most = sizes.shape[1]
-        table = ScoreTable(sizes, depth)
+        table, most = ScoreTable(sizes, depth), sizes.shape[1]
+        visits = Visits(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, share)
 
-        def score(group: list[Visit]) -> None:
-            pairs = [visit.pairs for visit in group]
-            for some, scores in self._smallest(queries, group, [own // most for own in pairs], depth, radii, room):
-                table.put(np.concatenate(pairs)[some], scores)
+        def score(numbers: list[int]) -> None:
+            pairs = visits.of(numbers)
+            which, counts = pairs // most, visits.counts[numbers]
+            for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, own_room):
+                table.put(pairs[some], scores)
 
-        share(score, self._groups(self._visits(np.where(sizes > 0, nearest[:, :most], -1), share), share))
+        share(score, self._groups(visits, share))
         return queries.reach(table.ranked(share), max(radii))
 
     def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
@@ -259,7 +217,7 @@ class GroupedSearcher(ScanningSearcher):
             own[~self._looked_at(queries, own, k)] = 0
             np.minimum(own, queries.depth(k), out=own)
 
-        share(choose, _slices(len(seen)))
+        share(choose, some_queries(len(seen)))
         some = np.flatnonzero(seen.any(axis=0))
         return seen[:, : some[-1] + 1 if len(some) else 1]
 
@@ -271,23 +229,24 @@ class GroupedSearcher(ScanningSearcher):
     def _smallest(
         self,
         queries: QueryBlock,
-        group: list[Visit],
-        which: list[np.ndarray],
+        numbers: list[int],
+        which: np.ndarray,
+        counts: np.ndarray,
         depth: int,
         radii: list[np.float32],
         room: Room,
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """The smallest rough scores of queries in the lists that they visit, as `QueryBlock.smallest` has them.
+        """The smallest rough scores of queries in some lists, as `QueryBlock.smallest` has them.
 
         Args:
-            which: queries of each visit; what is given is of a slice of all of them, end to end.
+            which: queries, so many of each list as `counts` says.
             radii: takes the radius of each block of keys.
         """
-        best = np.empty((len(which[0]), 0), np.float32)
-        for keys, places in self._blocks(group, room):
+        best = np.empty((len(which), 0), np.float32)
+        for keys, places in self._blocks(numbers, room):
             radii.append(max(keys.part(place).radius for place in places))
-            found = queries.smallest(zip(which, places, strict=True), keys, depth, room)
-            if len(group) > 1 or len(keys.rows) == self.lists.sizes[group[0].number]:
+            found = queries.smallest(_tiles(which, counts, places), keys, depth, room)
+            if self.blocks.parts[numbers[0]] == 1:
                 yield from found
                 return
             own = np.concatenate([scores.copy() for _, scores in found])
@@ -301,13 +260,16 @@ class GroupedSearcher(ScanningSearcher):
         def count(part: slice) -> None:
             seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
 
-        def take_off(visit: Visit) -> None:
-            hidden = np.searchsorted(self.lists.ids(visit.number), exclude[visit.pairs // nearest.shape[1]])
-            seen.reshape(-1)[visit.pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
-
-        share(count, _slices(len(nearest)))
+        share(count, some_queries(len(nearest)))
         if queries.hides and exclude is not None:
-            share(take_off, self._visits(nearest, share))
+            visits = Visits(nearest, self.ivf.nlist, share)
+
+            def take_off(number: int) -> None:
+                pairs = visits.of([number])
+                hidden = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
+                seen.reshape(-1)[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+
+            share(take_off, np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist())
         return seen
 
     # On another device
@@ -317,9 +279,10 @@ class GroupedSearcher(ScanningSearcher):
 
         found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
         probe = min(self.ivf.nlist, self.probe * 4**effort)
-        for visit in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
-            which, first = visit.pairs // probe, int(self.lists.starts[visit.number])
-            for keys, _ in self._blocks([visit], Room()):
+        visits = Visits(self._nearest_lists(queries.vectors, probe, in_turn), self.ivf.nlist, in_turn)
+        for number in np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist():
+            which, first = visits.of([number]) // probe, int(self.lists.starts[number])
+            for keys, _ in self._blocks([number], Room()):
                 positions = first + np.arange(len(keys.rows))
                 first += len(keys.rows)
                 hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
@@ -341,8 +304,10 @@ class GroupedSearcher(ScanningSearcher):
         return scores.reshape(names.shape), ids.reshape(names.shape)
 
 
-def _slices(queries: int) -> list[slice]:
-    return [slice(first, first + VISITING_QUERIES) for first in range(0, queries, VISITING_QUERIES)]
+def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
+    """Queries, so many of each list, and where the keys of the list are."""
+    ends = np.cumsum(counts).tolist()
+    return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
 
 
 def _put_others(lists: np.ndarray) -> None:

@@ -8,6 +8,7 @@ which pairs are looked at again by `pair_scores`, free of cancellation, within a
 
 import threading
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from stages.search.distances import pair_scores
 from stages.search.keys import widened
 from stages.search.ranking import packed
 from stages.search.runs import runs
+from stages.threads import Share, in_turn
 
 TILE_SCORES = 1 << 18
 """Scores that a thread computes at a time: 1 MB, so that they are looked at before they leave the cache."""
@@ -25,6 +27,9 @@ FLAGS, PAIRS = 1 << 21, 1 << 18
 """Pairs of which a thread knows which are near, 2 MB, before it looks at these again, so many of them at a time.
 
 Threads wait for each other between any two calls of NumPy, so that few and long ones are wanted."""
+
+QUERIES = 1024
+"""Queries that a thread makes ready at a time."""
 
 NARROW = 64
 """Excluded ranges up to this width are searched along; wider ones are hidden."""
@@ -71,7 +76,7 @@ class Room(threading.local):
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Memory of this name, and of any content; what was there before under the name is lost."""
-        size, held = int(np.prod(shape)), self._arrays.get(name)
+        size, held = prod(shape), self._arrays.get(name)
         if held is None or len(held) < size:
             held = self._arrays[name] = np.empty(size, dtype)
         return held[:size].reshape(shape)
@@ -107,13 +112,26 @@ class QueryBlock:
         exclude: [n, 2] ranges of rows that each may not see, or None.
     """
 
-    def __init__(self, queries: np.ndarray, origin: np.ndarray, metric: str, exclude: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        queries: np.ndarray,
+        origin: np.ndarray,
+        metric: str,
+        exclude: np.ndarray | None,
+        share: Share = in_turn,
+    ) -> None:
         self.vectors, self.metric, self.exclude = queries, metric, exclude
         self.hides = widest(exclude) > NARROW
-        self.extended = extended_queries(queries, origin, metric)
-        if metric == "l2":
-            self.constant = np.einsum("nd,nd->n", self.extended[:, :-1], self.extended[:, :-1]) / 4
-        else:
+        self.extended = np.empty((len(queries), queries.shape[1] + 1), np.float32)
+        self.constant = np.empty(len(queries), np.float32)
+
+        def extend_some(part: slice) -> None:
+            own = self.extended[part] = extended_queries(queries[part], origin, metric)
+            if metric == "l2":
+                self.constant[part] = np.einsum("nd,nd->n", own[:, :-1], own[:, :-1]) / 4
+
+        share(extend_some, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        if metric != "l2":
             self.constant = -(queries @ origin)
             self.lengths, self.far = np.linalg.norm(queries, axis=1), np.linalg.norm(origin)
 
@@ -180,29 +198,32 @@ class QueryBlock:
 
     def _rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
         """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
-        scores = self._products(which, keys, room)
+        scores = self._products(which, keys.extended, room)
         if self.hides and self.exclude is not None:
             _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])), np.inf)
         return scores
 
-    def _products(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
-        own = room.array("queries", (len(which), self.extended.shape[1]))
+    def _products(
+        self, which: Int64[np.ndarray, " q"], extended: Float32[np.ndarray, "m wide"], room: Room
+    ) -> Float32[np.ndarray, "q m"]:
+        own = room.array("queries", (len(which), extended.shape[1]))
         self.extended.take(which, axis=0, out=own, mode="clip")
-        return np.matmul(own, keys.extended.T, out=room.array("scores", (len(which), len(keys.rows))))
+        return np.matmul(own, extended.T, out=room.array("scores", (len(which), len(extended))))
 
     def _near(
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
     ) -> Bool[np.ndarray, " scores"]:
         """Which pairs of all these tiles lie within the bounds, end to end."""
         flags, first = room.array("flags", (sum(map(_scores, tiles)),), bool), 0
-        allowed = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
+        if self.metric != "l2":
+            bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
-            own = keys.part(part)
-            near = flags[first : first + len(which) * len(own.rows)].reshape(len(which), len(own.rows))
-            np.less_equal(self._products(which, own, room), allowed[which, None], out=near)
+            scores = self._products(which, keys.extended[part], room)
+            near = flags[first : first + scores.size].reshape(scores.shape)
+            np.less_equal(scores, bounds[which, None], out=near)
             if self.hides and self.exclude is not None:
-                _hide(near, np.asarray(np.searchsorted(own.rows, self.exclude[which])), False)
-            first += near.size
+                _hide(near, np.asarray(np.searchsorted(keys.rows[part], self.exclude[which])), False)
+            first += scores.size
         return flags
 
     def _pairs(self, tiles: list[Tile], keys: KeyBlock, flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:

@@ -7,7 +7,7 @@ import numpy as np
 from stages.search.ranking import allowed_rows, best_first, slack, without
 from stages.search.scan import NARROW, QueryBlock, widest
 from stages.search.searcher import GROWTH, Attempt, Searcher
-from stages.threads import Share, shared_out
+from stages.threads import Share, in_turn, shared_out
 
 FEW_QUERIES = 32
 """Up to so many are not worth other threads."""
@@ -35,9 +35,9 @@ class ScanningSearcher(Searcher):
         """Whether a search of so many queries is not worth other threads."""
         return queries <= FEW_QUERIES
 
-    def block(self, queries: np.ndarray, exclude: np.ndarray | None) -> QueryBlock:
+    def block(self, queries: np.ndarray, exclude: np.ndarray | None, share: Share = in_turn) -> QueryBlock:
         """Queries as products take them."""
-        return QueryBlock(queries, self.origin, self.metric, exclude)
+        return QueryBlock(queries, self.origin, self.metric, exclude, share)
 
     def _is_enough(self, ids: np.ndarray, exclude: np.ndarray | None, effort: int) -> np.ndarray:
         """Queries [n] bool that have found as many rows as they may see, or for which all were looked at."""
