@@ -9,8 +9,8 @@ from stages.search.ranking import MISSING, packed, unpacked
 from stages.search.runs import runs
 from stages.threads import Share
 
-TABLE_PAIRS = 1 << 18
-"""Pairs that a thread sorts at a time: 2 MB."""
+TABLE_PAIRS, TABLES = 1 << 18, 4
+"""Pairs that a thread sorts at a time: 2 MB; and how many times, if it can be."""
 
 
 class TooMany(Exception):
@@ -75,7 +75,7 @@ class Found:
             table.sort(axis=1)
             scores[some], rows[some] = unpacked(table)
 
-        share(sort, _alike(totals, k))
+        share(sort, _alike(totals, k, -(-self.queries // (TABLES * share.threads))))
         return scores, rows
 
     def keep_best(self, k: int, share: Share) -> Float32[np.ndarray, " n"]:
@@ -101,13 +101,13 @@ class Found:
         return table
 
 
-def _alike(counts: np.ndarray, k: int) -> list[np.ndarray]:
-    """All queries, those with about as many pairs together, for tables of TABLE_PAIRS or a single row."""
+def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
+    """All queries, those with about as many pairs together, for tables of TABLE_PAIRS or a single row, `most` rows."""
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
     parts, stop = [], len(order)
     while stop:
-        start = max(0, stop - max(1, TABLE_PAIRS // int(widths[stop - 1])))
+        start = max(0, stop - max(1, min(most, TABLE_PAIRS // int(widths[stop - 1]))))
         parts.append(order[start:stop])
         stop = start
     return parts

@@ -35,9 +35,9 @@ HELD_BYTES = 128 << 20
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
 
-GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 8
-"""Scores that a thread computes before it takes other lists, keys of these lists, and for how many times each thread
-they suffice at least: few calls of NumPy, but all threads busy to the end."""
+GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 2
+"""Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
+take as many from what is left: few calls of NumPy, but all threads busy to the end."""
 
 KEY_SCORES = 16
 """Scores that take as long as to decode a key."""
@@ -140,14 +140,14 @@ class GroupedSearcher(ScanningSearcher):
         """
         sizes, counts = self.lists.sizes, visits.counts
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
-        most = min(GROUP_SCORES, int(scores.sum()) // (GROUPS * share.threads))
-        groups, taken, keys, last = list[list[int]](), 0, 0, 0
+        groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
-            kind = -number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            most = min(GROUP_SCORES, left // (GROUPS * share.threads))
             if kind != last or taken + own > most or keys + size > GROUP_KEYS:
                 groups.append([])
-                taken, keys, last = 0, 0, kind
+                left, taken, keys, last = left - taken, 0, 0, kind
             groups[-1].append(number)
             taken, keys = taken + own, keys + size
         return groups

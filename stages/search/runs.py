@@ -15,4 +15,4 @@ def runs(
     if len(ends):
         out[0] = starts[0]
         out[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
-    return np.cumsum(out, out=out)
+    return np.cumsum(out)  # in place it would hold other threads up

@@ -6,7 +6,7 @@ from jaxtyping import Int64
 from stages.search.runs import runs
 from stages.threads import Share
 
-QUERIES = 4096
+QUERIES = 2048
 """Whose lists a thread sorts at a time."""
 
 
