@@ -35,8 +35,14 @@ def planned(
     began = time.monotonic()
     from pipelines.trial import RULES
 
-    texts = _texts(files)
-    work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device, *([seeds] * (seeds > 1))]
+    texts = _texts(files, common.store)
+    work: list[object] = [
+        RULES,
+        [[text.format, text.digest] for text in texts],
+        minutes,
+        common.device,
+        *([seeds] * (seeds > 1)),
+    ]
     work += [shares] if shares else []
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
@@ -59,11 +65,11 @@ def part_name(paths: Sequence[str], part: int, total: int) -> str:
     return f"{first}{more}-first-{size(part)}-of-{size(total)}".replace(" ", "") + ".txt"
 
 
-def _texts(files: Sequence[str]) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files)]
+    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
 
 
 def _plan(

@@ -24,7 +24,7 @@ from pipelines.trial_budget import (
     minutes_for,
 )
 from stages.errors import DataError, UsageError
-from stages.numbers import duration, number, percent, size
+from stages.numbers import duration, joined, number, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
@@ -200,13 +200,8 @@ def _described(trial: Trial) -> Iterator[str]:
     if trial.machine.seeds > 1:
         yield f"all of it with {trial.machine.seeds} seeds, for means and intervals"
     if trial.ample > trial.machine.minutes and trial.lacking:
-        yield AMPLE.format(trial.ample, _joined(trial.lacking))
+        yield AMPLE.format(trial.ample, joined(trial.lacking))
     yield f"{_time(trial)}, at {number(round(trial.machine.speed))} tokens a second in training, on {HARDWARE}"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _time(trial: Trial) -> str:
