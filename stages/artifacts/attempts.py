@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from stages.artifacts.durable import write_atomically
 
 ATTEMPT = "attempt.json"
@@ -38,6 +40,9 @@ class Attempt:
     def read(cls, draft: Path) -> "Attempt | None":
         """The last one noted in a draft's folder; None if there is none that can be read."""
         try:
-            return cls(**json.loads((draft / ATTEMPT).read_text("utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):
+            return _ATTEMPT.validate_json((draft / ATTEMPT).read_bytes(), strict=True)
+        except (OSError, ValueError):
             return None
+
+
+_ATTEMPT = TypeAdapter(Attempt)

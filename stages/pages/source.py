@@ -133,7 +133,7 @@ def _read(report: Artifact, name: str) -> Mapping[str, Any]:
     path = report.file(name)
     try:
         return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(
             f"{path} cannot be read ({error}); make the report again: "
             f"{report.advise('artifacts', 'rm', report.reference)}, then memlm evaluate."

@@ -21,6 +21,7 @@ def _records(member: Member) -> Sequence[Mapping[str, Any]]:
     journal = member.file(JOURNAL) if member.kind == "model" else None
     try:
         text = "" if journal is None else journal.read_text("utf-8")
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError):
+        records = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError):
         return []
+    return records if all(isinstance(record, dict) for record in records) else []
