@@ -176,6 +176,8 @@ def test_a_report_chooses_passages(inspect, index, report, tmp_path: Path):
     ids = re.findall(r'id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]+)"', html)) <= set(ids)
+    one = inspect("--report", report, "--select", "gains", "--passages", 1, "--html", page)
+    assert one.code == 0 and "<h1>1 passage of test: who" in page.read_text("utf-8")
     lines = inspect(*options).out.splitlines()
     assert lines[0].startswith(f"Memory helps most: tokens {told[0]['start']:,} to {told[0]['start'] + 5:,} of test, ")
 
