@@ -16,10 +16,10 @@ from stages.search.lists import Lists, ListsInMemory
 from stages.search.scan import KeyBlock, QueryBlock, extended_keys, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
-from stages.threads import Share, in_turn, shared_out
+from stages.threads import Share, shared_out
 
 if TYPE_CHECKING:
-    from stages.search.tensors import HeldKeys, TensorKeys
+    from stages.search.tensor_lists import TensorLists
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
@@ -102,7 +102,7 @@ class GroupedSearcher(ScanningSearcher):
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
         self._held: dict[int, KeyBlock] = {}
-        self._on_device: HeldKeys | None = None
+        self._on_device: TensorLists | None = None
         self._room = HELD_BYTES if lists is None else 0
 
     def reaches_all(self, effort: int) -> bool:
@@ -150,12 +150,15 @@ class GroupedSearcher(ScanningSearcher):
         out = np.empty((len(queries), probe), np.int64)
 
         def find(part: slice) -> None:
-            out[part] = self.ivf.quantizer.search(queries[part], probe)[1]
-            if probe == self.ivf.nlist:
-                _put_others(out[part])
+            self._put_nearest_lists(queries[part], out[part])
 
         share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
+
+    def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self.ivf.quantizer.search(queries, out.shape[1])[1]
+        if out.shape[1] == self.ivf.nlist:
+            _put_others(out)
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """How many lists must be read before the one with a row, int64 [n, m]; `probe` for later ones, and for -1.
@@ -283,32 +286,20 @@ class GroupedSearcher(ScanningSearcher):
     def nearest_on_device(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        from stages.search.tensors import TensorSearch, moved
+        from stages.search.tensor_lists import TensorLists
+        from stages.search.tensors import TensorSearch
 
         block, probe = self.block(queries, exclude), min(self.ivf.nlist, self.probe * 4**effort)
-        lists, found = self._nearest_lists(queries, probe, in_turn), TensorSearch(block, self.origin, k, self.device)
+        lists = np.empty((len(queries), probe), np.int64)
+        self._put_nearest_lists(queries, lists)
         nearest = self._looked_at(block, self._rows_to_see(block, lists), k)
-        for first in (True, False):
-            visits = self._visits(np.where(nearest == first, lists, -1))
-            if not visits:
-                continue
-            owners = moved(np.concatenate([visit.pairs for visit in visits]) // probe, self.device)
-            for visit, which in zip(visits, owners.split([len(visit.pairs) for visit in visits]), strict=True):
-                for keys in self._keys_on_device(visit.number):
-                    found.scan(which, keys, first)
-            found.narrow()
-        return found.best()
-
-    def _keys_on_device(self, number: int) -> Iterator["TensorKeys"]:
-        """The keys of a list, some at a time if it is long."""
-        from stages.search.tensors import HeldKeys
-
+        found = TensorSearch(block, self.origin, k, self.device)
         if self._on_device is None:
-            self._on_device = HeldKeys(self.device)
-        for part in self._parts(number):
-            piece = number, part.start
-            held = self._on_device.get(piece)
-            yield held or self._on_device.bring(piece, self.lists.ids(number, part), self.lists.keys(number, part))
+            self._on_device = TensorLists(self.lists, self.device)
+        self._on_device.scan(found, np.where(nearest, lists, -1), first=True)
+        found.narrow()
+        self._on_device.scan(found, np.where(nearest, -1, lists), first=False)
+        return found.best()
 
 
 def _put_others(lists: np.ndarray) -> None:

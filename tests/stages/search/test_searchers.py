@@ -283,6 +283,7 @@ def test_long_lists_in_pieces_give_what_whole_ones_give(
     keys, rows = integer_keys(300), np.arange(0, 300, 6)
     ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
     monkeypatch.setattr("stages.search.grouped.PIECE_BYTES", 7 * 4 * DIM)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 7)
     ids, distances = make(keys, metric).search(keys[rows], k, ranges)
     want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
     np.testing.assert_array_equal(ids, want_ids)
@@ -341,8 +342,10 @@ def test_a_device_computes_the_same_in_small_pieces(
     monkeypatch.setattr(TensorSearch, "_rough", counted)
     monkeypatch.setattr("stages.search.tensors.SCORES", 500)
     monkeypatch.setattr("stages.search.tensors.NUMBERS", 30)
-    monkeypatch.setattr("stages.search.tensors.PAIRS", 40)
+    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
+    monkeypatch.setattr("stages.search.tensors.KEPT", 2)
     monkeypatch.setattr("stages.search.exact.KEYS", 10)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
     parts = make(keys, metric).search(keys, 3, ranges)
     assert max(scores) <= 500
     np.testing.assert_array_equal(whole[0], parts[0])
@@ -355,16 +358,17 @@ def test_keys_stay_on_a_device_while_there_is_room(make: Any, room: int, monkeyp
     keys, brought = smooth_keys(300), list[int]()
     bring = HeldKeys.bring
 
-    def counted(self: Any, piece: Any, rows: Any, vectors: Any) -> Any:
-        brought.append(len(rows))
-        return bring(self, piece, rows, vectors)
+    def counted(self: Any, piece: Any, *arrays: Any) -> Any:
+        brought.append(len(arrays[0]))
+        return bring(self, piece, *arrays)
 
     monkeypatch.setattr(HeldKeys, "bring", counted)
     monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", room)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
     searcher = make(keys, "l2")
     first = searcher.search(keys[:40], 5)
     once, again = sum(brought), searcher.search(keys[:40], 5)
-    size = keys[0].nbytes + 8
+    size = keys[0].nbytes + (16 if make is on_tensors else 8)
     assert once >= 300
     held = once - (sum(brought) - once)
     assert held * size <= room
@@ -379,7 +383,8 @@ def test_keys_stay_on_a_device_while_there_is_room(make: Any, room: int, monkeyp
 def test_a_device_finds_among_a_great_many_equal_keys(make: Any, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = np.concatenate([integer_keys(40), np.ones((300, DIM), np.float32), integer_keys(40)])
     queries = np.concatenate([np.ones((20, DIM), np.float32), integer_keys(20)])
-    monkeypatch.setattr("stages.search.tensors.PAIRS", 100)
+    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
+    monkeypatch.setattr("stages.search.tensors.KEPT", 1)
     ids, distances = make(keys, "l2").search(queries, k)
     want_ids, want_distances = nearest(queries, keys, k, "l2", None)
     np.testing.assert_array_equal(ids, want_ids)
