@@ -5,20 +5,21 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import faiss
 import numpy as np
 
-from stages.search.distances import pair_scores
 from stages.search.found import Found
 from stages.search.keys import widened
 from stages.search.lists import Lists, ListsInMemory
-from stages.search.ranking import sorted_places
 from stages.search.scan import KeyBlock, QueryBlock, extended_keys, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
-from stages.threads import Share, in_turn, shared_out
+from stages.threads import Share, shared_out
+
+if TYPE_CHECKING:
+    from stages.search.tensor_lists import TensorLists
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
@@ -101,6 +102,7 @@ class GroupedSearcher(ScanningSearcher):
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
         self._held: dict[int, KeyBlock] = {}
+        self._on_device: TensorLists | None = None
         self._room = HELD_BYTES if lists is None else 0
 
     def reaches_all(self, effort: int) -> bool:
@@ -148,12 +150,15 @@ class GroupedSearcher(ScanningSearcher):
         out = np.empty((len(queries), probe), np.int64)
 
         def find(part: slice) -> None:
-            out[part] = self.ivf.quantizer.search(queries[part], probe)[1]
-            if probe == self.ivf.nlist:
-                _put_others(out[part])
+            self._put_nearest_lists(queries[part], out[part])
 
         share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
+
+    def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self.ivf.quantizer.search(queries, out.shape[1])[1]
+        if out.shape[1] == self.ivf.nlist:
+            _put_others(out)
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """How many lists must be read before the one with a row, int64 [n, m]; `probe` for later ones, and for -1.
@@ -216,7 +221,7 @@ class GroupedSearcher(ScanningSearcher):
         """
         depth = queries.depth(k)
         seen = self._rows_to_see(queries, nearest)
-        looked_at = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * depth
+        looked_at = self._looked_at(queries, seen, k)
         most = int(looked_at.sum(axis=1).max(initial=1))
         looked_at &= seen > 0
         sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most].ravel()
@@ -242,6 +247,11 @@ class GroupedSearcher(ScanningSearcher):
 
         share(rank, range(len(queries)))
         return queries.reach(bounds, max(radii))
+
+    def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
+        """Nearest lists of each query, bool [n, probe], that give a bound, by the rows that it sees of each."""
+        looked_at: np.ndarray = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
+        return looked_at
 
     def _smallest(
         self, queries: QueryBlock, which: np.ndarray, number: int, depth: int, radii: list[np.float32]
@@ -273,32 +283,23 @@ class GroupedSearcher(ScanningSearcher):
 
     # On another device
 
-    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
-        from stages.search.tensors import TensorCandidates
+    def nearest_on_device(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from stages.search.tensor_lists import TensorLists
+        from stages.search.tensors import TensorSearch
 
-        found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
-        probe = min(self.ivf.nlist, self.probe * 4**effort)
-        for number, pairs in self._visits(self._nearest_lists(queries.vectors, probe, in_turn)):
-            which = pairs // probe
-            for first, keys in self._pieces(number):
-                positions = self.lists.starts[number] + first + np.arange(len(keys.rows))
-                hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
-                found.scan(which, keys.extended, positions, hidden)
-                radius = max(radius, keys.radius)
-        return *found.result(), radius
-
-    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        positions, places = sorted_places(names.ravel())
-        scores = np.full(positions.shape, np.inf, np.float32)
-        ids = np.full(positions.shape, -1, np.int64)
-        limits = np.searchsorted(positions, self.lists.starts)
-        for number in np.flatnonzero(np.diff(limits)).tolist():
-            part = slice(limits[number], limits[number + 1])
-            pairs, offsets = places[part], positions[part] - self.lists.starts[number]
-            owners, keys = pairs // names.shape[1], self.lists.keys(number)
-            scores[pairs] = pair_scores(queries, owners, keys, offsets, self.metric)
-            ids[pairs] = self.lists.ids(number)[offsets]
-        return scores.reshape(names.shape), ids.reshape(names.shape)
+        block, probe = self.block(queries, exclude), min(self.ivf.nlist, self.probe * 4**effort)
+        lists = np.empty((len(queries), probe), np.int64)
+        self._put_nearest_lists(queries, lists)
+        nearest = self._looked_at(block, self._rows_to_see(block, lists), k)
+        found = TensorSearch(block, self.origin, k, self.device)
+        if self._on_device is None:
+            self._on_device = TensorLists(self.lists, self.device)
+        self._on_device.scan(found, np.where(nearest, lists, -1), first=True)
+        found.narrow()
+        self._on_device.scan(found, np.where(nearest, -1, lists), first=False)
+        return found.best()
 
 
 def _put_others(lists: np.ndarray) -> None:
