@@ -64,6 +64,13 @@ def moved(array: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.array(array)).to(device)
 
 
+def fetched(tensor: Tensor) -> np.ndarray:
+    """A tensor in memory; a GPU writes several times as fast to pages that cannot move."""
+    if tensor.device.type != "cuda":
+        return tensor.numpy()
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor).numpy()
+
+
 class TensorSearch:
     """The k best of a block of queries while keys pass, as `exact.Narrowing` has them on the CPU.
 
@@ -119,7 +126,7 @@ class TensorSearch:
         """Scores float32 and rows int64 [n, k] of the best of each query, best first; +inf and -1 where missing."""
         best = self._pairs.topk(self.k, dim=1, largest=False, sorted=True).values
         rows = best & NO_ROW
-        return _scores(best).cpu().numpy(), rows.masked_fill_(rows == NO_ROW, -1).cpu().numpy()
+        return fetched(_scores(best)), fetched(rows.masked_fill_(rows == NO_ROW, -1))
 
     def _rough(self, which: Tensor, rows: Tensor, extended: Tensor, seen: Tensor | None) -> Tensor:
         """Rough scores [q, m], +inf of keys that are not seen, and where long ranges of rows are not to be."""
