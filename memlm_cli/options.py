@@ -34,7 +34,7 @@ SettledReportOption = Annotated[
     typer.Option(
         metavar="REPORT",
         autocompletion=completion.artifacts("report"),
-        help="Take the readings and windows that this evaluation settled on.",
+        help="Take the readings and windows that this evaluation settled on, and its model where none is named.",
     ),
 ]
 MemLengthOption = Annotated[

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
     from stages.artifacts.stage import Execution
+    from stages.artifacts.store import Store
     from stages.reporting import Reporter
 
 
@@ -96,15 +97,36 @@ def read_reference(argument: str | None) -> str:
     """
     if argument not in (None, "-"):
         return argument
-    if sys.stdin is not None and sys.stdin.isatty():
+    if _terminal_asks():
         raise UsageError("No artifact reference given: name one (kind/id), or pipe the stage before into this one.")
+    line = _last_line()
+    if line is None:
+        raise ArtifactError(
+            "no artifact reference on standard input: did the previous stage fail? Where there is none before, name an "
+            "artifact (kind/id; memlm artifacts list)."
+        )
+    return line
+
+
+def read_question(argument: str | None, report: str | None, store: "Store") -> str:
+    """As `read_reference`; where nothing is named or comes, the model that a report is of, if one is named."""
+    if argument is not None or report is None:
+        return read_reference(argument)
+    line = None if _terminal_asks() else _last_line()
+    return line or store.get(report, "report").input("model").reference
+
+
+def _terminal_asks() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _last_line() -> str | None:
+    """Of standard input, the last line that is not blank. Raises: ArtifactError for what is no text."""
     try:
         lines = [line.strip() for line in sys.stdin or () if line.strip()]
     except UnicodeDecodeError:
         raise ArtifactError("Standard input is no artifact reference: it is no UTF-8.") from None
-    if not lines:
-        raise ArtifactError("no artifact reference on standard input: did the previous stage fail?")
-    return lines[-1]
+    return lines[-1] if lines else None
 
 
 def require_text(option: str, value: str) -> None:

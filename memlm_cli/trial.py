@@ -13,6 +13,7 @@ from memlm_cli.options import Common
 from stages.numbers import size
 
 if TYPE_CHECKING:
+    from pipelines.trial_budget import Shares
     from stages.reporting import Reporter
     from stages.text.records import TextFile
 
@@ -21,26 +22,35 @@ TRIALS = "trials"
 """Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
 
 
-def planned(files: Sequence[str], minutes: float, seeds: int, common: Common) -> tuple[Path, list[str]]:
+def planned(
+    files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common
+) -> tuple[Path, list[str]]:
     """The recipe for a text, and the files that it is for: the user's, or one with a part of their text.
 
     It is for one seed, and leaves the others the time that they need.
 
     The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
-    same text and minutes is kept.
+    same text and minutes is kept. `shares`: of the text, for valid and test; None: as much as there is time to score.
     """
     began = time.monotonic()
     from pipelines.trial import RULES
 
-    texts = _texts(files)
-    work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device, *([seeds] * (seeds > 1))]
+    texts = _texts(files, common.store)
+    work: list[object] = [
+        RULES,
+        [[text.format, text.digest] for text in texts],
+        minutes,
+        common.device,
+        *([seeds] * (seeds > 1)),
+    ]
+    work += [shares] if shares else []
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     parts = recipe.with_suffix("")
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
         with ConsoleReporter("try") as reporter:
-            _plan(texts, minutes, seeds, recipe, parts, common.device, reporter, began)
+            _plan(texts, minutes, seeds, shares, recipe, parts, common.device, reporter, began)
     return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
 
 
@@ -55,17 +65,18 @@ def part_name(paths: Sequence[str], part: int, total: int) -> str:
     return f"{first}{more}-first-{size(part)}-of-{size(total)}".replace(" ", "") + ".txt"
 
 
-def _texts(files: Sequence[str]) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files)]
+    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
 
 
 def _plan(
     texts: "list[TextFile]",
     minutes: float,
     seeds: int,
+    shares: "Shares | None",
     recipe: Path,
     parts: Path,
     device: str,
@@ -91,7 +102,7 @@ def _plan(
     speed = training_speed(training, bpe_vocabulary(total), device, reporter) if timed else 1.0
     measured = token_bytes(texts)
     machine = Machine(speed, minutes, seeds, time.monotonic() - began)
-    budget = best_budget(total, measured, machine, training)
+    budget = best_budget(total, measured, machine, training, shares)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     for left in parts.glob("*.txt"):  # by a plan that was interrupted
         left.unlink()
@@ -100,5 +111,5 @@ def _plan(
         write_atomically(part, "".join(first_bytes(texts, budget.bytes)))
         texts = [TextFile(str(part), "txt", file_digest(str(part)))]
         measured = token_bytes(texts)
-    trial = plan_trial(survey(texts), total, budget, measured, machine, training)
+    trial = plan_trial(survey(texts), total, budget, measured, machine, training, shares)
     write_atomically(recipe, recipe_text(trial))

@@ -2,16 +2,30 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from pipelines.recipe import parsed_recipe
-from pipelines.trial_budget import ENDLESS, MOST_COMPARED, USED, Budget, Machine, TokenBytes, budget
-from stages.errors import DataError
-from stages.numbers import duration, number, percent, size
+from pipelines.settings import validated
+from pipelines.trial_budget import (
+    ENDLESS,
+    GOOD_PASSES,
+    MOST_COMPARED,
+    USED,
+    Budget,
+    Machine,
+    Shares,
+    TokenBytes,
+    budget,
+    fewest_shares,
+    minutes_for,
+)
+from stages.errors import DataError, UsageError
+from stages.numbers import duration, joined, number, percent, size
+from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
 
@@ -22,7 +36,8 @@ LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
-AMPLE = "--minutes {} would be enough for all of the text, and for all passes that are worth making"
+AMPLE = "--minutes {} would be enough for {}"
+HARDWARE = "this machine as it was when this was planned"
 FEWEST_DOCUMENTS = 30
 """That a text must fall into to be cut into train, valid and test."""
 
@@ -37,12 +52,45 @@ class Trial:
     """Bytes of the text, of which the budget may have a part."""
     documents: Documents
     steps: int
-    ample: int
-    """Minutes in which all of the text is read as often as is worth it, by both models."""
+    everything: Budget
+    """All of the text, read as often as is worth it by both models, with as large a test split as is taken of any."""
+    shares: Shares | None = None
+    """Of the text for valid and test, where they were asked for."""
+    good: int | None = None
+    """Minutes in which a model is trained well, where there is no time for it."""
+
+    @property
+    def ample(self) -> int:
+        """Minutes that are enough for everything."""
+        return ceil(self.everything.seconds(self.machine) / (60 * USED))
+
+    @property
+    def scores_less(self) -> bool:
+        """Whether there is no time to score as much as is taken of a whole text."""
+        scored, most = self.budget.test * self.budget.bytes, self.everything.test * self.total
+        return self.shares is None and scored < most
+
+    @property
+    def lacking(self) -> list[str]:
+        """What of everything there is no time for."""
+        passes = f"{self.everything.passes:.2g} passes over it"
+        lacks = {
+            "all of the text": self.budget.bytes < self.total,
+            "larger valid and test splits": self.scores_less,
+            passes: self.budget.passes < self.everything.passes,
+            "a second model trained with memory": not self.budget.trime,
+        }
+        return [what for what, lack in lacks.items() if lack]
 
 
 def plan_trial(
-    survey: Survey, total: int, first: Budget, token_bytes: TokenBytes, machine: Machine, training: TrainConfig
+    survey: Survey,
+    total: int,
+    first: Budget,
+    token_bytes: TokenBytes,
+    machine: Machine,
+    training: TrainConfig,
+    shares: Shares | None = None,
 ) -> Trial:
     """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
@@ -52,9 +100,10 @@ def plan_trial(
         first: the bytes and the models that there is time for on this machine.
         token_bytes: of the text, `<eos>` left aside.
         training: how models are trained.
+        shares: of the text, for valid and test; None: as much as there is time to score.
     Raises: DataError for a text that is too few lines.
     """
-    longest = LARGEST_DOCUMENT * first.share * survey.characters
+    longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     if documents.count < FEWEST_DOCUMENTS:
         lines = f"{documents.count} line{'s'[: documents.count != 1]}"
@@ -68,25 +117,38 @@ def plan_trial(
     def with_ends(types: int) -> float:
         return 1 / (1 / token_bytes(types) + ends)
 
-    found = budget(first.bytes, first.trime, with_ends, machine, training, whole=whole)
+    found = budget(first.bytes, first.trime, with_ends, machine, training, shares, whole=whole)
+    if found.poor and shares is None:
+        fewest = fewest_shares(first.bytes, with_ends)
+        found = budget(first.bytes, first.trime, with_ends, machine, training, fewest, whole=whole)
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
-    everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training)
-    return Trial(found, machine, total, documents, steps, ceil(everything.seconds(machine) / (60 * USED)))
+    everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
+    good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
+    return Trial(found, machine, total, documents, steps, everything, shares, good)
 
 
 def recipe_text(trial: Trial) -> str:
     """The recipe, for `memlm run FILE --train TEXT`, with what was chosen said at its head."""
     lines = [f"# {line}" for line in _described(trial)]
-    lines += ["", 'description = "Memory tried on a text"', "", "[inputs]", 'train = "the text"']
+    lines += ["", 'description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
+    lines += ["", "[inputs]", 'train = "the text"']
     for name, stage in _stages(trial):
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
     return "\n".join(lines) + "\n"
 
 
+def scored_shares(split: Sequence[str]) -> Shares:
+    """The shares of valid and test, of those of all three. Raises: UsageError if they are not three that sum to 1."""
+    shares = validated(TokenizeConfig, {"split": list(split)}).split or ()
+    if len(shares) != 3:
+        raise UsageError("--split: try measures on a test split: give three shares, of train, valid and test.")
+    return shares[1], shares[2]
+
+
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Check settings, by stage, before any text is read. Raises: UsageError for what a recipe of no text could take."""
-    any_budget = Budget(0, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, 0.0)
-    trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, 1)
+    any_budget = Budget(0, 0.1, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, 0.0)
+    trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, any_budget)
     parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
 
 
@@ -96,21 +158,40 @@ def described(recipe: str) -> list[str]:
     return [line.removeprefix("# ") for line in head if line.startswith("# ")]
 
 
+def last_advice(described: Sequence[str], *, undertrained: bool) -> list[str]:
+    """What is said again beside the results: what more minutes are good for.
+
+    Args:
+        described: what the head of the recipe says.
+        undertrained: whether a report says so of its model.
+    """
+    more = [line for line in described if line.startswith(AMPLE.partition("{")[0])]
+    if more or not undertrained:
+        return more
+    return ["more --minutes make no more passes over so large a text; --set model.steps=N does"]
+
+
 def _described(trial: Trial) -> Iterator[str]:
     budget, documents = trial.budget, trial.documents
     what = {None: "files or records", "blank-line": "paragraphs", "line": "lines"}[documents.setting]
-    share = percent(budget.share)
+    shares = f"the last {percent(budget.test)} are test, {percent(budget.valid)} before them valid"
+    chosen = " (what there is time to score; --split for other shares)"
     if budget.bytes < trial.total:
         yield (
             f"the first {size(budget.bytes)} of {size(trial.total)} of text: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
-    yield f"documents are {what} ({documents.count:,}); the last {share} are test, {share} before them valid"
+    yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"
     yield (
         f"a model {PRESET} of {budget.weights / 1e6:.1f} million weights, {trial.steps:,} steps: "
         f"{budget.passes:.2g} passes over the text (more than {budget.worthwhile:.2g} gain little)"
     )
+    if trial.good is not None:
+        yield (
+            f"so few passes for want of time: what a memory gains on a model trained so little says little; --minutes "
+            f"{trial.good} would be enough for {number(min(GOOD_PASSES, budget.worthwhile))} passes"
+        )
     yield "read alone, with a cache, with kNN-LM, and with both"
     if budget.trime:
         yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
@@ -118,18 +199,19 @@ def _described(trial: Trial) -> Iterator[str]:
         yield "no second model trained with memory (TRIME), which takes more time (--minutes)"
     if trial.machine.seeds > 1:
         yield f"all of it with {trial.machine.seeds} seeds, for means and intervals"
-    if trial.ample > trial.machine.minutes:
-        yield AMPLE.format(trial.ample)
-    yield (
-        f"about {duration(round(budget.seconds(trial.machine)))}, at {number(round(trial.machine.speed))} tokens a "
-        "second in training, as this machine was when this was planned"
-    )
+    if trial.ample > trial.machine.minutes and trial.lacking:
+        yield AMPLE.format(trial.ample, joined(trial.lacking))
+    yield f"{_time(trial)}, at {number(round(trial.machine.speed))} tokens a second in training, on {HARDWARE}"
+
+
+def _time(trial: Trial) -> str:
+    return f"about {duration(round(trial.budget.seconds(trial.machine)))}"
 
 
 def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     budget, setting = trial.budget, trial.documents.setting
     documents = {} if setting is None else {"documents": setting}
-    split = [round(1 - 2 * budget.share, 6), budget.share, budget.share]
+    split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps}
     index = {"index": "flat", "recall_queries": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stages.errors import DataError, UsageError
+from stages.metrics import NEARLY
 from stages.numbers import number, size
 from stages.text.automatic import bpe_vocabulary
 from stages.training.automatic import weights, worthwhile_passes
@@ -19,10 +20,13 @@ SHORT_BOOK = 300_000
 """Bytes of a part of a text that is worth two models, rather than one and more text."""
 TokenBytes = Callable[[int], float]
 """Bytes a token of a text, by the number of types of the vocabulary that is made of it."""
+Shares = tuple[float, float]
+"""Of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
 """Of a whole text, for valid and for test each; of a part of one, whose rest is not read; and tokens there."""
-GOOD_PASSES = 4.0
-"""Passes over a text that a model makes at least, where they are worth making: memory gains more on a worse one."""
+GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
+"""Passes that are made, where they are worth making, before more of a text is taken, since memory gains more on a worse
+model; and those without which nothing is tried."""
 
 ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
@@ -64,8 +68,9 @@ class Budget:
     """What is done with so many bytes of text."""
 
     bytes: int
-    share: float
-    """Of valid, and of test."""
+    valid: float
+    test: float
+    """Shares of the text."""
     tokens: int
     """Of train, about."""
     types: int
@@ -84,18 +89,26 @@ class Budget:
         """Whether the models are trained well enough for a memory's gain to mean something."""
         return self.passes >= min(self.worthwhile, GOOD_PASSES)
 
+    @property
+    def poor(self) -> bool:
+        """Whether they are trained so little that it must be said."""
+        return self.passes < NEARLY * min(self.worthwhile, GOOD_PASSES)
+
     def seconds(self, machine: Machine) -> float:
         return machine.spent + self.work * machine.seeds / machine.speed
 
 
-def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig) -> Budget:
-    """The whole text with two models, or with one; else as much of it as there is time for.
+def best_budget(
+    total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None = None
+) -> Budget:
+    """The whole text with two models, or with one; else as much of it as there is time to learn well; else the least.
 
     Args:
         total: bytes of the text.
         token_bytes: of the text.
         machine: its speed is that of `training`.
         training: how models are trained.
+        shares: of the text, for valid and test; None: as much as there is time to score.
     Raises: DataError for too little text; UsageError for too little time.
     """
     if total < FEWEST_BYTES:
@@ -104,16 +117,27 @@ def best_budget(total: int, token_bytes: TokenBytes, machine: Machine, training:
             f"{size(FEWEST_BYTES)}, a few chapters of a book."
         )
     for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
-        largest = _largest(total, fewest, trime, token_bytes, machine, training)
+        largest = _largest(total, fewest, trime, token_bytes, machine, training, shares)
         if largest is not None:
             return largest
-    least = budget(FEWEST_BYTES, False, token_bytes, Machine(machine.speed, ENDLESS), training)
-    work = least.work - max(0.0, least.passes - GOOD_PASSES) * least.tokens
-    needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
+    least = _least(token_bytes, machine, training, shares)
+    if least.passes >= FEWEST_PASSES:
+        return least
+    minutes = minutes_for(FEWEST_PASSES, token_bytes, machine, training, shares)
     raise UsageError(
         f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} tokens "
-        f"a second, as fast as this machine trains just now: give --minutes {int(max(needed, machine.minutes)) + 1}."
+        f"a second, as fast as this machine trains just now: give --minutes {minutes}, or wait until it is less busy."
     )
+
+
+def minutes_for(
+    passes: float, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None
+) -> int:
+    """Whole minutes, more than there are, in which one model reads the least of a text so often."""
+    least = _least(token_bytes, Machine(machine.speed, ENDLESS), training, shares)
+    work = least.work - max(0.0, least.passes - passes) * least.tokens
+    needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
+    return int(max(needed, machine.minutes)) + 1
 
 
 def budget(
@@ -122,6 +146,7 @@ def budget(
     token_bytes: TokenBytes,
     machine: Machine,
     training: TrainConfig,
+    shares: Shares | None = None,
     *,
     whole: bool = True,
 ) -> Budget:
@@ -131,26 +156,46 @@ def budget(
     affordable = SCORED_SHARE * machine.work / (2 * scored)
     largest = LARGEST_SHARE if whole else LARGEST_OF_PART
     share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
-    tokens, types = round((1 - 2 * share) * every), bpe_vocabulary((1 - 2 * share) * text_bytes)
+    valid, test = shares or (share, share)
+    learned = 1 - valid - test
+    tokens, types = round(learned * every), bpe_vocabulary(learned * text_bytes)
     learnt = weights(training.model.sized(types, training.segment_length))
     begun = STAGE * (PLAIN_STAGES + (TRIME_STAGES if trime else 0))
-    reading, a_pass = begun + STORED * tokens + 2 * scored * share * every, tokens * (1 + (TRIME if trime else 0))
+    reading, a_pass = begun + STORED * tokens + scored * (valid + test) * every, tokens * (1 + (TRIME if trime else 0))
     worthwhile = worthwhile_passes(tokens, learnt)
     passes = max(0.0, min(worthwhile, (machine.work - reading) / a_pass))
-    return Budget(text_bytes, share, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)
+    return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)
 
 
 def _largest(
-    total: int, fewest: int, trime: bool, token_bytes: TokenBytes, machine: Machine, training: TrainConfig
+    total: int,
+    fewest: int,
+    trime: bool,
+    token_bytes: TokenBytes,
+    machine: Machine,
+    training: TrainConfig,
+    shares: Shares | None,
 ) -> Budget | None:
     """Most of a text of which models can be trained well, in steps of a tenth; None if that is less than `fewest`."""
     part = total
     while part >= min(fewest, total):
-        found = budget(part, trime, token_bytes, machine, training, whole=part == total)
+        found = budget(part, trime, token_bytes, machine, training, shares, whole=part == total)
         if found.good:
             return found
         part = 900 * part // 1_000_000 * 1000
     return None
+
+
+def _least(token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None) -> Budget:
+    """The least of a text, of which no more is scored than must be, so that more time is left to learn."""
+    shares = shares or fewest_shares(FEWEST_BYTES, token_bytes)
+    return budget(FEWEST_BYTES, False, token_bytes, machine, training, shares)
+
+
+def fewest_shares(text_bytes: int, token_bytes: TokenBytes) -> Shares:
+    """Of a text, for valid and test, where no more is to be scored than must be."""
+    share = min(LARGEST_OF_PART, FEWEST_SCORED * token_bytes(bpe_vocabulary(text_bytes)) / text_bytes)
+    return _two_digits(share), _two_digits(share)
 
 
 def _two_digits(share: float) -> float:

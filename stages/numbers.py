@@ -1,6 +1,6 @@
-"""Numbers as a person reads them."""
+"""Numbers, and what is counted, as a person reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def number(value: float) -> str:
@@ -50,6 +50,11 @@ def bucket_label(more_than: int | None, at_most: int | None) -> str:
     if at_most is None:
         return f"> {more_than:,}"
     return f"{at_most:,}" if more_than is None else f"{more_than + 1:,}-{at_most:,}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def spread_out(values: Iterable[float]) -> bool:

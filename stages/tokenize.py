@@ -20,8 +20,8 @@ from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.cost import cost, effort
 from stages.tokenization.encoded import Work, encode_shard
-from stages.tokenization.size_warnings import hint_at_documents, report_shares, warn_of_size
-from stages.tokenization.sources import find_inputs
+from stages.tokenization.size_warnings import hint_at_documents, report_shares, warn_of_shared_files, warn_of_size
+from stages.tokenization.sources import find_inputs, shared_files
 from stages.tokenization.spooling import TextShard, counts_words, spooled_shards
 from stages.tokenization.vocabulary import (
     VocabularyShard,
@@ -50,6 +50,7 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
         return find_inputs(config, references, store)
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
+        warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
 
     def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:

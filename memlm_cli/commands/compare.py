@@ -73,6 +73,10 @@ def compare(
             check_output_file(option, path)
     opened = Store(store, verify_inputs=verify_inputs)
     report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
+    if report_a.reference == report_b.reference:
+        raise UsageError(
+            f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."
+        )
     for report in (report_a, report_b):
         _require_scores(report)
     with ConsoleReporter("compare") as reporter:

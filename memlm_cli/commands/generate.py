@@ -22,7 +22,7 @@ from memlm_cli.options import (
     StoreOption,
     VerifyInputsOption,
 )
-from memlm_cli.run_stage import read_reference, require_text
+from memlm_cli.run_stage import read_question, require_text
 from stages.errors import UsageError
 from stages.numbers import number
 
@@ -82,8 +82,9 @@ def generate(
         raise UsageError("--report and --memory both say what is read; give one of them.")
     require_text("--prompt", prompt)
     wanted = GenerationRequest(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
+    opened = Store(store, verify_inputs=verify_inputs)
     request = Request(
-        source=read_reference(source),
+        source=read_question(source, report, opened),
         memory=None if memory is None else tuple(memory),
         report=report,
         references={"index": index, "neighbors": neighbors},
@@ -94,7 +95,7 @@ def generate(
         device=device,
         precision=precision,
     )
-    reader = open_writer(request, Store(store, verify_inputs=verify_inputs))
+    reader = open_writer(request, opened)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
     _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)

@@ -23,7 +23,7 @@ from memlm_cli.options import (
     VerifyInputsOption,
 )
 from memlm_cli.output_files import check_output_file, write_output_file
-from memlm_cli.run_stage import read_reference
+from memlm_cli.run_stage import read_question
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,8 +96,9 @@ def inspect(
         raise UsageError("--report and --memory both say what is read; give one of them.")
     if html is not None:
         check_output_file("--html", html)
+    opened = Store(store, verify_inputs=verify_inputs)
     request = Request(
-        source=read_reference(source),
+        source=read_question(source, report, opened),
         memory=None if memory is None else tuple(memory),
         report=report,
         references={"index": index, "neighbors": neighbors, "tokens": tokens},
@@ -108,7 +109,6 @@ def inspect(
         device=device,
         precision=precision,
     )
-    opened = Store(store, verify_inputs=verify_inputs)
     if select is not None:
         _show_selected(request, opened, select.split(","), passages or 3, length or 32, contexts, html, json_)
         return

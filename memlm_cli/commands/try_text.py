@@ -26,6 +26,14 @@ def try_text(
         int | None,
         typer.Option(min=1, metavar="N", help="Train with N seeds, in the same time, and show means and intervals."),
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Shares of train, valid and test (default: valid and test as large as there is time to score, a tenth "
+            "each of a whole text).",
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE.html", help="Where to write the page.")
     ] = DEFAULT_OUTPUT,
@@ -47,8 +55,9 @@ def try_text(
     from memlm_cli.trial import planned
     from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
-    from pipelines.trial import check_settings, described
+    from pipelines.trial import check_settings, described, last_advice, scored_shares
     from pipelines.variants import varied
+    from stages.evaluation.results.remarks import undertrained_lines
     from stages.pages.files import check_page_file
 
     if not 0 < minutes < float("inf"):
@@ -57,7 +66,8 @@ def try_text(
     check_page_file(output)
     settings = given_settings(common, {})
     check_settings(settings)
-    file, texts = planned(files, minutes, seeds or 1, common)
+    shares = None if split is None else scored_shares(split.split(","))
+    file, texts = planned(files, minutes, seeds or 1, shares, common)
     chosen = described(file.read_text("utf-8"))
     for line in chosen:
         say(f"try: {line}")
@@ -81,7 +91,8 @@ def try_text(
             show_result(result.artifact)
     show_groups(results)
     publish_name(common, results[-1].artifact)
-    more = [line for line in chosen if line.startswith("--minutes ")]
+    made = (result.artifact.json("metrics.json") for result in reports)
+    more = last_advice(chosen, undertrained=any(chain.from_iterable(map(undertrained_lines, made))))
     for line in more:
         say(f"try: {line}")
     _write_page([result.reference for result in reports], output, common, more)

@@ -55,7 +55,7 @@ def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
     first = passages[0].found
     return render(
         SEVERAL,
-        title=f"{len(passages)} passages of {first.split}: who predicted each token",
+        title=f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token",
         found=first,
         passages=passages,
         report=report,

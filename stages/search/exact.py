@@ -1,17 +1,19 @@
 """Exact search: every query against every stored key, shard after shard."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stages.search.distances import exact_distances
 from stages.search.found import Found
 from stages.search.keys import StoredKeys, widen
-from stages.search.ranking import score_to_distance
 from stages.search.scan import KeyBlock, QueryBlock, Room, extend
 from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
+
+if TYPE_CHECKING:
+    from stages.search.tensors import HeldKeys, TensorKeys
 
 ORIGIN_ROWS = 256
 QUERIES, KEYS = 256, 4096
@@ -20,6 +22,8 @@ FEW_SCORES = 1 << 20
 """Up to so many, of all queries and keys, are not worth other threads."""
 FEWEST_QUERIES = 16
 """Whose product with keys is worth a thread of its own."""
+DEVICE_KEYS = 1 << 16
+"""Keys that another device compares at a time, once bounds are narrow."""
 KEPT, PIECES = 2, 64
 """All but the k best of each query are forgotten once there are so many times k pairs of each, or after so many pieces
 of keys."""
@@ -37,6 +41,7 @@ class ExactSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
+        self._on_device: HeldKeys | None = None
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def is_small(self, queries: int) -> bool:
@@ -83,22 +88,38 @@ class ExactSearcher(ScanningSearcher):
 
     # On another device
 
-    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
-        from stages.search.tensors import TensorCandidates
+    def nearest_on_device(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        import torch
 
-        found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
-        everyone = np.arange(len(queries))
-        for first, block in self.keys.each():
-            keys = self._extended(first, block, in_turn)
-            hidden = None if queries.exclude is None else queries.exclude - first
-            found.scan(everyone, keys.extended, keys.rows, hidden)
-            radius = max(radius, keys.radius)
-            self.compared(first + len(block))
-        return *found.result(), radius
+        from stages.search.tensors import TensorSearch
 
-    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        distances = exact_distances(self.keys, queries, names, self.metric)
-        return score_to_distance(distances, self.metric), names
+        found = TensorSearch(self.block(queries, exclude), self.origin, k, self.device)
+        everyone, seen, narrowed = torch.arange(len(queries), device=self.device), 0, 0
+        for keys in self._keys_on_device():
+            start = 0
+            while start < len(keys.rows):
+                piece = keys.between(start, start + min(max(KEYS, KEPT * k, seen), DEVICE_KEYS))
+                found.scan(everyone, piece, first=not seen)
+                start, seen = start + len(piece.rows), seen + len(piece.rows)
+                if seen >= 2 * narrowed:  # until then bounds would hardly be narrower
+                    found.narrow()
+                    narrowed = seen
+            self.compared(seen)
+        return found.best()
+
+    def _keys_on_device(self) -> Iterator["TensorKeys"]:
+        """All keys, shard by shard; those that stay on the device come first."""
+        from stages.search.tensors import HeldKeys
+
+        if self._on_device is None:
+            self._on_device = HeldKeys(self.device)
+        held = {shard: keys for shard in range(self.keys.shards) if (keys := self._on_device.get(shard)) is not None}
+        yield from held.values()
+        others = [shard for shard in range(self.keys.shards) if shard not in held]
+        for shard, (first, block) in zip(others, self.keys.each(others), strict=True):
+            yield self._on_device.bring(shard, np.arange(first, first + len(block)), block)
 
 
 class Narrowing:

@@ -5,7 +5,7 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import faiss
 import numpy as np
@@ -13,15 +13,16 @@ import numpy as np
 from stages.search.blocks import ListBlocks
 from stages.search.bounds import ScoreTable
 from stages.search.decoded import DecodedLists
-from stages.search.distances import pair_scores
 from stages.search.found import Found, TooMany
 from stages.search.lists import Lists, ListsInMemory
-from stages.search.ranking import sorted_places
 from stages.search.scan import KeyBlock, QueryBlock, Room, Tile, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
 from stages.search.visits import Visits, some_queries
 from stages.threads import Share, in_turn, shared_out
+
+if TYPE_CHECKING:
+    from stages.search.tensor_lists import TensorLists
 
 BOUND_KEYS = 4
 """Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
@@ -68,6 +69,7 @@ class GroupedSearcher(ScanningSearcher):
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
+        self._on_device: TensorLists | None = None
         self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else 0)
 
     def reaches_all(self, effort: int) -> bool:
@@ -160,12 +162,15 @@ class GroupedSearcher(ScanningSearcher):
         out = np.empty((len(queries), probe), np.int64)
 
         def find(part: slice) -> None:
-            out[part] = self.ivf.quantizer.search(queries[part], probe)[1]
-            if probe == self.ivf.nlist:
-                _put_others(out[part])
+            self._put_nearest_lists(queries[part], out[part])
 
         share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
+
+    def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self.ivf.quantizer.search(queries, out.shape[1])[1]
+        if out.shape[1] == self.ivf.nlist:
+            _put_others(out)
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """How many lists must be read before the one with a row, int64 [n, m]; `probe` for later ones, and for -1.
@@ -274,34 +279,23 @@ class GroupedSearcher(ScanningSearcher):
 
     # On another device
 
-    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
-        from stages.search.tensors import TensorCandidates
+    def nearest_on_device(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from stages.search.tensor_lists import TensorLists
+        from stages.search.tensors import TensorSearch
 
-        found, radius = TensorCandidates(queries.extended, size, self.device), np.float32(0)
-        probe = min(self.ivf.nlist, self.probe * 4**effort)
-        visits = Visits(self._nearest_lists(queries.vectors, probe, in_turn), self.ivf.nlist, in_turn)
-        for number in np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist():
-            which, first = visits.of([number]) // probe, int(self.lists.starts[number])
-            for keys, _ in self._blocks([number], Room()):
-                positions = first + np.arange(len(keys.rows))
-                first += len(keys.rows)
-                hidden = None if queries.exclude is None else np.searchsorted(keys.rows, queries.exclude[which])
-                found.scan(which, keys.extended, positions, hidden)
-                radius = max(radius, keys.radius)
-        return *found.result(), radius
-
-    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        positions, places = sorted_places(names.ravel())
-        scores = np.full(positions.shape, np.inf, np.float32)
-        ids = np.full(positions.shape, -1, np.int64)
-        limits = np.searchsorted(positions, self.lists.starts)
-        for number in np.flatnonzero(np.diff(limits)).tolist():
-            part = slice(limits[number], limits[number + 1])
-            pairs, offsets = places[part], positions[part] - self.lists.starts[number]
-            owners, keys = pairs // names.shape[1], self.lists.keys(number)
-            scores[pairs] = pair_scores(queries, owners, keys, offsets, self.metric)
-            ids[pairs] = self.lists.ids(number)[offsets]
-        return scores.reshape(names.shape), ids.reshape(names.shape)
+        block, probe = self.block(queries, exclude), min(self.ivf.nlist, self.probe * 4**effort)
+        lists = np.empty((len(queries), probe), np.int64)
+        self._put_nearest_lists(queries, lists)
+        nearest = self._looked_at(block, self._rows_to_see(block, lists), k)
+        found = TensorSearch(block, self.origin, k, self.device)
+        if self._on_device is None:
+            self._on_device = TensorLists(self.lists, self.device)
+        self._on_device.scan(found, np.where(nearest, lists, -1), first=True)
+        found.narrow()
+        self._on_device.scan(found, np.where(nearest, -1, lists), first=False)
+        return found.best()
 
 
 def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:

@@ -4,9 +4,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from stages.search.ranking import allowed_rows, best_first, slack, without
-from stages.search.scan import NARROW, QueryBlock, widest
-from stages.search.searcher import GROWTH, Attempt, Searcher
+from stages.search.ranking import allowed_rows
+from stages.search.scan import QueryBlock
+from stages.search.searcher import Attempt, Searcher
 from stages.threads import Share, in_turn, shared_out
 
 FEW_QUERIES = 32
@@ -25,10 +25,11 @@ class ScanningSearcher(Searcher):
     origin: np.ndarray
 
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
-        if self.device != "cpu":
-            return self._attempt_on_device(queries, k, exclude, effort)
-        with shared_out(small=self.is_small(len(queries))) as share:
-            scores, ids = self.nearest(queries, k, exclude, effort, share)
+        if self.device == "cpu":
+            with shared_out(small=self.is_small(len(queries))) as share:
+                scores, ids = self.nearest(queries, k, exclude, effort, share)
+        else:
+            scores, ids = self.nearest_on_device(queries, k, exclude, effort)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
 
     def is_small(self, queries: int) -> bool:
@@ -57,32 +58,8 @@ class ScanningSearcher(Searcher):
     def reaches_all(self, effort: int) -> bool:
         """Whether this effort looks at every row."""
 
-    # On another device
-
-    def _attempt_on_device(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
-        width = widest(exclude)
-        masked, wanted = (exclude, k) if width > NARROW else (None, k + width)
-        size = min(self.rows, wanted + slack(k) * GROWTH**effort)
-        block = self.block(queries, masked)
-        rough, names, radius = self.collect(block, size, effort)
-        unsure = (size < self.rows) & _too_close(block, rough, min(wanted, size), radius)
-        scores, ids = self.settle(queries, names)
-        scores, ids = best_first(scores, without(ids, exclude), k)
-        return Attempt(scores, ids, ~unsure & self._is_enough(ids, exclude, effort))
-
     @abstractmethod
-    def collect(self, queries: QueryBlock, size: int, effort: int) -> tuple[np.ndarray, np.ndarray, np.float32]:
-        """Rough scores and names [n, size] of the best candidates, without excluded rows where these are hidden.
-
-        With them the distance from the origin within which all keys lie that were looked at.
-        """
-
-    @abstractmethod
-    def settle(self, queries: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores by `pair_scores` and rows of the candidates, both of the shape of `names`."""
-
-
-def _too_close(queries: QueryBlock, rough: np.ndarray, k: int, radius: np.float32) -> np.ndarray:
-    """Queries [n] bool whose k-th candidate and last differ by rounding at most: a better one may be missing."""
-    last = rough[:, -1]
-    return (last < np.inf) & (last <= queries.allowed(queries.reach(rough[:, k - 1], radius), radius))
+    def nearest_on_device(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same as `nearest`, computed on `device`."""

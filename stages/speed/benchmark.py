@@ -107,10 +107,11 @@ def _work(sizes: Sizes, device: Any, place: Path) -> Iterator[Callable[[], Kerne
 def _measured(kernel: Kernel, expected: Expected, seconds: float) -> Row:
     """The shortest of its runs; the first one warms up, and counts where it takes all the time."""
     taken: list[float] = []
-    while not taken or (sum(taken) < seconds and len(taken) < MOST_RUNS):
-        started = time.perf_counter()
-        kernel.run()
-        taken.append(time.perf_counter() - started)
+    began = ended = time.perf_counter()
+    while not taken or (ended - began < seconds and len(taken) < MOST_RUNS):
+        started, counted = ended, kernel.run()
+        ended = time.perf_counter()
+        taken.append(counted or ended - started)
     least, source = expected(kernel)
     rate = None if least is None else kernel.amount / least
     measured = kernel.amount / min(taken)

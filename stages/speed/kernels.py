@@ -53,13 +53,13 @@ class Kernel:
         amount: units of one run: operations, bytes, queries, tokens.
         operations: of its matrix products, in `precision`; 0: it is none of arithmetic.
         moved: bytes of memory that it reads and writes at the least; 0: not known.
-        run: does it once.
+        run: does it once; gives the seconds that count, where these are not all that it takes.
     """
 
     name: str
     unit: str
     amount: float
-    run: Callable[[], object]
+    run: Callable[[], float | None]
     operations: float = 0
     moved: float = 0
     precision: str = "fp32"

@@ -19,7 +19,7 @@ from stages.search.config import IndexConfig, Keys
 from stages.search.factory import empty_index
 from stages.search.open import searcher_of
 from stages.search.searcher import Searcher
-from stages.speed.kernels import Kernel, Sizes, finish
+from stages.speed.kernels import Kernel, Sizes
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.training.config import TrainConfig
@@ -66,13 +66,15 @@ def search(made: MadeIndex, k: int) -> Kernel:
     searcher, sizes = made.searcher(), made.sizes
     operations = 2.0 * sizes.key_dim * (sizes.queries * sizes.lists + made.compared())
     moved = 2.0 * sizes.keys * sizes.key_dim + float(FOUND_BYTES) * k * sizes.queries
-    return Kernel(
-        f"search, k = {k:,}", "queries/s", sizes.queries, lambda: searcher.search(made.queries, k), operations, moved
-    )
+
+    def run() -> None:
+        searcher.search(made.queries, k)
+
+    return Kernel(f"search, k = {k:,}", "queries/s", sizes.queries, run, operations, moved)
 
 
 def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -> Kernel:
-    """Steps of a Transformer, from drawing a batch to new weights.
+    """Steps of a Transformer, from drawing a batch to new weights; neither making the model counts nor saving it.
 
     Operations: 6 a token for every weight that products use, and 12 x layers x width x half a segment in attention
     (Kaplan et al. 2020, appendix B; forward 1, backward 2). Bytes: weights and their gradients, and two moments, each
@@ -82,13 +84,12 @@ def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -
     ids = np.minimum(np.random.default_rng(0).zipf(1.3, 64 * sizes.batch), sizes.vocabulary) - 1
     splits, numbers = Splits(ids.astype(np.uint16), None, 0), count()
 
-    def run() -> None:
+    def run() -> float:
         place = folder / f"train-{precision}-{next(numbers)}"
         place.mkdir()
         method = METHODS.load(config.method)(config.method_settings, None)
         fabric, model = make_fabric(device), LanguageModel(config.model)
-        Trainer(fabric, config, model, method, splits, place, Silent(), checkpoint_seconds=1e9).run()
-        finish(device)
+        return Trainer(fabric, config, model, method, splits, place, Silent(), checkpoint_seconds=1e9).run().seconds
 
     weights = sizes.layers * 12 * sizes.width**2 + sizes.vocabulary * sizes.width
     attention = 12 * sizes.layers * sizes.width * sizes.segment / 2

@@ -21,15 +21,17 @@ SNIFFED = 4096
 Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
 
-def find_files(specs: Iterable[str]) -> list[str]:
+def find_files(specs: Iterable[str], store: Path | None = None) -> list[str]:
     """Expand what a user names into files; directories are searched through, in order of path.
 
+    Args:
+        store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
     Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
     """
-    return [path for spec in specs for path in _expand(spec)]
+    return [path for spec in specs for path in _expand(spec, store)]
 
 
-def _expand(spec: str) -> list[str]:
+def _expand(spec: str, store: Path | None) -> list[str]:
     if not spec:
         raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
     path = Path(spec)
@@ -37,7 +39,7 @@ def _expand(spec: str) -> list[str]:
         if spec == PYDOCS or path.is_file():
             return [spec]
         if path.is_dir():
-            return _usable_below(path)
+            return _usable_below(path, store)
         exists = path.exists()
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
@@ -46,8 +48,10 @@ def _expand(spec: str) -> list[str]:
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
-def _usable_below(folder: Path) -> list[str]:
-    inside = [p.relative_to(folder) for p in folder.rglob("*") if p.is_file()]
+def _usable_below(folder: Path, store: Path | None) -> list[str]:
+    made = None if store is None else store.resolve()
+    named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
+    inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
     if not usable:
         wanted = f"{', '.join(LINES)} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"

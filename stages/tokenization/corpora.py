@@ -1,6 +1,7 @@
 """Which text files make which split: those that a user names, in folders and data sets too."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.errors import DataError, UsageError
@@ -47,15 +48,21 @@ def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[s
     return {role: _listed(references[role]) for role in splits or [ONE_CORPUS]}
 
 
-def named_files(config: TokenizeConfig, specs: Mapping[str, Sequence[str]]) -> dict[str, list[NamedFile]]:
+def named_files(
+    config: TokenizeConfig, specs: Mapping[str, Sequence[str]], store: Path | None = None
+) -> dict[str, list[NamedFile]]:
     """Files by role, `source` or the splits; those of data sets are fetched, as far as they are read.
 
+    Args:
+        store: folder of artifacts, whose files are no text where it lies in a folder that is named.
     Raises: DataError for what is not there; UsageError for a data set that has splits where one corpus is asked for.
     """
     if ONE_CORPUS in specs:
-        found = _named_alone(specs[ONE_CORPUS], config)
+        found = _named_alone(specs[ONE_CORPUS], config, store)
     else:
-        found = {split: [file for spec in some for file in _of_split(spec, split)] for split, some in specs.items()}
+        found = {
+            split: [file for spec in some for file in _of_split(spec, split, store)] for split, some in specs.items()
+        }
     first = next(iter(found))
     if config.files is not None:
         found[first] = _chosen(found[first], config.files)
@@ -66,9 +73,9 @@ def _listed(specs: str | Sequence[str]) -> list[str]:
     return [specs] if isinstance(specs, str) else list(specs)
 
 
-def _named_alone(specs: Sequence[str], config: TokenizeConfig) -> dict[str, list[_Unfetched]]:
+def _named_alone(specs: Sequence[str], config: TokenizeConfig, store: Path | None) -> dict[str, list[_Unfetched]]:
     """One corpus, or the splits that a data set has."""
-    found = [(spec, _files(spec)) for spec in specs]
+    found = [(spec, _files(spec, store)) for spec in specs]
     cut = next(((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None)
     if cut is None:
         return {ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]}
@@ -81,18 +88,18 @@ def _named_alone(specs: Sequence[str], config: TokenizeConfig) -> dict[str, list
     return splits
 
 
-def _of_split(spec: str, split: str) -> list[_Unfetched]:
+def _of_split(spec: str, split: str, store: Path | None) -> list[_Unfetched]:
     """Files that a name stands for where it is given for a split."""
-    splits = _files(spec)
+    splits = _files(spec, store)
     if split not in splits and ONE_CORPUS not in splits:
         raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
     return splits.get(ONE_CORPUS) or splits[split]
 
 
-def _files(spec: str) -> dict[str, list[_Unfetched]]:
+def _files(spec: str, store: Path | None) -> dict[str, list[_Unfetched]]:
     """Files that a name stands for, by split; `source`: those that are of none."""
     if not is_data_set(spec):
-        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec])]}
+        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec], store)]}
     data_set = parse_data_set(spec)
     return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
 

@@ -1,8 +1,9 @@
-"""What is said of vocabularies and splits that are larger or smaller than is good for them."""
+"""What is said of vocabularies and splits that are larger or smaller than is good for them, or alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stages.numbers import joined
 from stages.reporting import Reporter
 from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
@@ -22,6 +23,17 @@ def warn_of_size(types: int, reporter: Reporter) -> None:
         reporter.warning(
             f"the vocabulary has {types:,} types: training a Transformer of {LAYERS} layers of width {WIDTH}, it takes "
             f"{cost}. --tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
+        )
+
+
+def warn_of_shared_files(shared: Mapping[tuple[str, ...], Sequence[str]], reporter: Reporter) -> None:
+    """Warn of files that stand in several splits."""
+    for splits, paths in shared.items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        known = "that was learned" if "train" in splits else "on which all was tuned"
+        reporter.warning(
+            f"{joined(splits)} hold the same text, {paths[0]}{more}: what is measured on text {known} says nothing of "
+            "other text"
         )
 
 

@@ -33,7 +33,7 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     """
     specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
     _check_vocabulary_source(config, list(specs), tokenizer)
-    named = named_files(config, specs)
+    named = named_files(config, specs, store.root)
     _check_vocabulary_source(config, list(named), tokenizer)
     files = [_input_file(role, file, config) for role, found in named.items() for file in found]
     _check_column(config, files)
@@ -62,6 +62,20 @@ def pretrained_tokenizer(inputs: Inputs) -> Location | None:
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:
     """The text files of some roles, in their order, each with what is in it."""
     return [_text_file(file, config) for file in inputs.files if file.role.split(".")[0] in roles]
+
+
+def shared_files(inputs: Inputs) -> dict[tuple[str, ...], list[str]]:
+    """Files of the same content by the splits that they stand in, where these are several."""
+    by_content: dict[str, list[InputFile]] = {}
+    for file in inputs.files:
+        if file.role.split(".")[0] in SPLITS:
+            by_content.setdefault(file.digest, []).append(file)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for files in by_content.values():
+        splits = tuple(dict.fromkeys(file.role.split(".")[0] for file in files))
+        if len(splits) > 1:
+            found.setdefault(splits, []).append(files[0].path)
+    return found
 
 
 def given_tokenizer(inputs: Inputs) -> Path | None:

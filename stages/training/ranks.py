@@ -1,5 +1,6 @@
 """One process or several: what torchrun says, as Lightning Fabric wants it."""
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,8 @@ def make_fabric(device: "torch.device") -> "Fabric":
     """Fabric on one device or, under torchrun, on one device a process (distributed data parallel)."""
     from lightning_fabric import Fabric
 
+    # What it says below a warning is advice to compute less exactly.
+    logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(logging.WARNING)
     accelerator = "cuda" if device.type == "cuda" else "cpu"
     if world_size() == 1:
         fabric = Fabric(accelerator=accelerator, devices=1)

@@ -27,6 +27,10 @@ settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8
 """
 
 
+ON_CPU = ("--device", "cpu")
+"""Where there is a GPU's driver torch is asked whether it can be used."""
+
+
 def answered_again(arguments: list[object]) -> tuple[str, str]:
     """Stdout and stderr of a command in a process of its own."""
     words = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
@@ -44,7 +48,7 @@ def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path) 
     made = ""
     chain = ("tokenize", "train", "build-datastore", "build-index", "precompute-neighbors", "evaluate")
     for command in chain:
-        arguments = [command, *([made] if made else []), *more.get(command, [])]
+        arguments = [command, *([made] if made else []), *more.get(command, []), *ON_CPU]
         made = memlm(*arguments).reference
         out, err = answered_again(arguments)
         assert out.strip() == made
@@ -62,7 +66,8 @@ def test_nor_do_stages_beside_the_chain(memlm: Memlm, text: Path, tmp_path: Path
         ["update-datastore", datastore, "--add", added],
         ["run", recipe],
     ]
-    for arguments in commands:
+    for command in commands:
+        arguments = [*command, *ON_CPU]
         made = memlm(*arguments)
         assert made.code == 0, made.err
         out, err = answered_again(arguments)

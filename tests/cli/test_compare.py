@@ -147,6 +147,12 @@ def test_the_model_alone_can_be_compared_where_the_whole_is_infinite(memlm: Meml
     assert memlm("compare", made.a, made.infinite, "--store", root, "--reading", "model").code == 0
 
 
+def test_a_report_is_not_compared_with_itself(memlm: Memlm, root: Path, made: Reports) -> None:
+    ended = memlm("compare", made.a, Store(root).get(made.a).path, "--store", root)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"A and B are the same report, {made.a}: name another one" in ended.err
+
+
 def test_other_tokens_are_refused_with_both_names(memlm: Memlm, root: Path, made: Reports) -> None:
     ended = memlm("compare", made.a, made.other.reference, "--store", root)
     assert ended.code == 4

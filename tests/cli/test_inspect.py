@@ -176,8 +176,21 @@ def test_a_report_chooses_passages(inspect, index, report, tmp_path: Path):
     ids = re.findall(r'id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]+)"', html)) <= set(ids)
+    one = inspect("--report", report, "--select", "gains", "--passages", 1, "--html", page)
+    assert one.code == 0 and "<h1>1 passage of test: who" in page.read_text("utf-8")
     lines = inspect(*options).out.splitlines()
     assert lines[0].startswith(f"Memory helps most: tokens {told[0]['start']:,} to {told[0]['start'] + 5:,} of test, ")
+
+
+def test_a_report_brings_its_model_and_its_memory_where_no_reference_is_named(memlm, inspect, index, report):
+    options = ["--report", report, "--position", 3, "--length", 4]
+    alone = memlm("inspect", *options, "--store", index.store.root, "--device", "cpu")
+    assert (alone.code, alone.out) == (0, inspect(*options).out)
+    piped = memlm("inspect", *options, "--store", index.store.root, stdin=f"{index.find('encoder').reference}\n")
+    assert piped.out == alone.out
+    written = memlm("generate", "--report", report, "--max-tokens", 2, "--store", index.store.root)
+    assert written.code == 0, written.err
+    assert memlm("inspect", "--position", 3, "--store", index.store.root).code == 4
 
 
 @pytest.mark.parametrize(

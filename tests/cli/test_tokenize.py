@@ -18,6 +18,43 @@ def test_the_table_of_splits_is_on_stderr_made_or_cached(memlm: Memlm, text: Pat
         assert (train.split()[:2], valid.split()[3:5]) == (["train", "1"], ["11", "0.00%"])
 
 
+@pytest.mark.parametrize(
+    ("splits", "said"),
+    [
+        ({"train": "a", "valid": "a", "test": "b"}, "train, valid and test hold the same text"),
+        ({"train": "a", "test": "ba"}, "train and test hold the same text"),
+        ({"train": "c", "valid": "a", "test": "b"}, "valid and test hold the same text"),
+        ({"train": "a", "valid": "c"}, None),
+        ({"train": "ab"}, None),
+    ],
+)
+def test_a_text_that_stands_in_several_splits_is_warned_of(
+    memlm: Memlm, tmp_path: Path, splits: dict[str, str], said: str | None
+) -> None:
+    for name, text in {"a": "the cat sees\n", "b": "the cat sees\n", "c": "the dog runs\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    words = [word for split, names in splits.items() for name in names for word in (f"--{split}", f"{name}.txt")]
+    ended = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
+    assert ended.code == 0, ended.err
+    assert (said or "hold the same text") in ended.err if said else "hold the same text" not in ended.err
+    again = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
+    assert ("hold the same text" in again.err) == (said is not None), "cached, too"
+
+
+def test_the_store_in_a_folder_of_text_is_no_text(memlm: Memlm, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("the cat sees the dog\n" * 9)
+    where = ("--store", folder / "memlm-store")
+    first = memlm("tokenize", "--train", folder, *where)
+    (folder / "memlm-store" / "trials").mkdir()
+    (folder / "memlm-store" / "trials" / "part.txt").write_text("a part of some text\n")
+    again = memlm("tokenize", "--train", folder, *where)
+    assert (again.reference, "cached" in again.err) == (first.reference, True)
+    named = memlm("tokenize", "--train", folder / "memlm-store" / "trials" / "part.txt", *where)
+    assert named.code == 0 and named.reference != first.reference
+
+
 def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     ended = memlm("tokenize", "--train", text)
     assert "a bpe vocabulary of 512 types" in ended.err

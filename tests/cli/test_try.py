@@ -122,6 +122,30 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
 
 
 @pytest.mark.usefixtures("small")
+def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) -> None:
+    ended = memlm("try", book, "--minutes", 2, "--split", "0.6,0.1,0.3", "--dry-run")
+    assert "the last 30% are test, 10% before them valid" in ended.err
+    (recipe,) = Path("store/trials").glob("*.toml")
+    assert "split = [0.6, 0.1, 0.3]" in recipe.read_text()
+    assert memlm("try", book, "--minutes", 2, "--dry-run").code == 0
+    assert len(list(Path("store/trials").glob("*.toml"))) == 2, "another work"
+    wrong = memlm("try", book, "--split", "0.9,0.1")
+    assert (wrong.code, "three shares" in wrong.err) == (2, True)
+
+
+@pytest.mark.usefixtures("small")
+def test_at_the_end_a_model_that_more_minutes_cannot_train_longer_is_told_what_can(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.trial_budget.worthwhile_passes", lambda *_: 2.0)
+    falling = ["--set", "model.steps=4", "--set", "model.valid_every=1", "--set", "model.schedule.warmup=1"]
+    ended = memlm("try", book, "--minutes", 60, "--output", "page.html", *falling, *QUICK[2:])
+    assert ended.code == 0, ended.err
+    assert "over its text, and validation was still falling" in ended.err and "would be enough" not in ended.err
+    assert "try: more --minutes make no more passes over so large a text; --set model.steps=N does" in ended.err
+
+
+@pytest.mark.usefixtures("small")
 def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm, book: Path, tmp_path: Path) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err

@@ -33,6 +33,7 @@ def test_empty_standard_input_means_that_the_stage_before_failed(memlm: Memlm, c
     ended = memlm(command, stdin="\n \n")
     assert ended.code == 4
     assert "no artifact reference on standard input: did the previous stage fail?" in ended.err
+    assert "name an artifact (kind/id; memlm artifacts list)" in ended.err
     assert ended.out == ""
 
 
@@ -74,6 +75,13 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--stpes", "3"], "--steps"),
         (["evaluate", "--lamda", "0.3"], "--lamda; did you mean --memory SOURCES:lambda=X? (see memlm"),
         (["evaluate", "--exclude", "slf"], "exclude: expected self, window:N or document; did you mean 'self'? (given"),
+        (["tokenize", "--kind", "word"], "No such option: --kind; did you mean --tokenizer word?"),
+        (["tokenize", "--kind=char", "a.txt"], "No such option: --kind; did you mean --tokenizer char?"),
+        (
+            ["artifacts", "list", "--kind", "report"],
+            "No such option: --kind; it has no name: memlm artifacts list KIND",
+        ),
+        (["train", "--kind"], "No such option: --kind (see memlm train --help)"),
         (["evaluate", "--plann"], "No such option: --plann (see memlm evaluate --help)"),
         (["train", "--dry-run"], "No such option: --dry-run; memlm plan train … says what would be made, how long"),
         (["train", "--set", "layers=abc"], "There is no setting 'layers'; did you mean 'model.layers'?"),

@@ -1,10 +1,12 @@
 """What is tried on a text in some minutes, on machines of any speed."""
 
+import re
+
 import pytest
 
 from pipelines.recipe import load_recipe
-from pipelines.trial import PRESET, described, plan_trial, recipe_text
-from pipelines.trial_budget import FEWEST_BYTES, GOOD_PASSES, USED, Machine, best_budget
+from pipelines.trial import PRESET, described, last_advice, plan_trial, recipe_text, scored_shares
+from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES, USED, Machine, best_budget
 from stages.errors import DataError, UsageError
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
@@ -37,7 +39,7 @@ def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
     assert found.seconds(machine) <= USED * 60 * minutes + 1
     if found.bytes < 0.9 * total:  # else more time than all of the text is worth
         assert found.seconds(machine) >= 0.9 * USED * 60 * minutes
-    assert 0 < found.share <= (0.1 if found.bytes == total else 0.25)
+    assert 0 < found.test == found.valid <= (0.1 if found.bytes == total else 0.25)
 
 
 def test_seeds_share_the_time():
@@ -48,7 +50,7 @@ def test_seeds_share_the_time():
     assert found.seconds(five) == pytest.approx(spent + 5 * (found.seconds(one) - spent))
     with pytest.raises(UsageError, match=r"--minutes \d") as said:
         best_budget(NOVEL, three_bytes, Machine(10_000, 0.5, 5), TRAINING)
-    enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
+    enough = minutes_in(said.value)
     assert best_budget(NOVEL, three_bytes, Machine(10_000, enough, 5), TRAINING).bytes >= FEWEST_BYTES
 
 
@@ -67,8 +69,65 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
         UsageError, match=r"--minutes 0\.2 is too short .* at 10,000 tokens a second.* --minutes \d"
     ) as said:
         best_budget(NOVEL, three_bytes, Machine(10_000, 0.2), TRAINING)
-    enough = float(str(said.value).rpartition("--minutes ")[2].rstrip("."))
-    assert best_budget(NOVEL, three_bytes, Machine(10_000, enough), TRAINING).bytes >= FEWEST_BYTES
+    assert best_budget(NOVEL, three_bytes, Machine(10_000, minutes_in(said.value)), TRAINING).bytes >= FEWEST_BYTES
+
+
+def minutes_in(said):
+    """The minutes that a text names last."""
+    return float(re.findall(r"--minutes (\d+)", str(said))[-1])
+
+
+@pytest.mark.parametrize("shares", [None, (0.1, 0.1)])
+def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_little(shares):
+    machine = Machine(1_550, 3, spent=15.0)
+    found = best_budget(NOVEL, three_bytes, machine, TRAINING, shares)
+    assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
+    assert FEWEST_PASSES <= found.passes < GOOD_PASSES
+    trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING, shares)
+    (little,) = [line for line in described(recipe_text(trial)) if line.startswith("so few passes for want of time")]
+    assert little.endswith("would be enough for 4 passes")
+    enough = Machine(1_550, minutes_in(little), spent=15.0)
+    assert not best_budget(NOVEL, three_bytes, enough, TRAINING, shares).poor
+
+
+def test_shares_that_are_asked_for_are_taken_and_cost_time():
+    machine = Machine(5_000, 5)
+    found, own = best_budget(NOVEL, three_bytes, machine, TRAINING), scored_shares(["0.7", "0.1", "0.2"])
+    asked = best_budget(NOVEL, three_bytes, machine, TRAINING, own)
+    assert own == (asked.valid, asked.test) == (0.1, 0.2)
+    assert found.test < 0.2 and asked.bytes < found.bytes
+    trial = plan_trial(survey(asked.bytes, 1_000, 500, 100), NOVEL, asked, three_bytes, machine, TRAINING, own)
+    assert "split = [0.7, 0.1, 0.2]" in recipe_text(trial)
+    assert "the last 20% are test, 10% before them valid" in described(recipe_text(trial))[1]
+    for wrong, said in ((["0.9", "0.1"], "three shares"), (["0.5", "0.1", "0.1"], "sum to 0.7"), (["a"], "split")):
+        with pytest.raises(UsageError, match=said):
+            scored_shares(wrong)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "lacking"),
+    [
+        (2, "all of the text, larger valid and test splits, 8 passes over it and a second model trained with memory"),
+        (4, "larger valid and test splits and a second model trained with memory"),
+        (7, "larger valid and test splits and 8 passes over it"),
+        (60, None),
+    ],
+)
+def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
+    machine = Machine(8_000, minutes)
+    found = best_budget(NOVEL, three_bytes, machine, TRAINING)
+    trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING)
+    said = described(recipe_text(trial))
+    (line,) = last_advice(said, undertrained=False) or [None]
+    assert (line and re.sub(r"--minutes \d+ would be enough for ", "", line)) == lacking
+    if lacking is not None:
+        assert last_advice(said, undertrained=True) == [line]
+        assert minutes_in(line) > minutes
+
+
+def test_where_more_minutes_are_good_for_nothing_an_undertrained_model_is_told_what_is():
+    (line,) = last_advice(["read alone, with a cache"], undertrained=True)
+    assert "more --minutes make no more passes" in line and "--set model.steps=N" in line
 
 
 @pytest.mark.parametrize(
@@ -88,10 +147,10 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
     recipe = load_recipe(file, {"train": ["a.txt"]}, {})
     tokens, model = recipe.config("tokens"), recipe.config("model")
     assert tokens.documents == setting
-    assert tokens.split == (pytest.approx(1 - 2 * budget.share), budget.share, budget.share)
+    assert tokens.split == (pytest.approx(1 - 2 * budget.test), budget.test, budget.test)
     update = TRAINING.batch_tokens * TRAINING.accumulate
     assert model.steps == pytest.approx(trial.budget.passes * trial.budget.tokens / update, abs=1)
-    every = (NOVEL / 3 + trial.documents.count) * (1 - 2 * trial.budget.share)
+    every = (NOVEL / 3 + trial.documents.count) * (1 - 2 * trial.budget.test)
     assert trial.budget.tokens == pytest.approx(every, abs=2), "each document ends with <eos>"
     assert ("trime" in recipe.stages) == budget.trime
     assert f"{trial.steps:,} steps" in " ".join(described(file.read_text()))

@@ -130,7 +130,7 @@ def _uneven_lines(report: Figures) -> Iterator[str]:
     yield (
         f"{first['row']} has perplexity {valid} on valid and {scored} on {split}: they are not the "
         f"same kind of text, so what is tuned on valid may not suit {split}, and neither stands for the whole; larger "
-        "shares (memlm tokenize --split 0.8,0.1,0.1) or more texts make them alike"
+        "shares (--split 0.8,0.1,0.1 of tokenize or try) or more texts make them alike"
     )
 
 
@@ -205,9 +205,18 @@ def control_lines(report: Figures) -> Iterator[str]:
     nor = ", nor is any other row" if others and not any(_beats(row, limit * HARDLY) for row in others) else ""
     yield (
         f"{first['row']} is {'hardly' if _beats(first, limit) else 'no'} better than that{nor}: what a memory gains on "
-        "a model that does not beat counting three tokens says little about stronger ones; train longer "
-        f"({LONGER}), or take a larger text or model"
+        f"a model that does not beat counting three tokens says little about stronger ones; {_remedy(report)}"
     )
+
+
+def _remedy(report: Figures) -> str:
+    """What makes a weak model stronger: more passes over its text as long as they help, else more text."""
+    training = report.get("training")
+    if training is None:
+        return "train longer, or on more text"
+    if undertrained(training):
+        return f"train longer ({LONGER}), or on more text"
+    return f"it was trained for {passes(training['passes'])}, and more would gain little: train on more text"
 
 
 def is_weak(report: Figures) -> bool:

@@ -48,6 +48,7 @@ def sentence_settings(folder, pooling, *modules, longest=30):
 TOKENS = torch.randint(2, 300, (3, 12), generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # which DeBERTa calls
 @pytest.mark.parametrize("family", ENCODERS)
 def test_keys_are_the_mean_of_what_transformers_computes(tmp_path, family):
     theirs, ours = saved_encoder(tmp_path, family), imported(tmp_path)

@@ -5,6 +5,7 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from stages.search.open import searcher_of
 from stages.search.plain import PlainSearcher
 from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
-from stages.search.tensors import TensorCandidates
+from stages.search.tensors import HeldKeys, TensorSearch
 from tests.oracles.search import nearest
 
 DIM = 6
@@ -169,15 +170,31 @@ def probing_all(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8)
 
 
-@pytest.mark.parametrize("make", [exact, probing_all, on_tensors, exact_on_tensors])
-def test_small_inner_products_of_large_terms_are_no_less_exact(make: Any) -> None:
+def summed_on_tensors(
+    queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str
+) -> np.ndarray:
+    """Minus inner products of pairs, summed in float32 in the order in which PyTorch sums."""
+    assert metric == "ip"
+    return (torch.from_numpy(-queries[which]) * torch.from_numpy(keys[rows])).sum(dim=1).numpy()
+
+
+@pytest.mark.parametrize(
+    ("make", "summed"),
+    [
+        (exact, pair_scores),
+        (probing_all, pair_scores),
+        (on_tensors, summed_on_tensors),
+        (exact_on_tensors, summed_on_tensors),
+    ],
+)
+def test_small_inner_products_of_large_terms_are_no_less_exact(make: Any, summed: Any) -> None:
     random = np.random.default_rng(0)
     keys, queries = (random.standard_normal((n, 64)).astype(np.float32) for n in (4000, 40))
     keys[:, :32] += random.standard_normal((4000, 1)).astype(np.float32) * 1_000_000
     queries *= np.float32(0.1)
     queries[:, :32] -= queries[:, :32].mean(axis=1, keepdims=True)
     which, rows = np.repeat(np.arange(40), 4000), np.tile(np.arange(4000), 40)
-    scores = pair_scores(queries, which, keys, rows, "ip").reshape(40, 4000)
+    scores = summed(queries, which, keys, rows, "ip").reshape(40, 4000)
     _, want = best_first(scores, np.tile(np.arange(4000), (40, 1)), 64)
     ids, _ = make(keys, "ip").search(queries, 64)
     np.testing.assert_array_equal(ids, want)
@@ -266,6 +283,7 @@ def test_long_lists_in_pieces_give_what_whole_ones_give(
     keys, rows = integer_keys(300), np.arange(0, 300, 6)
     ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
     monkeypatch.setattr("stages.search.blocks.PIECE_BYTES", 7 * 4 * DIM)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 7)
     ids, distances = make(keys, metric).search(keys[rows], k, ranges)
     want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
     np.testing.assert_array_equal(ids, want_ids)
@@ -301,20 +319,73 @@ def test_a_great_many_equal_keys_are_searched_for_few_queries_at_a_time(monkeypa
     np.testing.assert_array_equal(whole[1], parts[1])
 
 
-def test_candidates_on_a_device_are_the_same_a_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+ON_A_DEVICE = pytest.mark.parametrize("make", [on_tensors, exact_on_tensors])
+
+
+@ON_A_DEVICE
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("width", [3, 81])
+def test_a_device_computes_the_same_in_small_pieces(
+    make: Any, metric: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys, rows = smooth_keys(200), np.arange(200)
-    ranges = np.stack([rows - 40, rows + 41], axis=1)
-    whole = on_tensors(keys, "l2").search(keys, 3, ranges)
+    ranges = np.stack([rows - width // 2, rows + width // 2 + 1], axis=1)
+    whole = make(keys, metric).search(keys, 3, ranges)
     scores: list[int] = []
-    offer = TensorCandidates._offer
+    rough = TensorSearch._rough
 
-    def counted(self: Any, queries: Any, piece: Any, *others: Any) -> None:
-        scores.append(len(queries) * len(piece))
-        offer(self, queries, piece, *others)
+    def counted(self: Any, *of: Any) -> Any:
+        found = rough(self, *of)
+        scores.append(found.numel())
+        return found
 
-    monkeypatch.setattr(TensorCandidates, "_offer", counted)
+    monkeypatch.setattr(TensorSearch, "_rough", counted)
     monkeypatch.setattr("stages.search.tensors.SCORES", 500)
-    parts = on_tensors(keys, "l2").search(keys, 3, ranges)
+    monkeypatch.setattr("stages.search.tensors.NUMBERS", 30)
+    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
+    monkeypatch.setattr("stages.search.tensors.KEPT", 2)
+    monkeypatch.setattr("stages.search.exact.KEYS", 10)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
+    parts = make(keys, metric).search(keys, 3, ranges)
     assert max(scores) <= 500
     np.testing.assert_array_equal(whole[0], parts[0])
-    np.testing.assert_allclose(whole[1], parts[1])
+    np.testing.assert_array_equal(whole[1], parts[1])
+
+
+@ON_A_DEVICE
+@pytest.mark.parametrize("room", [0, 5000, 1 << 20])
+def test_keys_stay_on_a_device_while_there_is_room(make: Any, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, brought = smooth_keys(300), list[int]()
+    bring = HeldKeys.bring
+
+    def counted(self: Any, piece: Any, *arrays: Any) -> Any:
+        brought.append(len(arrays[0]))
+        return bring(self, piece, *arrays)
+
+    monkeypatch.setattr(HeldKeys, "bring", counted)
+    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", room)
+    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
+    searcher = make(keys, "l2")
+    first = searcher.search(keys[:40], 5)
+    once, again = sum(brought), searcher.search(keys[:40], 5)
+    size = keys[0].nbytes + (16 if make is on_tensors else 8)
+    assert once >= 300
+    held = once - (sum(brought) - once)
+    assert held * size <= room
+    assert (held == 300) == (room >= 300 * size)
+    assert (held > 0) == (room > 0)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@ON_A_DEVICE
+@pytest.mark.parametrize("k", [1, 7, 250])
+def test_a_device_finds_among_a_great_many_equal_keys(make: Any, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.concatenate([integer_keys(40), np.ones((300, DIM), np.float32), integer_keys(40)])
+    queries = np.concatenate([np.ones((20, DIM), np.float32), integer_keys(20)])
+    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
+    monkeypatch.setattr("stages.search.tensors.KEPT", 1)
+    ids, distances = make(keys, "l2").search(queries, k)
+    want_ids, want_distances = nearest(queries, keys, k, "l2", None)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_allclose(distances, want_distances)

@@ -65,10 +65,17 @@ def test_what_memlm_does_is_compared_with_products_and_memory_measured_here(rows
 
 
 def test_a_kernel_is_run_for_some_time_and_the_shortest_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 5.0, 5.0, 7.0, 7.0, 10.0, 10.0, 14.0])
+    clock = iter([0.0, 5.0, 7.0, 10.0, 14.0])
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     row = module._measured(Kernel("k", "queries/s", 100, lambda: None), lambda kernel: (4.0, "here"), seconds=9)
     assert (row.runs, row.measured, row.expected, row.source) == (3, 50, 25, "here")
+
+
+def test_seconds_that_a_run_gives_count_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 5.0, 7.0, 10.0, 14.0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    row = module._measured(Kernel("k", "tokens/s", 100, lambda: 0.5), lambda kernel: (None, ""), seconds=9)
+    assert (row.runs, row.measured) == (3, 200)
 
 
 def test_operations_and_bytes_are_those_of_the_work() -> None:

@@ -108,6 +108,24 @@ def test_the_model_is_held_against_counting_three_tokens(method: str, trigram: f
     assert set(control_lines(report)) <= set(remarks(report))
 
 
+@pytest.mark.parametrize(
+    ("training", "remedy"),
+    [
+        (None, "train longer, or on more text"),
+        ({"passes": 4, "still_falling": True}, "train longer (--steps or --epochs of train, --minutes of try), or on"),
+        ({"passes": 8, "still_falling": True}, "it was trained for 8 passes, and more would gain little: train on"),
+        ({"passes": 4, "still_falling": False}, "it was trained for 4 passes, and more would gain little: train on"),
+    ],
+)
+def test_a_weak_model_is_to_be_trained_longer_only_where_the_report_says_that_it_was_not_enough(
+    training: dict[str, object] | None, remedy: str
+) -> None:
+    report = {**REPORT, "training": training, "trigram": {"perplexity": 72.0, "perplexity_on_new_text": None}}
+    *_, line = control_lines(report)
+    assert line.partition("stronger ones; ")[2].startswith(remedy)
+    assert ("train longer (" in line) == any(undertrained_lines(report))
+
+
 @pytest.mark.parametrize(("share", "said"), [(0.048, True), (0.01, False), (None, False)])
 def test_many_ends_of_documents_are_remarked_on(share: float | None, said: bool) -> None:
     lines = remarks({**REPORT, "document_ends": share})
