@@ -20,10 +20,15 @@ UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
 
 
-def show_costs(tasks: "Sequence[Task]", common: Common) -> None:
-    """What tasks cost, on stdout. Raises: ResourceError if what they need is known to be more than there is."""
+def show_costs(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
+    """What tasks cost, on stdout.
+
+    Args:
+        takes: the time that their recipe says of all of them.
+    Raises: ResourceError if what they need is known to be more than there is.
+    """
     found, fit = _costs(tasks, common)
-    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, _place(common)), styled=True)
+    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True)
     _require(fit)
 
 
@@ -67,7 +72,7 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
     return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
 
 
-def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
+def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
     terminal = answers_on_terminal()
     lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
@@ -77,12 +82,17 @@ def _text(found: "Sequence[Estimate]", fit: "Room", place: Path) -> str:
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
         lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
+    if takes and len(known) < len(new):
+        lines.append(f"all of it, with the settings of the recipe: {takes}")
     short = [estimate.name for estimate in new if estimate.short]
     if short:
         lines.append(
             f"by runs of a few seconds, most of which a program takes to start: {', '.join(short)} "
             "(nearer the shorter time; --calibrate measures it)"
         )
+    foretold = [estimate.name for estimate in new if estimate.foretold]
+    if foretold:
+        lines.append(f"by the recipe, as this machine was when it was made: {', '.join(foretold)}")
     measured = [estimate.name for estimate in new if estimate.calibrated]
     if measured:
         lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
@@ -142,6 +152,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "measured": estimate.measured,
         "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
+        "foretold": estimate.foretold,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,
         "scratch": estimate.scratch,

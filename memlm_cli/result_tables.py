@@ -32,9 +32,21 @@ SPLIT_COLUMNS = {
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
 FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "bytes": ("data", size),
+    "key": ("key", lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(key, key)),
     "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
 }
 """Figures of artifacts that are not shown under their own name, as they stand."""
+SAID = ("passes", "still_falling")
+"""Figures of a model that a sentence below its table tells."""
+RECALL = (
+    "recall@k: of the k nearest keys of each of these queries, the share that is found; queries/s@k: how many a second "
+    "are answered with k of them"
+)
+SPLIT_WORDS = {
+    "documents": "files or records, or what --documents says",
+    "paragraphs": "lines up to a blank one, by which text that splits share is found",
+    "types": "those of the vocabulary that a split has",
+}
 NOT_MEASURED = "-"
 BY_CHANCE = "by chance"
 DIVERGES = "diverges"
@@ -47,13 +59,15 @@ def show_result(artifact: "Artifact", named: bool = False) -> None:
         return
     title = "" if named else artifact.reference
     if artifact.kind == "tokens":
-        _show_splits(title, artifact.metrics)
+        _show_splits(title, artifact)
     elif artifact.kind == "report":
         _show_made_report(title, artifact)
     else:
         show_table(title, ("", ""), list(_plain(artifact.metrics)))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
+    if artifact.kind == "index" and "recall" in artifact.metrics:
+        _say(RECALL)
 
 
 def _say(line: str | None) -> None:
@@ -238,6 +252,8 @@ def _change(row: Figures, value: float | None, first: float | None, interval: Se
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
     """Names and values for people; figures by number (`recall`) become `recall@1`, `recall@4`, …"""
     for name, value in metrics.items():
+        if name in SAID:
+            continue
         if isinstance(value, Mapping):
             if all(k.isdigit() for k in value):
                 for k in sorted(value, key=int):
@@ -250,9 +266,13 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
             yield figure_name(name), _value(value)
 
 
-def _show_splits(title: str, metrics: Figures) -> None:
-    types = f"{metrics['vocabulary_size']:,} types"
-    show_table(_joined(title, metrics["tokenizer"], types), *splits_table(metrics["splits"]))
+def _show_splits(title: str, artifact: "Artifact") -> None:
+    metrics, asked = artifact.metrics, artifact.config.get("vocab_size")
+    types, columns = metrics["vocabulary_size"], {name for split in metrics["splits"].values() for name in split}
+    fewer = f" ({asked:,} were asked for: train gives no more)" if asked and types < asked else ""
+    title = _joined(title, metrics["tokenizer"], f"{types:,} types{fewer}")
+    show_table(title, *splits_table(metrics["splits"]))
+    say("; ".join(f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns))
 
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:

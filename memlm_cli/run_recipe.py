@@ -28,8 +28,7 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
     from stages.reporting import Silent
 
     if recipe.description:
-        needs = " on ".join(filter(None, (recipe.time, recipe.hardware)))
-        say(f"run: {recipe.description}{f' ({needs})' if needs else ''}")
+        say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
     steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))

@@ -37,6 +37,13 @@ class Task(NamedTuple):
     command: str
     config: StageConfig
     references: Mapping[str, Reference]
+    seconds: float | None = None
+    """That it takes as its recipe says."""
+
+    @property
+    def foretold(self) -> tuple[float, float] | None:
+        """The least and the most that it takes as its recipe says."""
+        return None if self.seconds is None else (RANGE[0] * self.seconds, RANGE[1] * self.seconds)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Estimate:
     """Whether these took seconds, mostly to start, and the time is rather the least that is said."""
     calibrated: bool = False
     """Whether the time follows from a part of the work that was done to measure it."""
+    foretold: bool = False
+    """Whether the time is what the recipe says."""
     disk: int | None = None
     like_others: bool = False
     """Whether `disk` is what others of the kind took, and not arithmetic."""
@@ -90,7 +99,10 @@ class Run(NamedTuple):
 
 def tasks_of(recipe: Recipe) -> list[Task]:
     """The stages of a recipe."""
-    return [Task(n, stage.command, recipe.config(n), stage.all_references) for n, stage in recipe.stages.items()]
+    return [
+        Task(name, stage.command, recipe.config(name), stage.all_references, stage.seconds)
+        for name, stage in recipe.stages.items()
+    ]
 
 
 def estimates(
@@ -110,17 +122,22 @@ def estimates(
         waits = [value for value in task.references.values() if isinstance(value, str)]
         unknown = [name for name in waits if name in {t.name for t in tasks} and name not in made]
         if unknown:
-            yield Estimate(task.name, task.command, NEW, None)
+            yield _unknown(task)
             continue
         try:
             estimate, artifact = _estimate(task, made, expected, done, execution, measuring)
         except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
             if any(name in made and expected.is_expected(made[name]) for name in waits):
-                yield Estimate(task.name, task.command, NEW, None)
+                yield _unknown(task)
                 continue
             raise
         made |= {} if artifact is None else {task.name: artifact}
         yield estimate
+
+
+def _unknown(task: Task) -> Estimate:
+    """Of a task that reads what is not made and cannot be foretold either."""
+    return Estimate(task.name, task.command, NEW, None, seconds=task.foretold, foretold=task.foretold is not None)
 
 
 def _estimate(
@@ -151,6 +168,7 @@ def _estimate(
         measured = _measured(stage.measured_seconds(config, inputs, execution, effort))
         calibrated = measured is not None
         seconds = measured or seconds
+    foretold = seconds is None and task.foretold is not None
     alike = [run.artifact.manifest.bytes for run in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
     estimate = Estimate(
@@ -159,10 +177,11 @@ def _estimate(
         state=CONTINUES if store.draft_folder(work.kind, work.id).is_dir() else NEW,
         reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
         effort=effort,
-        seconds=seconds,
+        seconds=seconds or task.foretold,
         measured=len(kin),
         short=short and not calibrated,
         calibrated=calibrated,
+        foretold=foretold,
         disk=disk,
         like_others=cost.disk is None and disk is not None,
         scratch=cost.scratch,

@@ -53,6 +53,8 @@ class StageRecipe(Settings):
     preset: str | None = None
     """Settings by name, under those of `settings` (`train` only)."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    seconds: float | None = Field(default=None, ge=0)
+    """That it takes, about, where the recipe was made for one machine, with the settings that stand in it."""
 
     @property
     def all_references(self) -> dict[str, Reference]:
@@ -72,6 +74,11 @@ class Recipe(Settings):
     stages: dict[str, StageRecipe] = Field(min_length=1)
     sweep: dict[str, Any] = Field(default_factory=dict)
     """Stage -> setting -> list of values: all combinations are run, see `pipelines.variants`."""
+
+    @property
+    def takes(self) -> str:
+        """`three minutes on two cores`; empty where it was not measured."""
+        return " on ".join(filter(None, (self.time, self.hardware)))
 
     def config(self, name: str) -> StageConfig:
         """The settings of a stage, validated. Raises UsageError naming the stage and the setting."""
@@ -144,7 +151,14 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
+    if isinstance(stages, dict) and overrides:
+        stages = values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
     return validated(Recipe, values, where=str(path))
+
+
+def _untimed(stage: Any) -> Any:
+    """A stage whose time is not known, since its settings, or those of what it reads, are others."""
+    return {key: value for key, value in stage.items() if key != "seconds"} if isinstance(stage, dict) else stage
 
 
 def _as_spelled(message: str, path: Path) -> str:

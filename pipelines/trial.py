@@ -65,6 +65,11 @@ class Trial:
         return ceil(self.everything.seconds(self.machine) / (60 * USED))
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """That each stage takes, with one seed."""
+        return {stage: work / self.machine.speed for stage, work in self.budget.stages.items()}
+
+    @property
     def scores_less(self) -> bool:
         """Whether there is no time to score as much as is taken of a whole text."""
         scored, most = self.budget.test * self.budget.bytes, self.everything.test * self.total
@@ -134,6 +139,7 @@ def recipe_text(trial: Trial) -> str:
     lines += ["", "[inputs]", 'train = "the text"']
     for name, stage in _stages(trial):
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
+        lines += [f"seconds = {round(trial.seconds[name], 1)}"] if name in trial.seconds else []
     return "\n".join(lines) + "\n"
 
 
@@ -147,7 +153,7 @@ def scored_shares(split: Sequence[str]) -> Shares:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Check settings, by stage, before any text is read. Raises: UsageError for what a recipe of no text could take."""
-    any_budget = Budget(0, 0.1, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, 0.0)
+    any_budget = Budget(0, 0.1, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, {})
     trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, any_budget)
     parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
 

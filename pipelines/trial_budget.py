@@ -4,7 +4,7 @@ Costs are counted in *training tokens*: what a machine does in the time in which
 measurement of its speed is a forecast of everything, and minutes are an amount of work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stages.errors import DataError, UsageError
@@ -32,9 +32,8 @@ ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
 USED = 0.92
 """Of the minutes: what is planned, since a machine may slow down."""
-STAGE, PLAIN_STAGES, TRIME_STAGES = 30_000, 5, 2
-"""To begin and to end a stage, whatever the text: its libraries and models are loaded, its figures drawn; stages with
-one model, and those that a second one adds."""
+STAGE = 30_000
+"""To begin and to end a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
 SCORED_SHARE = 0.3
 """Of all work, to tune on valid and score test."""
 SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
@@ -81,8 +80,12 @@ class Budget:
     """That there is time for, of these."""
     trime: bool
     """Whether a second model is trained, with memory."""
-    work: float
-    """Training tokens, with each seed."""
+    stages: Mapping[str, float]
+    """Training tokens that each stage of the recipe takes, with each seed."""
+
+    @property
+    def work(self) -> float:
+        return sum(self.stages.values())
 
     @property
     def good(self) -> bool:
@@ -152,7 +155,8 @@ def budget(
 ) -> Budget:
     """What there is time for with so much text, which is the `whole` of it or a part."""
     every = text_bytes / token_bytes(bpe_vocabulary(text_bytes))
-    scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED) + (TRIME_SCORED if trime else 0)
+    plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
+    scored = plain_scored + (TRIME_SCORED if trime else 0)
     affordable = SCORED_SHARE * machine.work / (2 * scored)
     largest = LARGEST_SHARE if whole else LARGEST_OF_PART
     share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
@@ -160,11 +164,17 @@ def budget(
     learned = 1 - valid - test
     tokens, types = round(learned * every), bpe_vocabulary(learned * text_bytes)
     learnt = weights(training.model.sized(types, training.segment_length))
-    begun = STAGE * (PLAIN_STAGES + (TRIME_STAGES if trime else 0))
-    reading, a_pass = begun + STORED * tokens + scored * (valid + test) * every, tokens * (1 + (TRIME if trime else 0))
+    read = (valid + test) * every
+    stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0, "report": plain_scored * read}
+    a_pass = {"model": float(tokens)}
+    if trime:
+        stages |= {"trime": 0.0, "trime_report": TRIME_SCORED * read}
+        a_pass |= {"trime": TRIME * tokens}
+    stages = {stage: STAGE + work for stage, work in stages.items()}
     worthwhile = worthwhile_passes(tokens, learnt)
-    passes = max(0.0, min(worthwhile, (machine.work - reading) / a_pass))
-    return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, reading + passes * a_pass)
+    passes = max(0.0, min(worthwhile, (machine.work - sum(stages.values())) / sum(a_pass.values())))
+    stages |= {stage: stages[stage] + passes * work for stage, work in a_pass.items()}
+    return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
 
 
 def _largest(

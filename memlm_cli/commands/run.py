@@ -50,7 +50,7 @@ def run(
         loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)
     loaded = varied(loaded, seeds)
     if common.plan:
-        show_costs(tasks_of(loaded), common)
+        show_costs(tasks_of(loaded), common, loaded.takes)
         return
     if dry_run:
         show_plan(loaded, common)

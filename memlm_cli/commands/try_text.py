@@ -79,7 +79,7 @@ def try_text(
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
     recipe = varied(recipe, seeds)
     if common.plan:
-        show_costs(tasks_of(recipe), common)
+        show_costs(tasks_of(recipe), common, recipe.takes)
         return
     if dry_run:
         show_plan(recipe, common)

@@ -30,6 +30,8 @@ class Hyperparameter:
     of reports have the grid in them. None: there is none."""
     example: str = ""
     """What is suggested where it is missing; empty: it may be."""
+    means: str = ""
+    """What it does, where its name does not say."""
     untuned: tuple[float, ...] = ()
     """Values where nothing is tuned: of the first reading; then of a later one, if that differs."""
 

@@ -8,6 +8,8 @@ from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+TEMPERATURE = Hyperparameter("τ", "temperature τ", means="divides scores: the larger, the less the nearest count")
+THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the nearest count")
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
 
@@ -18,7 +20,7 @@ class Comparison(ReadingOptions):
     """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
     key: Literal["hidden", "ffn-input"] | None = None
     """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
-    temperature: Annotated[Choice[Positive] | None, Hyperparameter("τ", "temperature τ")] = None
+    temperature: Annotated[Choice[Positive] | None, TEMPERATURE] = None
     """τ: scores are divided by it."""
-    theta: Annotated[Choice[NotNegative] | None, Hyperparameter("θ")] = None
+    theta: Annotated[Choice[NotNegative] | None, THETA] = None
     """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""

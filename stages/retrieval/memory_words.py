@@ -1,8 +1,11 @@
 """What the memories of one row are called beside each other."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from stages.memory.readers import READERS
+from stages.retrieval.hyperparameters import settable
 from stages.retrieval.sources import SOURCES
 
 
@@ -18,3 +21,18 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
         seen[word] += 1
         words[place] = word if of_a_kind[word] == 1 else f"{word} {seen[word]}"
     return words
+
+
+def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What the words mean by which reports call readings: sources, readers and numbers, each once.
+
+    >>> meanings([{"sources": ["long"], "reader": "interpolate", "size": 2000, "lambda": 0.1}])
+    {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \
+'lambda': 'weight of the memory'}
+    """
+    found: dict[str, str] = {}
+    for memory in memories:
+        for parts, named in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
+            found |= {name: parts.settings(name).means for name in named if name in parts.names()}
+        found |= {name: number.means for name, number in settable().items() if memory.get(name) is not None}
+    return {word: means for word, means in found.items() if means}

@@ -157,6 +157,12 @@ def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files
     assert ended.out.splitlines()[-1].startswith("disk: ")
 
 
+def test_where_a_time_is_not_known_that_of_a_shipped_recipe_is_said(memlm: Memlm) -> None:
+    ended = memlm("plan", "quickstart")
+    assert "time: not known" in ended.out
+    assert "all of it, with the settings of the recipe: three minutes on two cores" in ended.out
+
+
 def test_text_that_is_cut_or_sampled_is_approximate(
     memlm: Memlm, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

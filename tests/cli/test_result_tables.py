@@ -281,7 +281,9 @@ def test_a_reference_that_stands_on_the_screen_is_not_repeated(
     capsys, kind: str, metrics: dict, shown: str, named: bool
 ) -> None:
     reference, manifest = f"{kind}/0123456789ab", SimpleNamespace(files={})
-    made = SimpleNamespace(kind=kind, reference=reference, metrics=metrics, manifest=manifest, json=lambda _: CACHE)
+    made = SimpleNamespace(
+        kind=kind, reference=reference, metrics=metrics, config={}, manifest=manifest, json=lambda _: CACHE
+    )
     show_result(made, named=named)
     told = capsys.readouterr().err
     (line,) = (line for line in told.splitlines() if shown in line)
@@ -296,6 +298,22 @@ def test_figures_that_need_an_explanation_are_shown_as_words(capsys, whole: bool
         ["keys", shown],
         ["data", "28.2 MB"],
     ]
+
+
+def test_words_of_an_index_a_datastore_and_a_model_are_explained_where_they_stand(capsys) -> None:
+    index = {"queries": 100, "recall": {"1": 1.0}, "queries_per_second": {"4": 268.6}}
+    show_result(SimpleNamespace(kind="index", reference="index/3", metrics=index))
+    assert (
+        "recall@k: of the k nearest keys of each of these queries, the share that is found" in capsys.readouterr().err
+    )
+    show_result(SimpleNamespace(kind="index", reference="index/3", metrics={"rows": 9}))
+    assert "recall" not in capsys.readouterr().err
+    show_result(SimpleNamespace(kind="datastore", reference="datastore/3", metrics={"key": "ffn-input"}))
+    assert "ffn-input, what enters the last feed-forward layer" in capsys.readouterr().err
+    trained = {"steps": 9, "passes": 8.0, "still_falling": False, "last_validations": [], "valid_step": 9}
+    show_result(SimpleNamespace(kind="model", reference="model/3", metrics=trained))
+    told = capsys.readouterr().err
+    assert "still falling" not in told and "8 passes over the text" in told
 
 
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:

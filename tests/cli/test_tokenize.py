@@ -1,6 +1,7 @@
 """What `memlm tokenize` says, refuses and leaves to the text."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from tests.cli.conftest import Memlm
 def test_the_table_of_splits_is_on_stderr_made_or_cached(memlm: Memlm, text: Path) -> None:
     for _ in range(2):
         ended = memlm("tokenize", "--train", text, "--valid", text, "--tokenizer", "word")
-        header, train, valid = ended.err.splitlines()[-3:]
+        header, train, valid, words = ended.err.splitlines()[-4:]
         assert f"{ended.reference}, word, 12 types" in ended.err
         assert header.split()[:5] == ["split", "documents", "tokens", "types", "unknown"]
+        assert words.startswith("documents: files or records") and "types: those of the vocabulary" in words
         assert (train.split()[:2], valid.split()[3:5]) == (["train", "1"], ["11", "0.00%"])
 
 
@@ -58,6 +60,7 @@ def test_the_store_in_a_folder_of_text_is_no_text(memlm: Memlm, tmp_path: Path) 
 def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     ended = memlm("tokenize", "--train", text)
     assert "a bpe vocabulary of 512 types" in ended.err
+    assert re.search(r"bpe, 2\d\d types \(512 were asked for: train gives no more\)", ended.err)
     assert Store(tmp_path / "store").get(ended.reference).config["vocab_size"] == 512
     assert memlm("tokenize", "--train", text, "--vocab-size", "auto").reference == ended.reference
 

@@ -1,6 +1,7 @@
 """`memlm try`: from a text to a page, by commands that are said and can be typed."""
 
 import base64
+import json
 import os
 import re
 import shlex
@@ -119,6 +120,21 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and "try: the first" not in enough
+
+
+@pytest.mark.usefixtures("small")
+def test_a_plan_shows_what_was_measured_of_the_machine_stage_by_stage(memlm: Memlm, book: Path) -> None:
+    ended = memlm("plan", "try", book, "--minutes", 2, "--json")
+    assert ended.code == 0, ended.err
+    stages = json.loads(ended.out)["stages"]
+    assert len(stages) == 7 and all(stage["foretold"] for stage in stages)
+    (said,) = re.findall(r"try: about ([\d.]+) s, at", ended.err)
+    least, most = (sum(stage["seconds"][end] for stage in stages) for end in (0, 1))
+    assert least < float(said) < most
+    shown = memlm("plan", "try", book, "--minutes", 2).out
+    assert "by the recipe, as this machine was when it was made: tokens, model, datastore" in shown
+    other = memlm("plan", "try", book, "--minutes", 2, "--set", "model.steps=2")
+    assert "time: not known" in other.out and f"with the settings of the recipe: about {said} s on this" in other.out
 
 
 @pytest.mark.usefixtures("small")

@@ -11,6 +11,7 @@ from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
 from stages.numbers import number
+from stages.retrieval.memory_words import meanings
 
 Figures = Mapping[str, Any]
 LONGER = "--steps or --epochs of train, --minutes of try"
@@ -48,6 +49,7 @@ def on_change(report: Figures) -> Iterator[str]:
 
 def on_text(report: Figures) -> Iterator[str]:
     """What probes saw, and which tokens of the text were known before, or are no words."""
+    yield from memory_words_lines(report)
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
     yield from _word_lines(report)
@@ -62,6 +64,20 @@ def on_text(report: Figures) -> Iterator[str]:
         yield (
             f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
             f"read here; tokens may not find the rows of --exclude {report['exclude']}"
+        )
+
+
+def memory_words_lines(report: Figures) -> Iterator[str]:
+    """What the words and numbers of memories mean, and that a cache is all that there is, where it is."""
+    memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
+    words = meanings(memories)
+    if words:
+        yield "; ".join(f"{word}: {means}" for word, means in words.items())
+    sizes = [memory["size"] for memory in memories if memory.get("size")]
+    if sizes and report.get("score") == "all" and max(sizes) >= report["tokens"]:
+        yield (
+            f"a cache of {max(sizes):,} holds every position before the one that reads: no split that was read has "
+            "more (inspect and generate show the length of what they read in its place)"
         )
 
 
@@ -160,7 +176,10 @@ def _intervals_line(intervals: Figures) -> str:
     line = resampled_line(intervals)
     if intervals["units"] < FEWEST_UNITS:
         return line
-    return f"{line}, paired by row: how far other text of this kind may move the change; other trainings: --seeds"
+    return (
+        f"{line}, the same draws for each row and the first: how far other text of this kind may move the change; "
+        "other trainings: --seeds"
+    )
 
 
 def resampled_line(bootstrap: Figures) -> str:

@@ -8,6 +8,8 @@ from stages.memory.hyperparameter import Choice, Learned, ReadingOptions
 class ReaderSettings(ReadingOptions):
     """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
 
+    means: ClassVar[str] = ""
+    """What a reading makes of the two distributions, in a few words."""
     needs_scores: ClassVar[bool] = False
     """Whether it needs the vocabulary's scores as the model gives them, which only a first reading has."""
     temperatures: ClassVar[tuple[float, ...]] = ()

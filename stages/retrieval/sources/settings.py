@@ -16,6 +16,8 @@ class SourceSettings(ReadingOptions):
 
     word: ClassVar[str] = "memory"
     """What a person calls what it reads."""
+    means: ClassVar[str] = ""
+    """What its entries are."""
     amount: ClassVar[str]
     """What its cut-offs count: one of its keys, or a name of `reported`."""
     reported: ClassVar[Mapping[str, Hyperparameter]] = {}

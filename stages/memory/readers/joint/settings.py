@@ -18,7 +18,10 @@ JOINT_TEMPERATURES = (0.7, 0.85, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 6, 1
 class JointSettings(ReaderSettings):
     """One softmax over the vocabulary's scores and the memory's."""
 
+    means: ClassVar[str] = "one softmax over the scores of types and of entries"
     needs_scores: ClassVar[bool] = True
     temperatures: ClassVar[tuple[float, ...]] = JOINT_TEMPERATURES
-    weight: Annotated[Choice[float], Hyperparameter("α", grid=GRID, untuned=(0.0,))] = Field((0.0,), alias="alpha")
+    weight: Annotated[
+        Choice[float], Hyperparameter("α", grid=GRID, means="added to the scores of entries", untuned=(0.0,))
+    ] = Field((0.0,), alias="alpha")
     """α, in nats: added to the memory's scores, after temperature."""

@@ -28,6 +28,7 @@ class ExternalSettings(SourceSettings):
     """How many neighbours, and which distances."""
 
     word: ClassVar[str] = "datastore"
+    means: ClassVar[str] = "the k nearest entries of the datastore"
     amount: ClassVar[str] = "k"
     reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
     reads_datastore: ClassVar[bool] = True

@@ -15,6 +15,7 @@ class LocalSettings(SourceSettings):
     """No keys: the window says how much is read."""
 
     word: ClassVar[str] = "window"
+    means: ClassVar[str] = "the positions before in the same window"
     amount: ClassVar[str] = "window"
     reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
     reads_windows: ClassVar[bool] = True

@@ -24,6 +24,7 @@ class LongSettings(SourceSettings):
     """How far back, and whether across documents."""
 
     word: ClassVar[str] = "cache"
+    means: ClassVar[str] = "the cache, the last positions read"
     amount: ClassVar[str] = "size"
     size: Annotated[Choice[Count] | None, SIZE] = None
     """Positions back from the one that reads."""

@@ -35,7 +35,9 @@ def test_what_changes_are_against_is_said(method: str, first: str, told: list[st
 def test_it_is_said_of_what_intervals_are() -> None:
     drawn = {"samples": 10_000, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 57}
     (line,) = (line for line in remarks({**REPORT, "change_intervals": drawn}) if line.startswith("in brackets"))
-    assert line.startswith("in brackets: 95% intervals from 10,000 resamples of 57 documents, paired by row")
+    assert line.startswith(
+        "in brackets: 95% intervals from 10,000 resamples of 57 documents, the same draws for each row"
+    )
     alone = remarks({**REPORT, "change_intervals": {**drawn, "units": 1}})
     few = "no intervals: 1 document: too few to say how far other text would move a change; score more text"
     assert few in alone
@@ -124,6 +126,30 @@ def test_a_weak_model_is_to_be_trained_longer_only_where_the_report_says_that_it
     *_, line = control_lines(report)
     assert line.partition("stronger ones; ")[2].startswith(remedy)
     assert ("train longer (" in line) == any(undertrained_lines(report))
+
+
+def test_words_of_memories_are_explained_once() -> None:
+    cache = {"sources": ["long"], "reader": "interpolate", "size": 900, "theta": 0.3, "lambda": 0.1}
+    neighbors = {"sources": ["external"], "reader": "interpolate", "k": 8, "temperature": 2.0, "lambda": 0.1}
+    rows = [{**ROWS[0], "memories": []}, {**ROWS[1], "memories": [neighbors, cache]}, {**ROWS[1], "memories": [cache]}]
+    report = {**REPORT, **COUNTS, "score": "all", "rows": rows}
+    (line,) = [line for line in remarks(report) if line.startswith("external: the k nearest entries of the datastore")]
+    assert [part.partition(": ")[0] for part in line.split("; ")] == [
+        *("external", "interpolate", "temperature", "lambda", "long", "theta")
+    ]
+    outside = {**cache, "sources": ["elsewhere"]}
+    assert not any("elsewhere" in line for line in remarks({**report, "rows": [{**ROWS[1], "memories": [outside]}]}))
+    assert not any("interpolate: " in line for line in remarks({**report, "rows": ROWS}))
+
+
+@pytest.mark.parametrize(
+    ("size", "score", "said"), [(999, "all", 0), (1000, "all", 1), (4721, "all", 1), (4721, "", 0)]
+)
+def test_a_cache_of_all_that_there_is_is_said_to_be_that(size: int, score: str, said: int) -> None:
+    cache = {"sources": ["long"], "reader": "interpolate", "size": size, "lambda": 0.1}
+    report = {**REPORT, **COUNTS, "score": score, "rows": [{**ROWS[1], "memories": [cache]}]}
+    start = f"a cache of {size:,} holds every position before the one that reads"
+    assert len([line for line in remarks(report) if line.startswith(start)]) == said
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.048, True), (0.01, False), (None, False)])
