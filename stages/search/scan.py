@@ -20,8 +20,8 @@ from stages.search.ranking import packed
 from stages.search.runs import runs
 from stages.threads import Share, in_turn
 
-TILE_SCORES = 1 << 18
-"""Scores that a thread computes at a time: 1 MB, so that they are looked at before they leave the cache."""
+TILE_SCORES = 1 << 19
+"""Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
 
 FLAGS, PAIRS = 1 << 21, 1 << 18
 """Pairs of which a thread knows which are near, 2 MB, before it looks at these again, so many of them at a time.
