@@ -43,8 +43,9 @@ class ListBlocks:
             return self._kept(numbers)
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
         block, places = _empty(ends[-1], self._dim, room), list(map(slice, [0, *ends[:-1]], ends))
-        for number, place in zip(numbers, places, strict=True):
-            self._read(number, None, block.part(place))
+        np.concatenate([self.lists.ids(number) for number in numbers], out=block.rows)
+        keys = [self.lists.keys(number) for number in numbers]
+        widen(np.concatenate(keys, out=room.array("keys", block.vectors.shape, keys[0].dtype)), block.vectors)
         extend(block.vectors, self.origin, block.extended)
         return block, places
 

@@ -23,8 +23,8 @@ from stages.threads import Share, in_turn
 TILE_SCORES = 1 << 19
 """Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
 
-FLAGS, PAIRS = 1 << 21, 1 << 18
-"""Pairs of which a thread knows which are near, 2 MB, before it looks at these again, so many of them at a time.
+FLAGS, PAIRS = 1 << 22, 1 << 18
+"""Pairs of which a thread knows which are near, 4 MB, before it looks at these again, so many of them at a time.
 
 Threads wait for each other between any two calls of NumPy, so that few and long ones are wanted."""
 
@@ -168,7 +168,7 @@ class QueryBlock:
         depth = self.depth(k)
         if len(keys.rows) < depth:
             return np.full(len(self), np.inf, np.float32)
-        scores = self._rough(np.arange(len(self)), keys, Room())
+        scores = self._table([(np.arange(len(self)), slice(0, len(keys.rows)))], keys, Room())
         scores.partition(depth - 1, axis=1)
         return self.reach(scores[:, depth - 1], keys.radius)
 
@@ -181,10 +181,10 @@ class QueryBlock:
         long ranges are not to be seen they rise, so that those to be seen come first.
         """
         first = 0
-        for which, part in (tile for whole in tiles for tile in _tiles(whole)):
-            scores = self._rough(which, keys.part(part), room)
-            yield slice(first, first + len(which)), smallest_of(scores, depth, rising=self.hides)
-            first += len(which)
+        for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
+            scores = self._table(some, keys, room)
+            yield slice(first, first + len(scores)), smallest_of(scores, depth, rising=self.hides)
+            first += len(scores)
 
     def within(
         self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
@@ -196,19 +196,28 @@ class QueryBlock:
         for some in _together(tile for whole in tiles for tile in _tiles(whole)):
             yield from self._pairs(some, keys, self._near(some, keys, bounds, room))
 
-    def _rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
-        """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
-        scores = self._products(which, keys.extended, room)
-        if self.hides and self.exclude is not None:
-            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])), np.inf)
-        return scores
+    def _table(self, tiles: list[Tile], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
+        """Rough scores of tiles, one below the other, +inf beside those of fewer keys than others.
 
-    def _products(
-        self, which: Int64[np.ndarray, " q"], extended: Float32[np.ndarray, "m wide"], room: Room
-    ) -> Float32[np.ndarray, "q m"]:
-        own = room.array("queries", (len(which), extended.shape[1]))
+        They are +inf too where long ranges of rows are not to be seen; of short ones they are there.
+        """
+        which = np.concatenate([which for which, _ in tiles])
+        own, first = self._taken(which, room), 0
+        table = room.array("scores", (len(which), max(part.stop - part.start for _, part in tiles)))
+        for queries, part in tiles:
+            rows, size = slice(first, first + len(queries)), part.stop - part.start
+            np.matmul(own[rows], keys.extended[part].T, out=table[rows, :size])
+            table[rows, size:] = np.inf
+            if self.hides and self.exclude is not None:
+                _hide(table[rows], np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])), np.inf)
+            first = rows.stop
+        return table
+
+    def _taken(self, which: Int64[np.ndarray, " q"], room: Room) -> Float32[np.ndarray, "q wide"]:
+        """Some of the queries, extended."""
+        own = room.array("queries", (len(which), self.extended.shape[1]))
         self.extended.take(which, axis=0, out=own, mode="clip")
-        return np.matmul(own, extended.T, out=room.array("scores", (len(which), len(extended))))
+        return own
 
     def _near(
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
@@ -218,7 +227,8 @@ class QueryBlock:
         if self.metric != "l2":
             bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
-            scores = self._products(which, keys.extended[part], room)
+            own, extended = self._taken(which, room), keys.extended[part]
+            scores = np.matmul(own, extended.T, out=room.array("scores", (len(which), len(extended))))
             near = flags[first : first + scores.size].reshape(scores.shape)
             np.less_equal(scores, bounds[which, None], out=near)
             if self.hides and self.exclude is not None:
@@ -235,17 +245,17 @@ class QueryBlock:
         limits = np.append(np.searchsorted(found, starts), len(found))
         for some in _parts(limits):
             counts = np.diff(limits[some.start : some.stop + 1])
-            places = found[limits[some.start] : limits[some.stop]] + runs(shifts[some], counts, step=0)
-            yield self._compared(which[some], counts, keys, places)
+            own = runs(np.arange(some.start, some.stop), counts, step=0)
+            places = found[limits[some.start] : limits[some.stop]] + shifts.take(own)
+            yield Pairs(which[some], counts, self._compared(which.take(own), keys, places))
 
-    def _compared(
-        self, which: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], keys: KeyBlock, places: np.ndarray
-    ) -> "Pairs":
-        owners, rows = runs(which, counts, step=0), keys.rows.take(places)
+    def _compared(self, owners: np.ndarray, keys: KeyBlock, places: np.ndarray) -> Int64[np.ndarray, " p"]:
+        """Pairs of queries and keys, `packed`."""
+        rows = keys.rows.take(places)
         scores = pair_scores(self.vectors, owners, keys.vectors, places, self.metric)
         if self.exclude is not None:
             scores[(rows >= self.exclude[owners, 0]) & (rows < self.exclude[owners, 1])] = np.inf
-        return Pairs(which, counts, packed(scores, rows))
+        return packed(scores, rows)
 
 
 class Pairs(NamedTuple):
@@ -262,6 +272,20 @@ def _tiles(whole: Tile) -> Iterator[Tile]:
     step = max(1, TILE_SCORES // max(1, part.stop - part.start))
     for first in range(0, len(which), step):
         yield which[first : first + step], part
+
+
+def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
+    """Tiles that are TILE_SCORES together, each as wide as the widest, or a single one, as those of few keys are."""
+    some, queries, width = list[Tile](), 0, 0
+    for tile in tiles:
+        own = tile[1].stop - tile[1].start
+        if some and (min(own, width) < least or (queries + len(tile[0])) * max(own, width) > TILE_SCORES):
+            yield some
+            some, queries, width = [], 0, 0
+        some.append(tile)
+        queries, width = queries + len(tile[0]), max(own, width)
+    if some:
+        yield some
 
 
 def _scores(tile: Tile) -> int:
