@@ -84,7 +84,7 @@ def _plan(
     began: float,
 ) -> None:
     """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
-    from pipelines.trial import PRESET, plan_trial, recipe_text
+    from pipelines.trial import plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import FEWEST_BYTES, Machine, best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.automatic import bpe_vocabulary, text_bytes
@@ -92,11 +92,9 @@ def _plan(
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, survey
     from stages.text.token_size import token_bytes
-    from stages.training.config import TrainConfig
-    from stages.training.presets import load_preset
     from stages.training.speed import training_speed
 
-    training = TrainConfig.model_validate(load_preset(PRESET))
+    training = training_settings()
     total = text_bytes(texts)
     timed = total >= FEWEST_BYTES
     speed = training_speed(training, bpe_vocabulary(total), device, reporter) if timed else 1.0

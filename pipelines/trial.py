@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.recipe import parsed_recipe
-from pipelines.settings import validated
+from pipelines.settings import merged, validated
 from pipelines.trial_budget import (
     ENDLESS,
     GOOD_PASSES,
@@ -28,9 +28,18 @@ from stages.numbers import duration, joined, number, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
+from stages.training.presets import load_preset
 
 PRESET = "tiny"
-RULES = 4
+CHANGES: Mapping[str, Any] = {"batch_tokens": 512, "segment_length": 32}
+"""Of the preset's settings: twice the updates in the same time, of shorter windows, from which little text is learnt
+better. Perplexity as in the preset, with the smaller batch, and with shorter windows too, beside a trigram's: of 80,000
+tokens of tinyshakespeare after 4 passes 57.2, 53.6 and 47.9 (46.7), after 8 passes 53.5, 53.0 and 45.5; of 116,000 of a
+novel after 4 passes 57.3, then 52.2 (51.4), after 8 passes 54.2, then 48.0; of 80,000 of captions after 4 passes 28.0,
+27.4 and 25.1 (22.2)."""
+WARM_UP = 0.1
+"""Of all steps, in which the learning rate rises, where they are few."""
+RULES = 5
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -86,6 +95,11 @@ class Trial:
             "a second model trained with memory": not self.budget.trime,
         }
         return [what for what, lack in lacks.items() if lack]
+
+
+def training_settings() -> TrainConfig:
+    """How the models are trained, but for their steps."""
+    return TrainConfig.model_validate(merged(load_preset(PRESET), CHANGES))
 
 
 def plan_trial(
@@ -218,7 +232,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     budget, setting = trial.budget, trial.documents.setting
     documents = {} if setting is None else {"documents": setting}
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
-    training = {"steps": trial.steps}
+    training = {"steps": trial.steps, **CHANGES, **_schedule(trial.steps)}
     index = {"index": "flat", "recall_queries": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
     yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
@@ -231,6 +245,12 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": settings}
         compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
         yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
+
+
+def _schedule(steps: int) -> dict[str, Any]:
+    """Less of a rise than the preset has, where that would be most of the training."""
+    warmup = max(1, round(WARM_UP * steps))
+    return {"schedule": {"warmup": warmup}} if warmup < training_settings().schedule.warmup else {}
 
 
 def _toml(value: Any) -> str:

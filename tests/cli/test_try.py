@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import memlm_cli
+from pipelines.recipe import load_recipe
 from tests.cli.conftest import Memlm
 
 WORDS = ["cat", "dog", "fox", "hen", "cow"]
@@ -59,6 +60,18 @@ def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Pat
         again = memlm(*words)
         assert again.code == 0, again.err
         assert "cached" in again.err or words[0] == "report"
+
+
+@pytest.mark.usefixtures("small")
+def test_the_machine_is_timed_with_the_settings_that_are_trained_with(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = []
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda config, *_: timed.append(config) or 1_000.0)
+    assert memlm("try", book, "--minutes", 2, "--dry-run").code == 0
+    (recipe,) = Path("store/trials").glob("*.toml")
+    trained = load_recipe(recipe, {"train": ["a.txt"]}, {}).config("model")
+    assert [(one.batch_tokens, one.segment_length) for one in timed] == [(trained.batch_tokens, trained.segment_length)]
 
 
 @pytest.mark.usefixtures("small")

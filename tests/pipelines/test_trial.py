@@ -1,18 +1,17 @@
 """What is tried on a text in some minutes, on machines of any speed."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from pipelines.recipe import load_recipe
-from pipelines.trial import PRESET, described, last_advice, plan_trial, recipe_text, scored_shares
+from pipelines.trial import described, last_advice, plan_trial, recipe_text, scored_shares, training_settings
 from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES, USED, Machine, best_budget
 from stages.errors import DataError, UsageError
 from stages.text.survey import Documents, Survey
-from stages.training.config import TrainConfig
-from stages.training.presets import load_preset
 
-TRAINING = TrainConfig.model_validate(load_preset(PRESET))
+TRAINING = training_settings()
 NOVEL = 430_000
 
 
@@ -154,6 +153,19 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
     assert trial.budget.tokens == pytest.approx(every, abs=2), "each document ends with <eos>"
     assert ("trime" in recipe.stages) == budget.trime
     assert f"{trial.steps:,} steps" in " ".join(described(file.read_text()))
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])
+def test_both_models_are_trained_in_small_batches_of_short_windows_and_warmed_up_in_a_tenth(tmp_path, steps, warmup):
+    budget = best_budget(NOVEL, three_bytes, Machine(50_000, 30), TRAINING)
+    trial = plan_trial(survey(NOVEL, NOVEL, 500, 100), NOVEL, budget, three_bytes, Machine(50_000, 30), TRAINING)
+    file = tmp_path / "trial.toml"
+    file.write_text(recipe_text(replace(trial, steps=steps)))
+    recipe = load_recipe(file, {"train": ["a.txt"]}, {})
+    for name in ("model", "trime"):
+        config = recipe.config(name)
+        assert (config.steps, config.batch_tokens, config.segment_length) == (steps, 512, 32)
+        assert (config.schedule.warmup, config.schedule.name) == (warmup, TRAINING.schedule.name)
 
 
 def test_a_text_of_a_few_lines_cannot_be_cut():
