@@ -38,8 +38,8 @@ def test_shipped_recipes_are_valid(name: str) -> None:
 
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
-TABLE = "trime-wikitext2-table"
-TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name != TABLE]
+TABLE, LONG = "trime-wikitext2-table", "trime-wikitext2-long"
+TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name not in (TABLE, LONG)]
 SPALM = [name for name in shipped_recipes() if name.startswith("spalm")]
 EXCLUDED = {"spalm-wikitext2-small": "document", "spalm-enwik8-small": "window:10000"}
 """Rows that a token may not find, where it is more than its own: on small corpora."""
@@ -58,7 +58,7 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
     small = {
         f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
     }
-    others = {TABLE, "knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
+    others = {TABLE, LONG, "knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
     assert set(shipped_recipes()) == caches | trime | spalm | small | others
 
 
@@ -118,6 +118,19 @@ def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name:
     first, second = recipe.config("report").model_dump()["memory"]
     assert first.startswith("local+long+external:reader=joint")
     assert second.startswith("external:similarity=dot")
+
+
+def test_models_of_long_segments_differ_in_their_method_alone() -> None:
+    recipe = load_recipe(find_recipe(LONG), SPLITS, {})
+    trained = settings_of(recipe, "train")
+    methods = [config.pop("method") for config in trained.values()]
+    assert [config.pop("memory") is None for config in trained.values()] == [True, False, False]
+    assert methods == ["lm", "trime", "trime-ext"]
+    assert trained["plain"] == trained["trime"] == trained["ext"]
+    lengths = recipe.config("batches").model_dump()["segment_length"], trained["ext"]["segment_length"]
+    assert lengths == (3072, 3072)
+    metrics = {stage: recipe.config(stage).model_dump()["metric"] for stage in settings_of(recipe, "build-index")}
+    assert metrics == {"plain_index": "l2", "trime_index": "ip", "ext_index": "ip"}
 
 
 def test_models_of_the_table_differ_in_their_method_alone() -> None:
