@@ -8,8 +8,9 @@ long. Work that calls several of them is shared out among threads of Python's, i
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
@@ -43,7 +44,13 @@ def shared_out(small: bool = False) -> Iterator[Share]:
         controller = ThreadpoolController()
         count = _threads(controller)
         with _torch_alone(), controller.limit(limits=1):  # torch answers 1 once OpenMP is limited
-            yield in_turn if small or count == 1 else _Sharing(count, controller)
+            if small or count == 1:
+                yield in_turn
+                return
+            # OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default
+            alone = partial(controller.limit, limits=1, user_api="openmp")
+            with ThreadPoolExecutor(count, initializer=alone) as pool:
+                yield _Sharing(count, pool)
 
 
 def _threads(controller: ThreadpoolController) -> int:
@@ -64,16 +71,13 @@ in_turn = _InTurn()
 
 
 class _Sharing:
-    """OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default."""
-
-    def __init__(self, threads: int, controller: ThreadpoolController) -> None:
-        self.threads, self._controller = threads, controller
+    def __init__(self, threads: int, pool: ThreadPoolExecutor) -> None:
+        self.threads, self._pool = threads, pool
 
     def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
         waiting = deque(items)
 
         def work_off() -> None:
-            self._controller.limit(limits=1, user_api="openmp")
             while waiting:
                 try:
                     item = waiting.popleft()
@@ -85,13 +89,13 @@ class _Sharing:
                     waiting.clear()
                     raise
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            try:
-                calls = [pool.submit(work_off) for _ in range(self.threads)]
-                for call in calls:
-                    call.result()
-            finally:
-                waiting.clear()
+        calls = [self._pool.submit(work_off) for _ in range(min(self.threads, len(waiting)))]
+        try:
+            for call in calls:
+                call.result()
+        finally:
+            waiting.clear()
+            wait(calls)
 
 
 @contextmanager

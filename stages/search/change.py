@@ -13,8 +13,8 @@ import numpy as np
 from stages.errors import content_of
 from stages.search.build import FilledLists, PartFile, Source, grows_in_parts, merge, write_index
 from stages.search.config import IndexConfig
+from stages.search.decoded import DecodedLists
 from stages.search.factory import empty_index
-from stages.search.grouped import DecodedLists
 from stages.search.keys import widened
 from stages.search.lists import Lists, ListsInFile
 

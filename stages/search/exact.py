@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stages.search.found import Found
-from stages.search.keys import StoredKeys, widened
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys
+from stages.search.keys import StoredKeys, widen
+from stages.search.scan import KeyBlock, QueryBlock, Room, extend
 from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
 
@@ -24,8 +24,9 @@ FEWEST_QUERIES = 16
 """Whose product with keys is worth a thread of its own."""
 DEVICE_KEYS = 1 << 16
 """Keys that another device compares at a time, once bounds are narrow."""
-KEPT = 2
-"""Times k: pairs of a query from which on all but the k best are forgotten."""
+KEPT, PIECES = 2, 64
+"""All but the k best of each query are forgotten once there are so many times k pairs of each, or after so many pieces
+of keys."""
 
 
 class ExactSearcher(ScanningSearcher):
@@ -57,9 +58,10 @@ class ExactSearcher(ScanningSearcher):
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
+        room = Room()
         for first, block in self.keys.each():
             keys = self._extended(first, block, share)
-            share(partial(Narrowing.scan, keys=keys), narrowings)
+            share(partial(Narrowing.scan, keys=keys, room=room), narrowings)
             self.compared(first + len(block))
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
 
@@ -77,11 +79,11 @@ class ExactSearcher(ScanningSearcher):
             np.empty((len(block), self.dim + 1), np.float32),
         )
 
-        def extend(part: slice) -> None:
-            keys.vectors[part] = widened(block[part])
-            keys.extended[part] = extended_keys(keys.vectors[part], self.origin)
+        def fill(part: slice) -> None:
+            widen(block[part], keys.vectors[part])
+            extend(keys.vectors[part], self.origin, keys.extended[part])
 
-        share(extend, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
+        share(fill, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
         return keys
 
     # On another device
@@ -127,19 +129,23 @@ class Narrowing:
         self.queries, self.k = queries, k
         self.everyone = np.arange(len(queries))
         self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
-        self.found = Found(len(queries))
+        self.found, self.pieces = Found(len(queries), PIECES), 0
 
-    def scan(self, keys: KeyBlock) -> None:
+    def scan(self, keys: KeyBlock, room: Room) -> None:
         step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
         for start in range(0, len(keys.rows), step):
-            piece = KeyBlock(*(array[start : start + step] for array in keys))
-            if np.isinf(self.bounds).any():
-                self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
-            for pairs in self.queries.within(self.everyone, piece, self.bounds):
-                self.found.add(pairs)
-            if self.found.pairs > KEPT * self.k * len(self.queries):
-                self._narrow()
+            self._scan(keys.part(slice(start, start + step)), room)
+
+    def _scan(self, piece: KeyBlock, room: Room) -> None:
+        if np.isinf(self.bounds).any():
+            self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
+        everything = [(self.everyone, slice(0, len(piece.rows)))]
+        for some in self.queries.within(everything, piece, self.bounds, room):
+            self.found.add(some.which * PIECES + self.pieces, some.counts, some.packed)
+        self.pieces += 1
+        if self.found.pairs > KEPT * self.k * len(self.queries) or self.pieces == PIECES:
+            self._narrow()
 
     def _narrow(self) -> None:
         kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
-        self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))
+        self.bounds, self.pieces = np.minimum(self.bounds, self.queries.reach(kth, self.radius)), 1

@@ -5,18 +5,21 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import faiss
 import numpy as np
 
-from stages.search.found import Found
-from stages.search.keys import widened
+from stages.search.blocks import ListBlocks
+from stages.search.bounds import ScoreTable
+from stages.search.decoded import DecodedLists
+from stages.search.found import Found, TooMany
 from stages.search.lists import Lists, ListsInMemory
-from stages.search.scan import KeyBlock, QueryBlock, extended_keys, smallest_of
+from stages.search.scan import KeyBlock, QueryBlock, Room, Tile, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
-from stages.threads import Share, shared_out
+from stages.search.visits import Visits, some_queries
+from stages.threads import Share, in_turn, shared_out
 
 if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
@@ -27,42 +30,18 @@ BOUND_KEYS = 4
 MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
-PIECE_BYTES = 8 << 20
-"""Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
-
 HELD_BYTES = 128 << 20
 """Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
 
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
 
+GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 2
+"""Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
+take as many from what is left: few calls of NumPy, but all threads busy to the end."""
 
-class DecodedLists:
-    """The inverted lists of an IVF index, decoded one at a time.
-
-    Attributes:
-        sizes: [lists] keys in each.
-        starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
-    """
-
-    def __init__(self, ivf: Any, lists: Lists) -> None:
-        self.ivf, self.lists, self.sizes = ivf, lists, lists.sizes
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-
-    def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        """Rows in a list, or in a part of it, rising since keys are added in order. The list is not empty."""
-        return self.lists.ids(number, part)
-
-    def keys(self, number: int, part: range | None = None) -> np.ndarray:
-        """Keys of a list, or of a part of it, as the index knows them, [n, dim] float16 or float32."""
-        codes = self.lists.codes(number, part)
-        if isinstance(self.ivf, faiss.IndexIVFFlat):
-            return codes.view(np.float32)
-        quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
-        if getattr(quantizer, "qtype", None) == faiss.ScalarQuantizer.QT_fp16 and not self.ivf.by_residual:
-            return codes.view(np.float16)
-        decoded: np.ndarray = quantizer.decode(codes)
-        return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
+KEY_SCORES = 16
+"""Scores that take as long as to decode a key."""
 
 
 def can_group(index: Any) -> bool:
@@ -71,17 +50,6 @@ def can_group(index: Any) -> bool:
     if type(index) not in kinds:
         return False
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
-
-
-class _TooMany(Exception):
-    """More pairs lie within their bounds than can be held."""
-
-
-class Visit(NamedTuple):
-    """A list, and the pairs (query times probe plus place) that probe it, int64 [q]."""
-
-    number: int
-    pairs: np.ndarray
 
 
 class GroupedSearcher(ScanningSearcher):
@@ -101,9 +69,8 @@ class GroupedSearcher(ScanningSearcher):
         self.ivf, self.probe, self.device = ivf, probe, device
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
-        self._held: dict[int, KeyBlock] = {}
         self._on_device: TensorLists | None = None
-        self._room = HELD_BYTES if lists is None else 0
+        self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else 0)
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
@@ -111,10 +78,10 @@ class GroupedSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = self._find(self.block(queries, exclude), k, effort, share)
-        if found is not None:
-            return found.best(k, share)
-        middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+        try:
+            return self._find(self.block(queries, exclude, share), k, effort, share).best(k, share)
+        except TooMany:
+            middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
         halves = [
             self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, share)
             for part in (slice(None, middle), slice(middle, None))
@@ -122,25 +89,70 @@ class GroupedSearcher(ScanningSearcher):
         scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
         return scores, rows
 
-    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found | None:
-        """Pairs among which the k best of each query are; None if they are too many to be held."""
-        probe = min(self.ivf.nlist, self.probe * 4**effort)
+    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found:
+        """Pairs among which the k best of each query are. Raises: TooMany if they are too many to be held."""
+        probe, room = min(self.ivf.nlist, self.probe * 4**effort), Room()
         lists = self._nearest_lists(queries.vectors, probe, share)
-        bounds, found = self._bounds(queries, lists, k, share), Found(len(queries))
-        most = min(MOST_PAIRS, block_bytes() // PAIR_BYTES)
+        bounds = self._bounds(queries, lists, k, share, room)
+        visits, (cells, columns) = Visits(lists, self.ivf.nlist, share), self._cells(lists)
+        found = Found(len(queries), columns, self._most_pairs(visits, len(queries)))
 
-        def scan(visit: Visit) -> None:
-            for _, keys in self._pieces(visit.number):
-                for pairs in queries.within(visit.pairs // probe, keys, bounds):
-                    found.add(pairs)
-                    if found.pairs > most and len(queries) > 1:
-                        raise _TooMany
+        def scan(numbers: list[int]) -> None:
+            pairs = visits.of(numbers)
+            which, taken = pairs // probe, pairs if cells is None else cells[pairs]
+            for part, (keys, places) in enumerate(self._blocks(numbers, room)):
+                first = 0
+                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, room):
+                    stop = first + len(some.counts)
+                    found.add(taken[first:stop] + part, some.counts, some.packed)
+                    first = stop
 
-        try:
-            share(scan, self._visits(lists))
-        except _TooMany:
-            return None
+        share(scan, self._groups(visits, share))
         return found
+
+    def _most_pairs(self, visits: Visits, queries: int) -> int:
+        """Pairs that are held at a time: those of a single query in any case."""
+        every = int(visits.counts @ self.lists.sizes)
+        return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
+
+    def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
+        """Where `Found` puts what the first part of each list brings, of so many cells of a query.
+
+        None: into the cell of the pair's own number, as where no list is long.
+        """
+        if self.blocks.parts.max(initial=1) == 1:
+            return None, nearest.shape[1]
+        parts = self.blocks.parts[nearest]
+        ends = np.cumsum(parts, axis=1)
+        columns = int(ends[:, -1].max(initial=1))
+        return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
+
+    def _blocks(self, numbers: list[int], room: Room) -> Iterator[tuple[KeyBlock, list[slice]]]:
+        """The keys of lists that are compared together, and which are those of each; of a long one alone in parts."""
+        if self.blocks.parts[numbers[0]] == 1:
+            yield self.blocks.together(numbers, room)
+            return
+        for keys in self.blocks.in_parts(numbers[0], room):
+            yield keys, [slice(0, len(keys.rows))]
+
+    def _groups(self, visits: Visits, share: Share) -> list[list[int]]:
+        """All lists with keys that are visited, those together that a thread compares together.
+
+        These are all kept or none, and a long one is alone.
+        """
+        sizes, counts = self.lists.sizes, visits.counts
+        scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
+        groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
+        wanted = np.flatnonzero(scores)
+        for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
+            kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            most = min(GROUP_SCORES, left // (GROUPS * share.threads))
+            if kind != last or taken + own > most or keys + size > GROUP_KEYS:
+                groups.append([])
+                left, taken, keys, last = left - taken, 0, 0, kind
+            groups[-1].append(number)
+            taken, keys = taken + own, keys + size
+        return groups
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
@@ -179,74 +191,40 @@ class GroupedSearcher(ScanningSearcher):
             out[:] = of_list[own]
         return ranks
 
-    def _visits(self, nearest: np.ndarray) -> list[Visit]:
-        """Every list with keys that some query probes; -1: none."""
-        visited = np.where(nearest < 0, self.ivf.nlist, nearest).ravel()
-        visited = visited.astype(np.uint16 if self.ivf.nlist < 1 << 16 else np.int32)
-        order = np.argsort(visited, kind="stable")
-        limits = np.searchsorted(visited, np.arange(self.ivf.nlist + 1), sorter=order)
-        wanted = np.flatnonzero((np.diff(limits) > 0) & (self.lists.sizes > 0)).tolist()
-        return [Visit(number, order[limits[number] : limits[number + 1]]) for number in wanted]
-
-    def _pieces(self, number: int) -> Iterator[tuple[int, KeyBlock]]:
-        """The keys of a list, some at a time if it is long, and the place of the first of them in it."""
-        held = self._held.get(number)
-        if held is not None:
-            yield 0, held
-            return
-        parts = self._parts(number)
-        for part in parts:
-            vectors = np.ascontiguousarray(widened(self.lists.keys(number, part)))
-            keys = KeyBlock(self.lists.ids(number, part), vectors, extended_keys(vectors, self.origin))
-            if len(parts) == 1:
-                self._hold(number, keys)
-            yield part.start, keys
-
-    def _hold(self, number: int, keys: KeyBlock) -> None:
-        """Keep the keys of a list as they are compared, for those who come next, while there is room."""
-        size = keys.vectors.nbytes + keys.extended.nbytes
-        if size <= self._room:
-            self._room -= size
-            self._held[number] = keys
-
-    def _parts(self, number: int) -> list[range]:
-        size, step = int(self.lists.sizes[number]), max(1, PIECE_BYTES // (4 * self.dim))
-        return [range(start, min(start + step, size)) for start in range(0, size, step)]
-
-    def _bounds(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+    def _bounds(
+        self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share, room: Room | None = None
+    ) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
 
         As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
         times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
         """
-        depth = queries.depth(k)
-        seen = self._rows_to_see(queries, nearest)
-        looked_at = self._looked_at(queries, seen, k)
-        most = int(looked_at.sum(axis=1).max(initial=1))
-        looked_at &= seen > 0
-        sizes = np.where(looked_at, np.minimum(seen, depth), 0)[:, :most].ravel()
-        scores: list[list[np.ndarray]] = [[] for _ in range(len(queries))]
-        radii = [np.float32(0)]
+        depth, radii, own_room = queries.depth(k), [np.float32(0)], room or Room()
+        sizes = self._scores_to_rank(queries, nearest, k, share)
+        table, most = ScoreTable(sizes, depth), sizes.shape[1]
+        visits = Visits(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, share)
 
-        def score(visit: Visit) -> None:
-            owners, first = (visit.pairs // most).tolist(), 0
-            for best in self._smallest(queries, visit.pairs // most, visit.number, depth, radii):
-                part = slice(first, first + len(best))
-                for owner, size, row in zip(owners[part], sizes[visit.pairs[part]].tolist(), best, strict=True):
-                    scores[owner].append(row[:size])
-                first = part.stop
+        def score(numbers: list[int]) -> None:
+            pairs = visits.of(numbers)
+            which, counts = pairs // most, visits.counts[numbers]
+            for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, own_room):
+                table.put(pairs[some], scores)
 
-        share(score, self._visits(np.where(looked_at, nearest, -1)[:, :most]))
-        bounds = np.full(len(queries), np.inf, np.float32)
+        share(score, self._groups(visits, share))
+        return queries.reach(table.ranked(share), max(radii))
 
-        def rank(number: int) -> None:
-            own = np.concatenate([*scores[number], np.empty(0, np.float32)])
-            if len(own) >= depth:
-                own.partition(depth - 1)
-                bounds[number] = own[depth - 1]
+    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+        """Scores [n, m] that each of the m nearest lists gives of each query, as `_bounds` ranks them."""
+        seen = self._rows_to_see(queries, nearest, share)
 
-        share(rank, range(len(queries)))
-        return queries.reach(bounds, max(radii))
+        def choose(part: slice) -> None:
+            own = seen[part]
+            own[~self._looked_at(queries, own, k)] = 0
+            np.minimum(own, queries.depth(k), out=own)
+
+        share(choose, some_queries(len(seen)))
+        some = np.flatnonzero(seen.any(axis=0))
+        return seen[:, : some[-1] + 1 if len(some) else 1]
 
     def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
         """Nearest lists of each query, bool [n, probe], that give a bound, by the rows that it sees of each."""
@@ -254,31 +232,49 @@ class GroupedSearcher(ScanningSearcher):
         return looked_at
 
     def _smallest(
-        self, queries: QueryBlock, which: np.ndarray, number: int, depth: int, radii: list[np.float32]
-    ) -> Iterator[np.ndarray]:
-        """The smallest rough scores of some queries in a list, as `QueryBlock.smallest` has them of keys in one piece.
+        self,
+        queries: QueryBlock,
+        numbers: list[int],
+        which: np.ndarray,
+        counts: np.ndarray,
+        depth: int,
+        radii: list[np.float32],
+        room: Room,
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """The smallest rough scores of queries in some lists, as `QueryBlock.smallest` has them.
 
         Args:
-            radii: takes the radius of each piece.
+            which: queries, so many of each list as `counts` says.
+            radii: takes the radius of each block of keys.
         """
         best = np.empty((len(which), 0), np.float32)
-        for _, keys in self._pieces(number):
-            radii.append(keys.radius)
-            found = queries.smallest(which, keys, depth)
-            if len(keys.rows) == self.lists.sizes[number]:
+        for keys, places in self._blocks(numbers, room):
+            radii.append(max(keys.part(place).radius for place in places))
+            found = queries.smallest(_tiles(which, counts, places), keys, depth, room)
+            if self.blocks.parts[numbers[0]] == 1:
                 yield from found
                 return
-            best = smallest_of(np.concatenate([best, np.concatenate(list(found))], axis=1), depth, rising=queries.hides)
-        yield best
+            own = np.concatenate([scores.copy() for _, scores in found])
+            best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
+        yield slice(None), best
 
-    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray) -> np.ndarray:
+    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, share: Share = in_turn) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
-        seen = np.where(nearest < 0, 0, self.lists.sizes[nearest])
-        if queries.hides and queries.exclude is not None:
-            flat = seen.reshape(-1)
-            for number, pairs in self._visits(nearest):
-                hidden = np.searchsorted(self.lists.ids(number), queries.exclude[pairs // nearest.shape[1]])
-                flat[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+        seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
+
+        def count(part: slice) -> None:
+            seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
+
+        share(count, some_queries(len(nearest)))
+        if queries.hides and exclude is not None:
+            visits = Visits(nearest, self.ivf.nlist, share)
+
+            def take_off(number: int) -> None:
+                pairs = visits.of([number])
+                hidden = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
+                seen.reshape(-1)[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+
+            share(take_off, np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist())
         return seen
 
     # On another device
@@ -300,6 +296,12 @@ class GroupedSearcher(ScanningSearcher):
         found.narrow()
         self._on_device.scan(found, np.where(nearest, -1, lists), first=False)
         return found.best()
+
+
+def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
+    """Queries, so many of each list, and where the keys of the list are."""
+    ends = np.cumsum(counts).tolist()
+    return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
 
 
 def _put_others(lists: np.ndarray) -> None:

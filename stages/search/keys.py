@@ -70,6 +70,14 @@ def widened(keys: np.ndarray) -> np.ndarray:
     return torch.from_numpy(keys).float().numpy()
 
 
+def widen(keys: np.ndarray, out: np.ndarray) -> None:
+    """The same into memory that is there."""
+    if keys.dtype == np.float16:
+        torch.from_numpy(out).copy_(torch.from_numpy(keys))
+    else:
+        out[:] = keys
+
+
 def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
     """Given entries of a one-dimensional Zarr array, in the order given; each shard is read once."""
     out = np.empty(len(rows), array.dtype)

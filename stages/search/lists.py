@@ -37,15 +37,23 @@ class ListsInMemory:
     def __init__(self, ivf: Any) -> None:
         self._index, self._lists, self._width = ivf, ivf.invlists, ivf.code_size
         self.sizes = np.array([self._lists.list_size(number) for number in range(ivf.nlist)], np.int64)
+        self._views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        whole = faiss.rev_swig_ptr(self._lists.get_ids(number), int(self.sizes[number]))
+        whole, _ = self._views.get(number) or self._view(number)
         return whole if part is None else whole[part.start : part.stop]
 
     def codes(self, number: int, part: range | None = None) -> np.ndarray:
-        size = int(self.sizes[number])
-        whole = faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
+        _, whole = self._views.get(number) or self._view(number)
         return whole if part is None else whole[part.start : part.stop]
+
+    def _view(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and codes of a list, which take longer to find than to use."""
+        size = int(self.sizes[number])
+        ids = faiss.rev_swig_ptr(self._lists.get_ids(number), size)
+        codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
+        self._views[number] = ids, codes
+        return ids, codes
 
 
 class Head(NamedTuple):

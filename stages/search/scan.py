@@ -6,8 +6,10 @@ first moved to an origin among the keys, which changes no order and spares digit
 which pairs are looked at again by `pair_scores`, free of cancellation, within a bound that allows for rounding.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import threading
+from collections.abc import Iterable, Iterator
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
@@ -15,9 +17,19 @@ from jaxtyping import Bool, Float, Float32, Int64
 from stages.search.distances import pair_scores
 from stages.search.keys import widened
 from stages.search.ranking import packed
+from stages.search.runs import runs
+from stages.threads import Share, in_turn
 
-TILE_SCORES = 1 << 18
-"""Scores that a thread computes at a time: 1 MB, so that they are looked at before they leave the cache."""
+TILE_SCORES = 1 << 19
+"""Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
+
+FLAGS, PAIRS = 1 << 22, 1 << 18
+"""Pairs of which a thread knows which are near, 4 MB, before it looks at these again, so many of them at a time.
+
+Threads wait for each other between any two calls of NumPy, so that few and long ones are wanted."""
+
+QUERIES = 1024
+"""Queries that a thread makes ready at a time."""
 
 NARROW = 64
 """Excluded ranges up to this width are searched along; wider ones are hidden."""
@@ -43,10 +55,35 @@ def extended_queries(
 def extended_keys(keys: Float[np.ndarray, "m d"], origin: Float[np.ndarray, " d"]) -> Float32[np.ndarray, "m d+1"]:
     """[m, d] in any float dtype -> [m, d + 1] float32."""
     out = np.empty((len(keys), keys.shape[1] + 1), np.float32)
-    moved = out[:, :-1]
-    np.subtract(widened(keys), origin, out=moved)
-    out[:, -1] = np.einsum("nd,nd->n", moved, moved)
+    extend(widened(keys), origin, out)
     return out
+
+
+def extend(
+    keys: Float32[np.ndarray, "m d"], origin: Float[np.ndarray, " d"], out: Float32[np.ndarray, "m d+1"]
+) -> None:
+    """The same into memory that is there."""
+    moved = out[:, :-1]
+    np.subtract(keys, origin, out=moved)
+    out[:, -1] = np.einsum("nd,nd->n", moved, moved)
+
+
+class Room(threading.local):
+    """Memory that a thread computes in, kept from one call to the next: its pages need not be asked for again."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Memory of this name, and of any content; what was there before under the name is lost."""
+        size, held = prod(shape), self._arrays.get(name)
+        if held is None or len(held) < size:
+            held = self._arrays[name] = np.empty(size, dtype)
+        return held[:size].reshape(shape)
+
+
+Tile = tuple[Int64[np.ndarray, " q"], slice]
+"""Some queries, and which keys of a block they are compared with."""
 
 
 class KeyBlock(NamedTuple):
@@ -55,6 +92,9 @@ class KeyBlock(NamedTuple):
     rows: np.ndarray
     vectors: np.ndarray
     extended: np.ndarray
+
+    def part(self, part: slice) -> "KeyBlock":
+        return KeyBlock(self.rows[part], self.vectors[part], self.extended[part])
 
     @property
     def radius(self) -> np.float32:
@@ -72,13 +112,26 @@ class QueryBlock:
         exclude: [n, 2] ranges of rows that each may not see, or None.
     """
 
-    def __init__(self, queries: np.ndarray, origin: np.ndarray, metric: str, exclude: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        queries: np.ndarray,
+        origin: np.ndarray,
+        metric: str,
+        exclude: np.ndarray | None,
+        share: Share = in_turn,
+    ) -> None:
         self.vectors, self.metric, self.exclude = queries, metric, exclude
         self.hides = widest(exclude) > NARROW
-        self.extended = extended_queries(queries, origin, metric)
-        if metric == "l2":
-            self.constant = np.einsum("nd,nd->n", self.extended[:, :-1], self.extended[:, :-1]) / 4
-        else:
+        self.extended = np.empty((len(queries), queries.shape[1] + 1), np.float32)
+        self.constant = np.empty(len(queries), np.float32)
+
+        def extend_some(part: slice) -> None:
+            own = self.extended[part] = extended_queries(queries[part], origin, metric)
+            if metric == "l2":
+                self.constant[part] = np.einsum("nd,nd->n", own[:, :-1], own[:, :-1]) / 4
+
+        share(extend_some, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        if metric != "l2":
             self.constant = -(queries @ origin)
             self.lengths, self.far = np.linalg.norm(queries, axis=1), np.linalg.norm(origin)
 
@@ -106,23 +159,6 @@ class QueryBlock:
         """The largest rough scores, of keys within a distance of the origin, that may lie within bounds of `reach`."""
         return bounds if self.metric == "l2" else bounds + np.float32(2 * ROUNDING) * self.magnitude(radius)
 
-    def rough(self, which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Float32[np.ndarray, "q m"]:
-        """Rough scores, +inf where long ranges of rows are not to be seen; of short ones they are there."""
-        scores = self.extended[which] @ keys.extended.T
-        if self.hides and self.exclude is not None:
-            _hide(scores, np.asarray(np.searchsorted(keys.rows, self.exclude[which])), np.inf)
-        return scores
-
-    def smallest(
-        self, which: Int64[np.ndarray, " q"], keys: KeyBlock, depth: int
-    ) -> Iterator[Float32[np.ndarray, "t w"]]:
-        """The smallest rough scores of each of these queries, as many as `depth`, some queries at a time.
-
-        Where long ranges are not to be seen they rise, so that those to be seen come first.
-        """
-        for part in _tiles(which, keys):
-            yield smallest_of(self.rough(part, keys), depth, rising=self.hides)
-
     def depth(self, k: int) -> int:
         """Among so many rows of the smallest rough scores k may be seen."""
         return k if self.hides else k + widest(self.exclude)
@@ -132,31 +168,94 @@ class QueryBlock:
         depth = self.depth(k)
         if len(keys.rows) < depth:
             return np.full(len(self), np.inf, np.float32)
-        scores = self.rough(np.arange(len(self)), keys)
+        scores = self._table([(np.arange(len(self)), slice(0, len(keys.rows)))], keys, Room())
         scores.partition(depth - 1, axis=1)
         return self.reach(scores[:, depth - 1], keys.radius)
 
-    def within(
-        self, which: Int64[np.ndarray, " q"], keys: KeyBlock, bounds: Float32[np.ndarray, " n"]
-    ) -> Iterator["Pairs"]:
-        """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound."""
-        bounds = self.allowed(bounds, keys.radius)
-        for part in _tiles(which, keys):
-            near = self.extended[part] @ keys.extended.T <= bounds[part, None]
-            if self.hides and self.exclude is not None:
-                _hide(near, np.asarray(np.searchsorted(keys.rows, self.exclude[part])), False)
-            yield self._pairs(part, keys, near)
+    def smallest(
+        self, tiles: Iterable[Tile], keys: KeyBlock, depth: int, room: Room
+    ) -> Iterator[tuple[slice, Float32[np.ndarray, "t w"]]]:
+        """The smallest rough scores of each of these queries, as many as `depth`, some queries at a time.
 
-    def _pairs(self, which: Int64[np.ndarray, " q"], keys: KeyBlock, near: Bool[np.ndarray, "q m"]) -> "Pairs":
-        found, columns = np.flatnonzero(near), near.shape[1]
-        counts = np.diff(np.searchsorted(found, np.arange(len(which) + 1) * columns))
-        owners = np.repeat(which, counts)
-        places = found - np.repeat(np.arange(len(which)) * columns, counts)
-        rows = keys.rows[places]
+        Tile after tile; with them comes which of all queries these are. They lie where the next are computed. Where
+        long ranges are not to be seen they rise, so that those to be seen come first.
+        """
+        first = 0
+        for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
+            scores = self._table(some, keys, room)
+            yield slice(first, first + len(scores)), smallest_of(scores, depth, rising=self.hides)
+            first += len(scores)
+
+    def within(
+        self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
+    ) -> Iterator["Pairs"]:
+        """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound.
+
+        Tile after tile, every query of each in turn.
+        """
+        for some in _together(tile for whole in tiles for tile in _tiles(whole)):
+            yield from self._pairs(some, keys, self._near(some, keys, bounds, room))
+
+    def _table(self, tiles: list[Tile], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
+        """Rough scores of tiles, one below the other, +inf beside those of fewer keys than others.
+
+        They are +inf too where long ranges of rows are not to be seen; of short ones they are there.
+        """
+        which = np.concatenate([which for which, _ in tiles])
+        own, first = self._taken(which, room), 0
+        table = room.array("scores", (len(which), max(part.stop - part.start for _, part in tiles)))
+        for queries, part in tiles:
+            rows, size = slice(first, first + len(queries)), part.stop - part.start
+            np.matmul(own[rows], keys.extended[part].T, out=table[rows, :size])
+            table[rows, size:] = np.inf
+            if self.hides and self.exclude is not None:
+                _hide(table[rows], np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])), np.inf)
+            first = rows.stop
+        return table
+
+    def _taken(self, which: Int64[np.ndarray, " q"], room: Room) -> Float32[np.ndarray, "q wide"]:
+        """Some of the queries, extended."""
+        own = room.array("queries", (len(which), self.extended.shape[1]))
+        self.extended.take(which, axis=0, out=own, mode="clip")
+        return own
+
+    def _near(
+        self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
+    ) -> Bool[np.ndarray, " scores"]:
+        """Which pairs of all these tiles lie within the bounds, end to end."""
+        flags, first = room.array("flags", (sum(map(_scores, tiles)),), bool), 0
+        if self.metric != "l2":
+            bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
+        for which, part in tiles:
+            own, extended = self._taken(which, room), keys.extended[part]
+            scores = np.matmul(own, extended.T, out=room.array("scores", (len(which), len(extended))))
+            near = flags[first : first + scores.size].reshape(scores.shape)
+            np.less_equal(scores, bounds[which, None], out=near)
+            if self.hides and self.exclude is not None:
+                _hide(near, np.asarray(np.searchsorted(keys.rows[part], self.exclude[which])), False)
+            first += scores.size
+        return flags
+
+    def _pairs(self, tiles: list[Tile], keys: KeyBlock, flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:
+        which = np.concatenate([which for which, _ in tiles])
+        queries = np.array([len(which) for which, _ in tiles])
+        widths = runs(np.array([part.stop - part.start for _, part in tiles]), queries, step=0)
+        starts, found = np.cumsum(widths) - widths, np.flatnonzero(flags)
+        shifts = runs(np.array([part.start for _, part in tiles]), queries, step=0) - starts
+        limits = np.append(np.searchsorted(found, starts), len(found))
+        for some in _parts(limits):
+            counts = np.diff(limits[some.start : some.stop + 1])
+            own = runs(np.arange(some.start, some.stop), counts, step=0)
+            places = found[limits[some.start] : limits[some.stop]] + shifts.take(own)
+            yield Pairs(which[some], counts, self._compared(which.take(own), keys, places))
+
+    def _compared(self, owners: np.ndarray, keys: KeyBlock, places: np.ndarray) -> Int64[np.ndarray, " p"]:
+        """Pairs of queries and keys, `packed`."""
+        rows = keys.rows.take(places)
         scores = pair_scores(self.vectors, owners, keys.vectors, places, self.metric)
         if self.exclude is not None:
             scores[(rows >= self.exclude[owners, 0]) & (rows < self.exclude[owners, 1])] = np.inf
-        return Pairs(which, counts, packed(scores, rows))
+        return packed(scores, rows)
 
 
 class Pairs(NamedTuple):
@@ -167,18 +266,59 @@ class Pairs(NamedTuple):
     packed: np.ndarray
 
 
-def _tiles(which: Int64[np.ndarray, " q"], keys: KeyBlock) -> Iterator[Int64[np.ndarray, " t"]]:
+def _tiles(whole: Tile) -> Iterator[Tile]:
     """Some queries at a time, whose scores with these keys are TILE_SCORES or those of a single query."""
-    step = max(1, TILE_SCORES // len(keys.rows))
+    which, part = whole
+    step = max(1, TILE_SCORES // max(1, part.stop - part.start))
     for first in range(0, len(which), step):
-        yield which[first : first + step]
+        yield which[first : first + step], part
+
+
+def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
+    """Tiles that are TILE_SCORES together, each as wide as the widest, or a single one, as those of few keys are."""
+    some, queries, width = list[Tile](), 0, 0
+    for tile in tiles:
+        own = tile[1].stop - tile[1].start
+        if some and (min(own, width) < least or (queries + len(tile[0])) * max(own, width) > TILE_SCORES):
+            yield some
+            some, queries, width = [], 0, 0
+        some.append(tile)
+        queries, width = queries + len(tile[0]), max(own, width)
+    if some:
+        yield some
+
+
+def _scores(tile: Tile) -> int:
+    return len(tile[0]) * (tile[1].stop - tile[1].start)
+
+
+def _together(tiles: Iterable[Tile]) -> Iterator[list[Tile]]:
+    """Tiles whose scores are FLAGS together, or a single one."""
+    some, scores = list[Tile](), 0
+    for tile in tiles:
+        if some and scores + _scores(tile) > FLAGS:
+            yield some
+            some, scores = [], 0
+        some.append(tile)
+        scores += _scores(tile)
+    if some:
+        yield some
+
+
+def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
+    """Some queries at a time, whose pairs are PAIRS or those of a single query, given where those of each begin."""
+    first, last = 0, len(limits) - 1
+    while first < last:
+        stop = max(first + 1, int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1)
+        yield slice(first, stop)
+        first = stop
 
 
 def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) -> Float32[np.ndarray, "t w"]:
     """The smallest of each row, as many as `depth` if there are; changes the order of the rows given."""
     if depth < scores.shape[1]:
         scores.partition(depth - 1, axis=1)
-        scores = scores[:, :depth].copy()  # which does not hold the others
+        scores = scores[:, :depth]
     if rising:
         scores.sort(axis=1)
     return scores
@@ -187,8 +327,8 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
 def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
     columns = columns.clip(0, table.shape[1])
-    for row in np.flatnonzero(columns[:, 1] > columns[:, 0]):
-        table[row, columns[row, 0] : columns[row, 1]] = value
+    firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
+    table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:

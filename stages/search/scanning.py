@@ -7,7 +7,7 @@ import numpy as np
 from stages.search.ranking import allowed_rows
 from stages.search.scan import QueryBlock
 from stages.search.searcher import Attempt, Searcher
-from stages.threads import Share, shared_out
+from stages.threads import Share, in_turn, shared_out
 
 FEW_QUERIES = 32
 """Up to so many are not worth other threads."""
@@ -36,16 +36,17 @@ class ScanningSearcher(Searcher):
         """Whether a search of so many queries is not worth other threads."""
         return queries <= FEW_QUERIES
 
-    def block(self, queries: np.ndarray, exclude: np.ndarray | None) -> QueryBlock:
+    def block(self, queries: np.ndarray, exclude: np.ndarray | None, share: Share = in_turn) -> QueryBlock:
         """Queries as products take them."""
-        return QueryBlock(queries, self.origin, self.metric, exclude)
+        return QueryBlock(queries, self.origin, self.metric, exclude, share)
 
     def _is_enough(self, ids: np.ndarray, exclude: np.ndarray | None, effort: int) -> np.ndarray:
         """Queries [n] bool that have found as many rows as they may see, or for which all were looked at."""
         if self.reaches_all(effort):
             return np.ones(len(ids), bool)
         enough = np.minimum(ids.shape[1], allowed_rows(self.rows, len(ids), exclude))
-        return (ids >= 0).sum(1) >= enough
+        last = ids[np.arange(len(ids)), np.maximum(enough, 1) - 1]  # missing ones come last
+        return (last >= 0) | (enough == 0)
 
     @abstractmethod
     def nearest(

@@ -10,7 +10,7 @@ from torch import Tensor
 from stages.search.tensors import HeldKeys, TensorSearch, moved
 
 if TYPE_CHECKING:
-    from stages.search.grouped import DecodedLists
+    from stages.search.decoded import DecodedLists
 
 KEYS = 1 << 13
 """Keys that are compared at a time: a call costs a device as much as comparing thousands of queries with a few keys."""
@@ -63,10 +63,10 @@ class TensorLists:
             probed: int64 [n, probe] numbers of lists; -1: none.
             first: as in `TensorSearch.scan`.
         """
-        lists = np.where(probed < 0, len(self.lists.sizes), probed).ravel()
-        order = np.argsort(lists.astype(np.uint16) if len(self.lists.sizes) < 1 << 16 else lists, kind="stable")
-        limits = np.searchsorted(lists, np.arange(len(self.lists.sizes) + 1), sorter=order)
-        queries, lists = moved(order // probed.shape[1], found.device), moved(lists[order], found.device)
+        numbers = np.where(probed < 0, len(self.lists.sizes), probed).ravel()
+        order = np.argsort(numbers.astype(np.uint16) if len(self.lists.sizes) < 1 << 16 else numbers, kind="stable")
+        limits = np.searchsorted(numbers, np.arange(len(self.lists.sizes) + 1), sorter=order)
+        queries, lists = moved(order // probed.shape[1], found.device), moved(numbers[order], found.device)
         for piece in self.pieces:
             pairs = slice(limits[piece.lists.start], limits[piece.lists.stop])
             if pairs.start < pairs.stop:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from stages.search import found as module
 from stages.search.found import Found
 from stages.search.ranking import packed
-from stages.search.scan import Pairs
 from stages.threads import in_turn
 
 PIECES = st.lists(
@@ -14,16 +13,22 @@ PIECES = st.lists(
     max_size=8,
 )
 """Of each piece what some of six queries found: score and row."""
+COLUMNS = 16
 
 
 def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> Found:
-    found = Found(6)
-    for piece in pieces:
+    found = Found(6, COLUMNS)
+    put(found, pieces, 0)
+    return found
+
+
+def put(found: Found, pieces: list[dict[int, list[tuple[int, int]]]], first: int) -> None:
+    """Add pieces, each to a column of its own, from the first given on."""
+    for column, piece in enumerate(pieces, first):
         pairs = [pair for query in piece for pair in piece[query]]
         scores, rows = (np.array([pair[i] for pair in pairs], dtype) for i, dtype in ((0, np.float32), (1, np.int64)))
         counts = np.array([len(piece[query]) for query in piece], np.int64)
-        found.add(Pairs(np.array(list(piece), np.int64), counts, packed(scores, rows)))
-    return found
+        found.add(np.array(list(piece), np.int64) * COLUMNS + column, counts, packed(scores, rows))
 
 
 @given(pieces=PIECES, k=st.integers(1, 12), table=st.integers(1, 40))
@@ -43,7 +48,6 @@ def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second
     before = kept.best(k, in_turn)[0]
     np.testing.assert_array_equal(kept.keep_best(k, in_turn), before[:, -1])
     assert kept.pairs == 6 * k
-    for piece in filled(second).pieces:
-        kept.add(piece)
+    put(kept, second, 1)
     for got, want in zip(kept.best(k, in_turn), whole.best(k, in_turn), strict=True):
         np.testing.assert_array_equal(got, want)

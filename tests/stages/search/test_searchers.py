@@ -282,7 +282,7 @@ def test_long_lists_in_pieces_give_what_whole_ones_give(
 ) -> None:
     keys, rows = integer_keys(300), np.arange(0, 300, 6)
     ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
-    monkeypatch.setattr("stages.search.grouped.PIECE_BYTES", 7 * 4 * DIM)
+    monkeypatch.setattr("stages.search.blocks.PIECE_BYTES", 7 * 4 * DIM)
     monkeypatch.setattr("stages.search.tensor_lists.KEYS", 7)
     ids, distances = make(keys, metric).search(keys[rows], k, ranges)
     want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
