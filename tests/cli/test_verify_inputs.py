@@ -17,7 +17,7 @@ ANSWERS = {
     "generate": (["{model}", "--prompt", "the cat", "--max-tokens", "2"], WEIGHTS),
     "inspect": (["{model}", "--position", "3", "--length", "2"], WEIGHTS),
     "report": (["{report}", "--output", "page.html"], SCORES),
-    "compare": (["{report}", "{report}", "--samples", "5"], SCORES),
+    "compare": (["{report}", "{cache}", "--samples", "5"], SCORES),
     "compare of seeds": (["{report}"] * 3, SCORES),
 }
 """Commands that make no artifact, and a file of what they read that may be wrong without a sign."""
@@ -29,13 +29,14 @@ STAGES = {
 
 @pytest.fixture
 def made(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """References of a model, and of a report with token scores."""
+    """References of a model, and of reports with token scores."""
     monkeypatch.chdir(tmp_path)
     for seed, split in enumerate(("train", "valid", "test")):
         Path(f"{split}.txt").write_text(story(9, seed))
     tokens = memlm("tokenize", "--train", "train.txt", "--valid", "valid.txt", "--test", "test.txt").reference
     model = memlm("train", tokens, *SMALL).reference
-    return {"model": model, "report": memlm("evaluate", model, "--save-token-scores").reference}
+    cache = memlm("evaluate", model, "--memory", "long:size=9,theta=0.5,lambda=0.3", "--save-token-scores").reference
+    return {"model": model, "report": memlm("evaluate", model, "--save-token-scores").reference, "cache": cache}
 
 
 @pytest.fixture
