@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 TRIALS = "trials"
 """Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
 
+NOTABLY_REPEATED = 0.01
+"""Share of the text in files that hold the same as others, above which it is said."""
+
 
 def planned(
     files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common
@@ -36,6 +39,7 @@ def planned(
     from pipelines.trial import RULES
 
     texts = _texts(files, common.store)
+    _warn_of_repeats(texts)
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],
@@ -70,6 +74,19 @@ def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     from stages.text.records import TextFile
 
     return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
+
+
+def _warn_of_repeats(texts: "Sequence[TextFile]") -> None:
+    """Say so where a notable share of the text stands in other files, too."""
+    from stages.text.automatic import text_bytes
+
+    first = {text.digest: text for text in reversed(texts)}
+    again = [text for text in texts if text is not first[text.digest]]
+    if text_bytes(again) > NOTABLY_REPEATED * text_bytes(texts):
+        say(
+            f"try: {again[0].path} holds the same text as {first[again[0].digest].path}: what is learned of the one is "
+            "tested in the other, and every memory seems to gain; name a text once"
+        )
 
 
 def _plan(

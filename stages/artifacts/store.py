@@ -178,7 +178,7 @@ class Store:
         file = self._name_file(kind, name)
         if not isfile(file):
             names = self.names(kind)
-            known = did_you_mean(name, names) if names else f"nothing of kind {kind} has a name"
+            known = did_you_mean(name, names) if names else f"memlm artifacts list {kind} shows what is"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
         id = named_id(file)
         if not is_id(id):

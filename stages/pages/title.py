@@ -1,9 +1,10 @@
 """The title of a page: what came out, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stages.evaluation.results.remarks import (
-    is_beaten_by_trigram,
+    beside_trigram,
     is_uneven,
     is_weak,
     training_text_lines,
@@ -73,10 +74,17 @@ def _unripe(row: Row) -> str:
     """` (undertrained)`, ` (worse than a trigram, 17.2; valid is another kind of text)`, where remarks say so."""
     report = row.source.metrics
     flaws = ["undertrained"] if any(undertrained_lines(report)) else []
-    if is_weak(report) and is_beaten_by_trigram(report, row.values):
-        flaws.append(f"worse than a trigram, {measured(report['trigram']['perplexity'], 'perplexity')}")
-    elif is_weak(report):
-        flaws.append("hardly better than a trigram, if at all")
+    if is_weak(report):
+        flaws.append(_beside_trigram(report, row.values))
     if is_uneven(report) and not any(training_text_lines(report)):
         flaws.append("valid is another kind of text")
     return f" ({'; '.join(flaws)})" if flaws else ""
+
+
+def _beside_trigram(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """`worse than a trigram, 17.2`; where the row is clearly better, how the model is without its memory."""
+    stands, trigram = beside_trigram(report, row), measured(report["trigram"]["perplexity"], "perplexity")
+    if stands == "better":
+        first = report["rows"][0]
+        return f"{first['row']} {beside_trigram(report, first)} than a trigram, {trigram}"
+    return f"{stands} than a trigram, {trigram}"

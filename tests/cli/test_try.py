@@ -151,6 +151,19 @@ def test_a_plan_shows_what_was_measured_of_the_machine_stage_by_stage(memlm: Mem
 
 
 @pytest.mark.usefixtures("small")
+def test_a_text_that_is_named_twice_is_said(memlm: Memlm, book: Path, tmp_path: Path) -> None:
+    other, empty = tmp_path / "other.txt", tmp_path / "empty.txt"
+    other.write_text(book.read_text("utf-8")[:-9] + "\n\n", encoding="utf-8")
+    empty.write_text("")
+    (tmp_path / "copy.txt").write_bytes(book.read_bytes())
+    warned = [
+        f"holds the same text as {book}" in memlm("try", book, *more, "--minutes", 4, "--dry-run").err
+        for more in ([book], ["copy.txt"], [other], [empty, empty], [])
+    ]
+    assert warned == [True, True, False, False, False]
+
+
+@pytest.mark.usefixtures("small")
 def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) -> None:
     ended = memlm("try", book, "--minutes", 2, "--split", "0.6,0.1,0.3", "--dry-run")
     assert "the last 30% are test, 10% before them valid" in ended.err

@@ -221,11 +221,20 @@ def control_lines(report: Figures) -> Iterator[str]:
     first, *others = rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
     if _beats(first, limit * HARDLY):
         return
-    nor = ", nor is any other row" if others and not any(_beats(row, limit * HARDLY) for row in others) else ""
+    better, beats = ("hardly", "hardly beats") if _beats(first, limit) else ("no", "does not beat")
     yield (
-        f"{first['row']} is {'hardly' if _beats(first, limit) else 'no'} better than that{nor}: what a memory gains on "
-        f"a model that does not beat counting three tokens says little about stronger ones; {_remedy(report)}"
+        f"{first['row']} is {better} better than that{_of_others(others, limit)}: what a memory gains on a "
+        f"model that {beats} counting three tokens says little about stronger ones; {_remedy(report)}"
     )
+
+
+def _of_others(rows: Sequence[Figures], limit: float) -> str:
+    """That no other row is better than the trigram either, or hardly."""
+    if not rows or any(_beats(row, limit * HARDLY) for row in rows):
+        return ""
+    if any(_beats(row, limit) for row in rows):
+        return ", and no other row is by more than a little"
+    return ", nor is any other row"
 
 
 def _remedy(report: Figures) -> str:
@@ -243,10 +252,12 @@ def is_weak(report: Figures) -> bool:
     return len(list(control_lines(report))) > 1
 
 
-def is_beaten_by_trigram(report: Figures, row: Figures) -> bool:
-    """Whether counting three tokens gives less than a row."""
-    counted = report.get("trigram") or {"perplexity": None}
-    return bool(counted["perplexity"]) and not _beats(row, counted["perplexity"])
+def beside_trigram(report: Figures, row: Figures) -> str:
+    """How a row stands to counting three tokens: `worse`, `hardly better` or `better`; of no trigram `better`."""
+    counted = (report.get("trigram") or {"perplexity": None})["perplexity"]
+    if not counted or _beats(row, counted * HARDLY):
+        return "better"
+    return "hardly better" if _beats(row, counted) else "worse"
 
 
 def _on_new_text(report: Figures) -> tuple[Sequence[Figures], float] | None:

@@ -63,7 +63,9 @@ def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store:
     ("trigram", "valid", "said"),
     [
         (100.0, None, " (worse than a trigram, 100.00)"),
-        (130.0, None, " (hardly better than a trigram, if at all)"),
+        (115.0, None, " (hardly better than a trigram, 115.00)"),
+        (130.0, None, " (plain worse than a trigram, 130.00)"),
+        (170.0, None, " (plain hardly better than a trigram, 170.00)"),
         (100.0, 90.0, " (worse than a trigram, 100.00; valid is another kind of text)"),
         (1000.0, 300.0, " (valid is another kind of text)"),
         (1000.0, 160.0, ""),
