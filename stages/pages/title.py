@@ -1,7 +1,6 @@
 """The title of a page: what came out, in words."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from stages.evaluation.results.remarks import (
     beside_trigram,
@@ -75,16 +74,7 @@ def _unripe(row: Row) -> str:
     report = row.source.metrics
     flaws = ["undertrained"] if any(undertrained_lines(report)) else []
     if is_weak(report):
-        flaws.append(_beside_trigram(report, row.values))
+        flaws.append(beside_trigram(report, row.values))
     if is_uneven(report) and not any(training_text_lines(report)):
         flaws.append("valid is another kind of text")
     return f" ({'; '.join(flaws)})" if flaws else ""
-
-
-def _beside_trigram(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """`worse than a trigram, 17.2`; where the row is clearly better, how the model is without its memory."""
-    stands, trigram = beside_trigram(report, row), measured(report["trigram"]["perplexity"], "perplexity")
-    if stands == "better":
-        first = report["rows"][0]
-        return f"{first['row']} {beside_trigram(report, first)} than a trigram, {trigram}"
-    return f"{stands} than a trigram, {trigram}"

@@ -218,7 +218,7 @@ def control_lines(report: Figures) -> Iterator[str]:
     line, outside = f"a trigram of the training text alone: {number(counted['perplexity'])}", _on_new_text(report)
     rows, limit = (report["rows"], counted["perplexity"]) if outside is None else outside
     yield line if outside is None else f"{line}, on new text {number(limit)}"
-    first, *others = rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
+    first, *others = _fair_rows(report, rows)
     if _beats(first, limit * HARDLY):
         return
     better, beats = ("hardly", "hardly beats") if _beats(first, limit) else ("no", "does not beat")
@@ -226,6 +226,11 @@ def control_lines(report: Figures) -> Iterator[str]:
         f"{first['row']} is {better} better than that{_of_others(others, limit)}: what a memory gains on a "
         f"model that {beats} counting three tokens says little about stronger ones; {_remedy(report)}"
     )
+
+
+def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
+    """Those of a model as it was trained to be read, the first of which stands for it."""
+    return rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
 
 
 def _of_others(rows: Sequence[Figures], limit: float) -> str:
@@ -253,11 +258,12 @@ def is_weak(report: Figures) -> bool:
 
 
 def beside_trigram(report: Figures, row: Figures) -> str:
-    """How a row stands to counting three tokens: `worse`, `hardly better` or `better`; of no trigram `better`."""
-    counted = (report.get("trigram") or {"perplexity": None})["perplexity"]
-    if not counted or _beats(row, counted * HARDLY):
-        return "better"
-    return "hardly better" if _beats(row, counted) else "worse"
+    """How a row of a weak model stands to counting: `worse than a trigram, 17.2`, or how the model does without it."""
+    counted, first = report["trigram"]["perplexity"], _fair_rows(report, report["rows"])[0]
+    for one, name in ((row, ""), (first, f"{first['row']} ")):
+        if not _beats(one, counted * HARDLY):
+            return f"{name}{'hardly better' if _beats(one, counted) else 'worse'} than a trigram, {number(counted)}"
+    return "hardly better than a trigram on new text, if at all"
 
 
 def _on_new_text(report: Figures) -> tuple[Sequence[Figures], float] | None:

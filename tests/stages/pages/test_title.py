@@ -62,11 +62,11 @@ def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store:
 @pytest.mark.parametrize(
     ("trigram", "valid", "said"),
     [
-        (100.0, None, " (worse than a trigram, 100.00)"),
-        (115.0, None, " (hardly better than a trigram, 115.00)"),
-        (130.0, None, " (plain worse than a trigram, 130.00)"),
-        (170.0, None, " (plain hardly better than a trigram, 170.00)"),
-        (100.0, 90.0, " (worse than a trigram, 100.00; valid is another kind of text)"),
+        (100.0, None, " (worse than a trigram, 100)"),
+        (115.0, None, " (hardly better than a trigram, 115)"),
+        (130.0, None, " (plain worse than a trigram, 130)"),
+        (170.0, None, " (plain hardly better than a trigram, 170)"),
+        (100.0, 90.0, " (worse than a trigram, 100; valid is another kind of text)"),
         (1000.0, 300.0, " (valid is another kind of text)"),
         (1000.0, 160.0, ""),
     ],
@@ -77,6 +77,11 @@ def test_what_makes_little_of_a_gain_stands_beside_it(
     counted = {"perplexity": trigram, "perplexity_on_new_text": trigram}
     told = another(store, made.chain(store), trigram=counted, valid_perplexity=valid)
     assert title(store, told.reference) == f"neural-cache: perplexity 113.57 on corpus test{GAIN}{said}"
+
+
+def test_a_model_that_is_weak_on_new_text_alone_is_not_called_better(store: Store) -> None:
+    told = another(store, made.chain(store), trigram={"perplexity": 1000.0, "perplexity_on_new_text": 20.0})
+    assert title(store, told.reference).endswith(f"{GAIN} (hardly better than a trigram on new text, if at all)")
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.29, True), (0.01, False)])
