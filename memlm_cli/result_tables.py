@@ -47,6 +47,7 @@ SPLIT_WORDS = {
     "paragraphs": "lines up to a blank one, by which text that splits share is found",
     "types": "those of the vocabulary that a split has",
 }
+UNUSED_TYPES = "the vocabulary of bpe holds, beside them, all 256 bytes and the parts that longer types were made of"
 NOT_MEASURED = "-"
 BY_CHANCE = "by chance"
 DIVERGES = "diverges"
@@ -272,7 +273,8 @@ def _show_splits(title: str, artifact: "Artifact") -> None:
     fewer = f" ({asked:,} were asked for: train gives no more)" if asked and types < asked else ""
     title = _joined(title, metrics["tokenizer"], f"{types:,} types{fewer}")
     show_table(title, *splits_table(metrics["splits"]))
-    say("; ".join(f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns))
+    words = [f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns]
+    say("; ".join([*words, *([UNUSED_TYPES] if metrics["tokenizer"] == "bpe" else [])]))
 
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:

@@ -288,6 +288,7 @@ def test_a_reference_that_stands_on_the_screen_is_not_repeated(
     told = capsys.readouterr().err
     (line,) = (line for line in told.splitlines() if shown in line)
     assert (reference in told) != named and (kind == "model" or line.startswith(shown) == named)
+    assert ("all 256 bytes" in told) == (kind == "tokens")
 
 
 @pytest.mark.parametrize(("whole", "shown"), [(True, "stored whole"), (False, "stored as codes")])

@@ -164,7 +164,7 @@ def test_words_of_memories_are_explained_once() -> None:
     report = {**REPORT, **COUNTS, "score": "all", "rows": rows}
     (line,) = [line for line in remarks(report) if line.startswith("external: the k nearest entries of the datastore")]
     assert [part.partition(": ")[0] for part in line.split("; ")] == [
-        *("external", "interpolate", "temperature", "lambda", "long", "theta")
+        *("external", "interpolate", "temperature τ", "lambda λ", "long", "theta θ")
     ]
     outside = {**cache, "sources": ["elsewhere"]}
     assert not any("elsewhere" in line for line in remarks({**report, "rows": [{**ROWS[1], "memories": [outside]}]}))
