@@ -31,7 +31,7 @@ SPLIT_COLUMNS = {
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
 FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "bytes": ("data", size),
+    "bytes": ("on disk", size),
     "key": ("key", lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(key, key)),
     "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
 }
@@ -47,7 +47,7 @@ SPLIT_WORDS = {
     "paragraphs": "lines up to a blank one, by which text that splits share is found",
     "types": "those of the vocabulary that a split has",
 }
-UNUSED_TYPES = "the vocabulary of bpe holds, beside them, all 256 bytes and the parts that longer types were made of"
+UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 NOT_MEASURED = "-"
 BY_CHANCE = "by chance"
 DIVERGES = "diverges"
@@ -64,7 +64,8 @@ def show_result(artifact: "Artifact", named: bool = False) -> None:
     elif artifact.kind == "report":
         _show_made_report(title, artifact)
     else:
-        show_table(title, ("", ""), list(_plain(artifact.metrics)))
+        on_disk = {"bytes": artifact.manifest.bytes} if "bytes" in artifact.metrics else {}
+        show_table(title, ("", ""), list(_plain({**artifact.metrics, **on_disk})))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
     if artifact.kind == "index" and "recall" in artifact.metrics:

@@ -84,7 +84,7 @@ def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_littl
     assert FEWEST_PASSES <= found.passes < GOOD_PASSES
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING, shares)
     (little,) = [line for line in described(recipe_text(trial)) if line.startswith("so few passes for want of time")]
-    assert little.endswith("would be enough for 4 passes")
+    assert little.endswith("would be enough for about 4 passes")
     enough = Machine(1_550, minutes_in(little), spent=15.0)
     assert not best_budget(NOVEL, three_bytes, enough, TRAINING, shares).poor
 
