@@ -18,8 +18,8 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.method = model, method
         self.device, self.precision = device, precision
-        self.auxiliary: float | None = None
-        """What layers added to the latest loss; None: nothing."""
+        self.auxiliary: Tensor | None = None
+        """What layers added to the latest loss, float64 []; None: nothing."""
 
     def forward(self, batch: Batch, state: State, back: Tensor | None = None) -> tuple[Tensor, State]:
         """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time).
@@ -44,5 +44,5 @@ class Objective(nn.Module):
             backbone.register_forward_hook(keep),
         ):
             loss, state = self.method.loss(self.model, batch, state)
-        self.auxiliary = float(torch.stack(auxiliary).sum().detach()) if auxiliary else None
+        self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
         return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)
