@@ -33,6 +33,7 @@ from stages.training.checkpoint import (
     random_state,
     save_checkpoint,
 )
+from stages.training.compiling import compiled
 from stages.training.config import TrainConfig
 from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
@@ -90,7 +91,8 @@ class Trainer:
         groups = groups if config.lora is None else factors_alone(groups, model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
         groups = set_apart(groups, model)
-        objective = Objective(model, method, fabric.device, config.precision)
+        parts = compiled(model.backbone, config.model.backbone) if config.compile else None
+        objective = Objective(model, method, fabric.device, config.precision, parts)
         objective.to(fabric.device)
         self._optimizer = make_optimizer(config.optimizer, groups)
         self._clipped_together = clipped_together(model, groups)

@@ -1,20 +1,24 @@
 """Training throughput against a minimal loop of the same shape.
 
-    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --compile]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
 AdamW. Scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`,
 validation and checkpoints aside. Both take turns in one process on the same data: one step each on a CPU; on a GPU
 ten, at the end of which both wait for it, since it works while the host goes on. The ratio is that of the median times,
-`cpu_ratio` that of processor times, which other programs disturb less.
+`cpu_ratio` that of processor times, which other programs disturb less. With --compile both stand there compiled too;
+`first_turn` are the seconds of a first turn, compiling included, and `pays_after` the updates after which what it took
+beyond that of the row it is compared with has been gained.
 """
 
 import argparse
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,10 +35,11 @@ from stages.training.config import OptimizerConfig, TrainConfig
 from stages.training.loop import Trainer
 from stages.training.progress import Forecast, Splits
 from stages.training.ranks import make_fabric
-from tests.benchmarks.timing import times_in_turn
+from tests.benchmarks.timing import Taken, times_in_turn
 
 TURN = {"cpu": 1, "cuda": 10}
 """Steps of a turn."""
+COMPILED = ", compiled"
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 3e-4, (0.9, 0.95), 0.1, 1.0
 
 
@@ -80,6 +85,7 @@ def minimal_steps(
 ) -> Callable[[], None]:
     """A turn of the minimal loop, on segments drawn and losses read as nanoGPT does: these now and then."""
     model = MinimalModel(config.model, vocabulary, config.segment_length).to(device)
+    loss_of: Callable[[Tensor, Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compile else model
     groups = [
         {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
@@ -96,7 +102,7 @@ def minimal_steps(
             for shift in (0, 1)
         )
         with autocast(device, config.precision):
-            loss: Tensor = model(moved(x, device), moved(y, device))
+            loss = loss_of(moved(x, device), moved(y, device))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
@@ -143,7 +149,7 @@ def our_steps(
     return steps
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     device = resolve_device(arguments.device)
     tune_allocator()
     torch.manual_seed(0)
@@ -167,23 +173,38 @@ def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
     )
     zipf = np.minimum(np.random.default_rng(0).zipf(1.3, 1_000_000), arguments.vocabulary) - 1
     splits = Splits(zipf.astype(np.uint16), None, 0)
-    with tempfile.TemporaryDirectory() as folder:
-        turn = arguments.turn or TURN[device.type]
-        steps = {
-            "ours": our_steps(config, splits, Path(folder), device, turn=turn),
-            "minimal": minimal_steps(config, splits, arguments.vocabulary, device, turn),
-        }
+    variants = {"": config} | ({COMPILED: config.model_copy(update={"compile": True})} if arguments.compile else {})
+    with tempfile.TemporaryDirectory() as name:
+        turn, folder = arguments.turn or TURN[device.type], Path(name)
+        steps = {}
+        for suffix, chosen in variants.items():
+            steps[f"ours{suffix}"] = our_steps(chosen, splits, folder, device, turn=turn)
+            steps[f"minimal{suffix}"] = minimal_steps(chosen, splits, arguments.vocabulary, device, turn)
+        first = {name: seconds(step) for name, step in steps.items()}
         taken = times_in_turn(steps, arguments.rounds)
-    ours, minimal = taken["ours"], taken["minimal"]
-    tokens = config.batch_tokens * turn
+    rows = {name: row(taken, name, config.batch_tokens * turn) | {"first_turn": first[name]} for name in steps}
+    for name in ("ours", "minimal") if arguments.compile else ():
+        gained = (taken[name].wall - taken[name + COMPILED].wall) / turn
+        spent = first[name + COMPILED] - first[name]
+        rows[name + COMPILED]["pays_after"] = round(spent / gained) if gained > 0 else None
+    return {**rows, "threads": torch.get_num_threads(), "device": str(device)}
+
+
+def row(taken: dict[str, Taken], name: str, tokens: int) -> dict[str, Any]:
+    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop."""
+    own, minimal = taken[name], taken["minimal"]
     return {
-        "tokens_per_second": round(tokens / ours.wall, 1),
-        "minimal_tokens_per_second": round(tokens / minimal.wall, 1),
-        "ratio": round(minimal.wall / ours.wall, 3),
-        "cpu_ratio": round(minimal.cpu / ours.cpu, 3),
-        "threads": torch.get_num_threads(),
-        "device": str(device),
+        "tokens_per_second": round(tokens / own.wall, 1),
+        "ratio": round(minimal.wall / own.wall, 3),
+        "cpu_ratio": round(minimal.cpu / own.cpu, 3),
     }
+
+
+def seconds(step: Callable[[], None]) -> float:
+    """The time of one."""
+    started = time.perf_counter()
+    step()
+    return round(time.perf_counter() - started, 2)
 
 
 def main() -> None:
@@ -198,6 +219,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--compile", action="store_true", help="both compiled, too")
     parser.add_argument("--turn", type=int, help="steps of a turn (1 on a CPU, 10 on a GPU)")
     print(json.dumps(measure(parser.parse_args())))
 
