@@ -75,8 +75,11 @@ class Train(Stage[TrainConfig]):
         return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
 
     def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
-        """Raises: ResourceError for a model, or a batch, that memory cannot hold."""
+        """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled
+        that is to be."""
         _require_room(config, inputs["tokens"], execution)
+        if config.compile:
+            _require_compiler(execution.device)
 
     def cost(self, config: TrainConfig, inputs: Inputs) -> Cost:
         from stages.training.cost import cost
@@ -204,6 +207,13 @@ def _require_room(config: TrainConfig, tokens: Artifact, execution: Execution) -
     from stages.training.room import require_room
 
     require_room(config, config.model, _segments(config, tokens), device_type(execution.device))
+
+
+def _require_compiler(device: str) -> None:
+    from stages.models.devices import device_type
+    from stages.training.compiling import require_compiler
+
+    require_compiler(device_type(device))
 
 
 def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:

@@ -132,14 +132,14 @@ class Damped(Method[DampedConfig], OwnsStep):
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return model.log_prob(read.key("hidden"), read.targets)[0]
 
-    def step(self, update: Update) -> float:
+    def step(self, update: Update) -> Tensor:
         losses = []
         for batch in update.batches():
             loss = update.loss(batch) / update.accumulate
             update.backward(self.settings.share * loss)
-            losses.append(float(loss.detach()))
-        update.change_weights(sum(losses))
-        return sum(losses)
+            losses.append(loss.detach())
+        update.change_weights()
+        return torch.stack(losses).sum()
 
 
 @pytest.fixture

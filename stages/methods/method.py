@@ -13,6 +13,7 @@ from stages.methods.config import MethodSettings
 from stages.methods.segments import Segments
 from stages.models.backbone import State
 from stages.models.config import BackboneConfig
+from stages.models.devices import moved
 from stages.models.language_model import LanguageModel
 
 S = TypeVar("S", bound=MethodSettings)
@@ -46,9 +47,9 @@ class Batch:
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on a device."""
+        """The same batch, of the CPU, on a device."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor)})
+        return replace(self, **{name: moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)})
 
 
 class BatchLayout(NamedTuple):
@@ -167,13 +168,17 @@ class Update(Protocol):
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss, over all processes."""
 
-    def change_weights(self, loss: float) -> None:
-        """Clip the gradients, make the optimizer's step and forget them. Raises UsageError if `loss` is no number."""
+    def change_weights(self) -> None:
+        """Clip the gradients, make the optimizer's step and forget them."""
 
 
 class OwnsStep(ABC):
     """A method that makes the whole update itself, where one backward pass of each batch's loss is not enough."""
 
     @abstractmethod
-    def step(self, update: Update) -> float:
-        """Make one update; returns the loss that is reported, the mean a token, in nats."""
+    def step(self, update: Update) -> Tensor:
+        """Make one update.
+
+        Returns: the loss that is reported, a scalar, the mean a token, in nats. It is read later, where a GPU would
+            wait for the host otherwise, and ends the run if it is no number.
+        """

@@ -42,7 +42,9 @@ class Segments:
         """The documents that segments [B] hold tokens of, by number, each once."""
         ends = np.array([[0], [self.length - 1]]) + segments * self.length
         first, last = np.searchsorted(self.documents, ends, side="right") - 1
-        return np.unique(np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]))
+        counts = last - first + 1
+        starts = np.repeat(first - np.cumsum(counts) + counts, counts)
+        return np.unique(starts + np.arange(len(starts)))
 
     def places(self, segments: np.ndarray) -> np.ndarray:
         """Places of tokens in the split, int64 [B, L]."""

@@ -1,6 +1,7 @@
 """What every backbone is: embeddings of a stream and the state before them -> representations and the state after."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -49,6 +50,10 @@ class Backbone(nn.Module, ABC):
 
     prefix: int | None = None
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
+
+    def compiled_parts(self) -> Sequence[nn.Module]:
+        """Modules whose forward pass is worth compiling, for batches of one shape; the backbone may be one."""
+        return ()
 
     @abstractmethod
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:

@@ -1,6 +1,7 @@
 """Linear layer and softmax in one: the [tokens, vocabulary] scores never exist whole."""
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -111,9 +112,22 @@ class _Gradients:
         self.hidden = torch.empty_like(hidden) if wanted[0] else None
         self.weight = torch.zeros_like(weight) if wanted[1] else None
 
+    def add_plain(self, block: _Block) -> None:
+        """Of Σ logsumexp(scores) - score of the target, with few calls: a GPU waits for those. Uses up the block."""
+        if self.cap is not None:
+            ones = torch.ones_like(block.log_z)
+            return self.add(block, ones, -ones)
+        hidden, weight, targets = self._rows(block)
+        if self.hidden is not None:
+            grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
+            grad.sub_(weight.index_select(0, targets))
+        if self.weight is not None:
+            self.weight.addmm_(block.probs.T, hidden)
+            self.weight.index_add_(0, targets, hidden, alpha=-1)
+
     def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
         """Of Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]. Uses up the block."""
-        hidden, weight, targets = self.read[0][block.rows], self.read[1], self.read[2][block.rows]
+        hidden, weight, targets = self._rows(block)
         if self.cap is not None:
             slope = block.scores.div_(self.cap).square_().neg_().add_(1)  # of c tanh(s / c): 1 - tanh²(s / c)
             block.probs.mul_(slope)
@@ -126,6 +140,10 @@ class _Gradients:
             self.weight.addmm_(block.probs.T, hidden * by_normalizer)
             self.weight.index_add_(0, targets, hidden * by_target)
 
+    def _rows(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states [n, d] of a block, the weight, and targets [n]."""
+        return self.read[0][block.rows], self.read[1], self.read[2][block.rows]
+
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
@@ -135,23 +153,23 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
-        loss = hidden.new_zeros(())
+        losses = []
         for block in _softmax_blocks(hidden, weight, cap):
             rows = block.rows
             own = block.scores.gather(1, targets[rows, None]).squeeze(1)
             if beside is None or grad_beside is None:
-                loss += (block.log_z - own).sum()
-                grads.add(block, torch.ones_like(own), -torch.ones_like(own))
+                losses.append((block.log_z - own).sum())
+                grads.add_plain(block)
             else:
-                losses, of_normalizer, of_target, of_beside = _joint(
+                joint, of_normalizer, of_target, of_beside = _joint(
                     own, block.log_z, Beside(*(part[rows] for part in beside))
                 )
-                loss += losses.sum()
+                losses.append(joint.sum())
                 grads.add(block, of_normalizer, of_target)
                 for part, grad in zip(grad_beside, of_beside, strict=True):
                     part[rows] = grad
         ctx.save_for_backward(grads.hidden, grads.weight, *(grad_beside or (None,) * 3))
-        return loss
+        return reduce(torch.add, losses) if losses else hidden.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:

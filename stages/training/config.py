@@ -74,6 +74,8 @@ class TrainConfig(StageConfig):
     """Of the initial weights, dropout and the order of segments."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
+    compile: Annotated[bool, Field(exclude_if=lambda chosen: not chosen)] = False
+    """Whether the forward passes of the backbone's blocks are compiled (`torch.compile`)."""
     valid_every: Annotated[int, Field(ge=0)] = 500
     """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
     log_every: Size = 50

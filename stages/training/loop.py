@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, BatchIndex, Method
 from stages.methods.segments import Segments
 from stages.models.backbone import State
+from stages.models.devices import moved
 from stages.models.language_model import LanguageModel
 from stages.reporting import Reporter, Silent
 from stages.training.batches import SegmentOrder, batch_size
@@ -31,6 +33,7 @@ from stages.training.checkpoint import (
     random_state,
     save_checkpoint,
 )
+from stages.training.compiling import compiled
 from stages.training.config import TrainConfig
 from stages.training.groups import clipped_together, set_apart
 from stages.training.journal import LINES, Journal, is_whole
@@ -39,9 +42,13 @@ from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer, set_learning_rates
 from stages.training.progress import Forecast, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
+from stages.training.readings import UpdateReadings
 from stages.training.schedule import learning_rate_factor
 from stages.training.update import make_update
 from stages.training.validate import validate
+
+UNREAD = {"cuda": 1}
+"""How many updates the host goes on while their losses are computed: one, so that the device has always work queued."""
 
 
 class Trainer:
@@ -76,12 +83,16 @@ class Trainer:
         self._carried: State = None
         self._before: State = None
         self._back: Tensor | None = None
+        self._auxiliary: Tensor | None = None
+        self._readings: deque[UpdateReadings] = deque()
+        self.unread = UNREAD.get(fabric.device.type, 0)
         self.model = model
         groups = method.parameter_groups(model)
         groups = groups if config.lora is None else factors_alone(groups, model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
         groups = set_apart(groups, model)
-        objective = Objective(model, method, fabric.device, config.precision)
+        parts = compiled(model.backbone, config.model.backbone) if config.compile else None
+        objective = Objective(model, method, fabric.device, config.precision, parts)
         objective.to(fabric.device)
         self._optimizer = make_optimizer(config.optimizer, groups)
         self._clipped_together = clipped_together(model, groups)
@@ -123,11 +134,28 @@ class Trainer:
         return journal
 
     def _update(self) -> None:
-        """One step, and the time that it took."""
+        """One step, and the time that it took: on a GPU, with the end of the one before."""
         started = time.perf_counter()
         self._set_learning_rate(self.progress.step + 1)
+        self._auxiliary, documents = None, self._documents_read()
         loss = make_update(self.method, self)
-        self.progress.add(loss, time.perf_counter() - started, self._documents_read())
+        self._readings.append(UpdateReadings(self.progress.step + 1, loss, self._auxiliary, documents))
+        self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
+        self.progress.count(time.perf_counter() - started)
+
+    def _read(self, unread: int) -> None:
+        """Count the losses of all updates but so many of the latest, waiting for them."""
+        while len(self._readings) > unread:
+            made = self._readings.popleft()
+            loss = made.loss
+            self._require_finite(loss, made.step)
+            self.progress.add(loss, made.auxiliary, made.documents)
+
+    def _settle(self) -> None:
+        """Count all losses; the wait for them is time spent in updates."""
+        started = time.perf_counter()
+        self._read(0)
+        self.progress.seconds += time.perf_counter() - started
 
     def _documents_read(self) -> int:
         """Documents of which the present update has read a part, over all ranks."""
@@ -151,16 +179,20 @@ class Trainer:
     def loss(self, batch: Batch) -> Tensor:
         loss: Tensor
         loss, state = self.objective(batch, self._before, self._back)
-        auxiliary = self._bare_objective.auxiliary
-        self.progress.add_auxiliary(None if auxiliary is None else auxiliary / self.accumulate)
+        self._add_auxiliary(self._bare_objective.auxiliary)
         self._carried = state if self.layout.streams else None
         return loss
+
+    def _add_auxiliary(self, auxiliary: Tensor | None) -> None:
+        """Add what layers added to the loss of a forward batch to that of the update."""
+        if auxiliary is not None:
+            share = auxiliary / self.accumulate
+            self._auxiliary = share if self._auxiliary is None else self._auxiliary + share
 
     def backward(self, loss: Tensor) -> None:
         self.fabric.backward(loss)
 
-    def change_weights(self, loss: float) -> None:
-        self._require_finite(loss)
+    def change_weights(self) -> None:
         if self.config.clip_norm:
             for parameters in self._clipped_together:
                 nn.utils.clip_grad_norm_(parameters, self.config.clip_norm)
@@ -182,12 +214,12 @@ class Trainer:
         """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
         if not self.config.model.reads_documents:
             return None
-        return torch.from_numpy(self.segments.back(segments)).to(self.fabric.device)
+        return moved(torch.from_numpy(self.segments.back(segments)), self.fabric.device)
 
-    def _require_finite(self, loss: float) -> None:
+    def _require_finite(self, loss: float, step: int) -> None:
         if not math.isfinite(loss):
             raise UsageError(
-                f"The training loss is {loss} at step {self.progress.step + 1} of {self.config.steps}. "
+                f"The training loss is {loss} at step {step} of {self.config.steps}. "
                 f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.method.hints}"
                 "clipping (--set clip_norm=1) or --precision fp32."
             )
@@ -198,8 +230,12 @@ class Trainer:
         """Progress after every step; a line of the journal, and a validation, when they are due."""
         step, last = self.progress.step, self.progress.step == self.config.steps
         every = self.config.valid_every
-        valid = self._validate() if last or (every and step % every == 0) else None
-        if last or valid is not None or step % self.config.log_every == 0:
+        validates = last or bool(every and step % every == 0)
+        writes = last or step % self.config.log_every == 0
+        if validates or writes:
+            self._settle()
+        valid = self._validate() if validates else None
+        if writes or valid is not None:
             self._write_line(valid)
         self.reporter.progress(
             step,
@@ -269,6 +305,7 @@ class Trainer:
         return flag if self.fabric.world_size == 1 else mean_over_ranks(self.fabric, float(flag)) > 0
 
     def _save(self) -> None:
+        self._settle()
         own = RankState(random_state(), self._carried and tuple(tensor.cpu() for tensor in self._carried))
         ranks = gather_over_ranks(self.fabric, own)
         if self.fabric.is_global_zero:

@@ -1,5 +1,6 @@
 """What is minimized: a method's loss, and what the model's layers add to it."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -9,17 +10,27 @@ from stages.methods.method import Batch, Method
 from stages.models.backbone import Encoding, State
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
+from stages.training.compiling import Compiled
 
 
 class Objective(nn.Module):
     """The loss as the forward pass of a module, for data-parallel wrappers to see."""
 
-    def __init__(self, model: LanguageModel, method: Method, device: torch.device, precision: str) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        method: Method,
+        device: torch.device,
+        precision: str,
+        compiled: Compiled | None = None,
+    ) -> None:
+        """`compiled`: parts of the model that are compiled; None: none are."""
         super().__init__()
+        self._compiled = compiled
         self.model, self.method = model, method
         self.device, self.precision = device, precision
-        self.auxiliary: float | None = None
-        """What layers added to the latest loss; None: nothing."""
+        self.auxiliary: Tensor | None = None
+        """What layers added to the latest loss, float64 []; None: nothing."""
 
     def forward(self, batch: Batch, state: State, back: Tensor | None = None) -> tuple[Tensor, State]:
         """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time).
@@ -39,10 +50,11 @@ class Objective(nn.Module):
         # Hooks of the backbone see every encoding that the method asks for, so no method can forget its part.
         backbone = self.model.backbone
         with (
+            self._compiled.used() if self._compiled else nullcontext(),
             autocast(self.device, self.precision),
             backbone.register_forward_pre_hook(add, with_kwargs=True),
             backbone.register_forward_hook(keep),
         ):
             loss, state = self.method.loss(self.model, batch, state)
-        self.auxiliary = float(torch.stack(auxiliary).sum().detach()) if auxiliary else None
+        self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
         return sum(auxiliary, start=loss), state and tuple(tensor.detach() for tensor in state)

@@ -39,7 +39,7 @@ class Progress:
     seconds: float = 0.0
     """Time spent in updates."""
     loss_sum: float = 0.0
-    """Sum of the updates' losses since the last line of the journal."""
+    """Sum of the updates' losses since the last line of the journal, and of how many."""
     loss_count: int = 0
     auxiliary_sum: float | None = None
     """What of `loss_sum` layers added; None: nothing."""
@@ -59,18 +59,18 @@ class Progress:
     journal_digest: str | None = None
     """BLAKE2b of so many bytes of the journal."""
 
-    def add(self, loss: float, seconds: float, documents: int) -> None:
-        """Count an update that read a part of so many documents."""
+    def count(self, seconds: float) -> None:
+        """Count an update."""
         self.step += 1
         self.seconds += seconds
+
+    def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
+        """Count the loss of an update that read a part of so many documents, and what of it layers added."""
         self.loss_sum += loss
         self.loss_count += 1
         self.document_sum += documents
-
-    def add_auxiliary(self, loss: float | None) -> None:
-        """Count what layers added to the loss of the update under way."""
-        if loss is not None:
-            self.auxiliary_sum = (self.auxiliary_sum or 0.0) + loss
+        if auxiliary is not None:
+            self.auxiliary_sum = (self.auxiliary_sum or 0.0) + auxiliary
 
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one that said `train_loss`."""

@@ -25,7 +25,7 @@ from stages.training.config import TrainConfig
 from stages.training.mapped import mapped
 from stages.training.progress import Splits
 from tests.benchmarks.artificial import VOCABULARY, zipf
-from tests.benchmarks.bench_training import our_step
+from tests.benchmarks.bench_training import our_steps
 from tests.benchmarks.timing import times_in_turn
 
 STEPS = 20
@@ -69,8 +69,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         side_inputs = neighbors(tokens, arguments.k, Path(name))
         taken = times_in_turn(
             {
-                "plain": our_step(configured(arguments, None), splits, Path(name), device),
-                "spalm": our_step(configured(arguments, arguments.gate), splits, Path(name), device, side_inputs),
+                "plain": our_steps(configured(arguments, None), splits, Path(name), device),
+                "spalm": our_steps(configured(arguments, arguments.gate), splits, Path(name), device, side_inputs),
             },
             arguments.rounds,
         )

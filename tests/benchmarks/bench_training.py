@@ -1,21 +1,24 @@
 """Training throughput against a minimal loop of the same shape.
 
-    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --compile]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
 AdamW. Scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`,
-validation and checkpoints aside. Both take turns, one step each, in one process on the same data;
-the ratio is that of the median times.
+validation and checkpoints aside. Both take turns in one process on the same data: one step each on a CPU; on a GPU
+ten, at the end of which both wait for it, since it works while the host goes on. The ratio is that of the median times,
+`cpu_ratio` that of processor times, which other programs disturb less. With --compile both stand there compiled too;
+`first_turn` are the seconds of a first turn, compiling included, and `pays_after` the updates after which what it took
+beyond that of the row it is compared with has been gained.
 """
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +28,18 @@ from torch import Tensor, nn
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
 from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.devices import autocast, resolve_device, tune_allocator
+from stages.models.devices import autocast, moved, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
 from stages.training.loop import Trainer
 from stages.training.progress import Forecast, Splits
 from stages.training.ranks import make_fabric
+from tests.benchmarks.timing import Taken, times_in_turn
 
+TURN = {"cpu": 1, "cuda": 10}
+"""Steps of a turn."""
+COMPILED = ", compiled"
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 3e-4, (0.9, 0.95), 0.1, 1.0
 
 
@@ -73,9 +80,12 @@ class MinimalModel(nn.Module):
         return F.cross_entropy(scores.view(-1, scores.shape[-1]), targets.flatten())
 
 
-def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device) -> Callable[[], None]:
-    """One step of the minimal loop, on segments drawn at random, as nanoGPT draws them."""
+def minimal_steps(
+    config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
+) -> Callable[[], None]:
+    """A turn of the minimal loop, on segments drawn and losses read as nanoGPT does: these now and then."""
     model = MinimalModel(config.model, vocabulary, config.segment_length).to(device)
+    loss_of: Callable[[Tensor, Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compile else model
     groups = [
         {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
@@ -83,7 +93,7 @@ def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: t
     optimizer = torch.optim.AdamW(groups, LEARNING_RATE, BETAS, fused=True)
     length, rows = config.segment_length, config.batch_tokens // config.segment_length
 
-    def step() -> None:
+    def step() -> Tensor:
         starts = torch.randint(len(splits.train) - length, (rows,)).tolist()
         x, y = (
             torch.stack(
@@ -92,20 +102,30 @@ def minimal_step(config: TrainConfig, splits: Splits, vocabulary: int, device: t
             for shift in (0, 1)
         )
         with autocast(device, config.precision):
-            loss = model(x.to(device), y.to(device))
+            loss = loss_of(moved(x, device), moved(y, device))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def steps() -> None:
+        for _ in range(turn):
+            loss = step()
         loss.item()
 
-    return step
+    return steps
 
 
-def our_step(
-    config: TrainConfig, splits: Splits, folder: Path, device: torch.device, side_inputs: SideInputs | None = None
+def our_steps(
+    config: TrainConfig,
+    splits: Splits,
+    folder: Path,
+    device: torch.device,
+    side_inputs: SideInputs | None = None,
+    turn: int = 1,
 ) -> Callable[[], None]:
-    """One step of `Trainer`, its report included."""
+    """A turn of `Trainer`, its reports included."""
     trainer = Trainer(
         make_fabric(device),
         config,
@@ -120,26 +140,16 @@ def our_step(
     trainer.journal = None
     trainer._forecast = Forecast(trainer.progress, config.steps, trainer.update_tokens)
 
-    def step() -> None:
-        trainer._update()
-        trainer._report()
+    def steps() -> None:
+        for _ in range(turn):
+            trainer._update()
+            trainer._report()
+        trainer._settle()
 
-    return step
-
-
-def median_seconds(steps: list[Callable[[], None]], rounds: int, warm_up: int) -> list[float]:
-    """Median time of each step, all taking turns."""
-    times: list[list[float]] = [[] for _ in steps]
-    for number in range(warm_up + rounds):
-        for step, seconds in zip(steps, times, strict=True):
-            started = time.perf_counter()
-            step()
-            if number >= warm_up:
-                seconds.append(time.perf_counter() - started)
-    return [statistics.median(seconds) for seconds in times]
+    return steps
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     device = resolve_device(arguments.device)
     tune_allocator()
     torch.manual_seed(0)
@@ -163,19 +173,38 @@ def measure(arguments: argparse.Namespace) -> dict[str, float | str]:
     )
     zipf = np.minimum(np.random.default_rng(0).zipf(1.3, 1_000_000), arguments.vocabulary) - 1
     splits = Splits(zipf.astype(np.uint16), None, 0)
-    with tempfile.TemporaryDirectory() as folder:
-        steps = [
-            our_step(config, splits, Path(folder), device),
-            minimal_step(config, splits, arguments.vocabulary, device),
-        ]
-        ours, minimal = median_seconds(steps, arguments.rounds, warm_up=3)
+    variants = {"": config} | ({COMPILED: config.model_copy(update={"compile": True})} if arguments.compile else {})
+    with tempfile.TemporaryDirectory() as name:
+        turn, folder = arguments.turn or TURN[device.type], Path(name)
+        steps = {}
+        for suffix, chosen in variants.items():
+            steps[f"ours{suffix}"] = our_steps(chosen, splits, folder, device, turn=turn)
+            steps[f"minimal{suffix}"] = minimal_steps(chosen, splits, arguments.vocabulary, device, turn)
+        first = {name: seconds(step) for name, step in steps.items()}
+        taken = times_in_turn(steps, arguments.rounds)
+    rows = {name: row(taken, name, config.batch_tokens * turn) | {"first_turn": first[name]} for name in steps}
+    for name in ("ours", "minimal") if arguments.compile else ():
+        gained = (taken[name].wall - taken[name + COMPILED].wall) / turn
+        spent = first[name + COMPILED] - first[name]
+        rows[name + COMPILED]["pays_after"] = round(spent / gained) if gained > 0 else None
+    return {**rows, "threads": torch.get_num_threads(), "device": str(device)}
+
+
+def row(taken: dict[str, Taken], name: str, tokens: int) -> dict[str, Any]:
+    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop."""
+    own, minimal = taken[name], taken["minimal"]
     return {
-        "tokens_per_second": round(config.batch_tokens / ours, 1),
-        "minimal_tokens_per_second": round(config.batch_tokens / minimal, 1),
-        "ratio": round(minimal / ours, 3),
-        "threads": torch.get_num_threads(),
-        "device": str(device),
+        "tokens_per_second": round(tokens / own.wall, 1),
+        "ratio": round(minimal.wall / own.wall, 3),
+        "cpu_ratio": round(minimal.cpu / own.cpu, 3),
     }
+
+
+def seconds(step: Callable[[], None]) -> float:
+    """The time of one."""
+    started = time.perf_counter()
+    step()
+    return round(time.perf_counter() - started, 2)
 
 
 def main() -> None:
@@ -190,6 +219,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--compile", action="store_true", help="both compiled, too")
+    parser.add_argument("--turn", type=int, help="steps of a turn (1 on a CPU, 10 on a GPU)")
     print(json.dumps(measure(parser.parse_args())))
 
 

@@ -22,7 +22,7 @@ from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
 from stages.training.progress import Splits
 from tests.benchmarks.artificial import VOCABULARY, zipf
-from tests.benchmarks.bench_training import our_step
+from tests.benchmarks.bench_training import our_steps
 from tests.benchmarks.timing import times_in_turn
 
 PLAIN = "lm"
@@ -64,7 +64,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     splits = Splits(zipf(arguments.batch_tokens * 20).astype(np.uint16), None, 0)
     with tempfile.TemporaryDirectory() as folder:
         steps = {
-            method: our_step(configured(method, arguments), splits, Path(folder), device)
+            method: our_steps(configured(method, arguments), splits, Path(folder), device)
             for method in (PLAIN, *arguments.methods)
         }
         taken = times_in_turn(steps, arguments.rounds)

@@ -62,3 +62,13 @@ def test_an_interrupted_run_says_that_it_goes_on(memlm: Memlm, text: Path, monke
         130,
         "memlm train: interrupted; what is done is kept, and the same command goes on from there.",
     )
+
+
+def test_what_compiling_needs_is_said_before_training_begins(memlm: Memlm, text: Path, monkeypatch) -> None:
+    tokens = memlm("tokenize", "--train", text).reference
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    ended = memlm("train", tokens, "--compile", "--steps", 1)
+    assert ended.code == 2
+    assert ended.err.startswith("memlm train: --compile needs a C++ compiler (/nowhere/c++), which is not installed")
+    without = memlm("train", tokens, "--set", "compile=false", "--steps", 1)
+    assert without.code == 0 and without.reference == memlm("train", tokens, "--steps", 1).reference

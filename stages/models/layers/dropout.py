@@ -30,5 +30,18 @@ class Dropout(nn.Module):
 
 def keep_mask(shape: torch.Size, dropped: int) -> Tensor:
     """Independent booleans, true with probability 1 - dropped / 2^16, from torch's CPU generator."""
-    numbers = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-    return (numbers.view(torch.int16)[: shape.numel()] >= dropped - LEVELS // 2).view(shape)
+    numbers = torch.empty(-(-shape.numel() // 4) * 4, dtype=torch.int16)
+    if torch.compiler.is_compiling():
+        _draw_opaque(numbers)
+    else:
+        _draw(numbers)
+    return (numbers[: shape.numel()] >= dropped - LEVELS // 2).view(shape)
+
+
+def _draw(numbers: Tensor) -> None:
+    """Fill int16 [4 n] with random bits."""
+    numbers.view(torch.int64).random_(-(1 << 63), None)
+
+
+# A compiler has no way to fill a tensor with random numbers of 64 bits, and calls this as it is: with the same bits.
+_draw_opaque = torch.library.custom_op("memlm::draw", _draw, mutates_args={"numbers"})

@@ -223,6 +223,31 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_try(tmp_path):
         run.run()
 
 
+def test_losses_read_later_are_the_same_in_the_journal_and_after_an_interruption(tmp_path, uninterrupted):
+    """As on a GPU, where the host is an update ahead."""
+    with pytest.raises(Crash):
+        behind(tmp_path, Notes(at=crash_at(11)), checkpoint_seconds=0).run()
+    run = behind(tmp_path)
+    assert run.progress.loss_count == 10 - 8
+    run.run()
+    assert outcome(tmp_path, run) == uninterrupted
+
+
+def test_a_loss_that_is_read_later_ends_the_run_at_its_step_and_is_not_saved(tmp_path):
+    run = behind(tmp_path, steps=4, log_every=50)
+    made = iter([1.0, 2.0, math.nan, 3.0])
+    run.method.loss = lambda model, batch, state: (next(made) * model.vocabulary.embed(batch.inputs).sum(), None)
+    with pytest.raises(UsageError, match="loss is nan at step 3 of 4"):
+        run.run()
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+
+
+def behind(folder, notes=None, checkpoint_seconds=1e9, **changes):
+    run = trainer(folder, notes, checkpoint_seconds=checkpoint_seconds, **changes)
+    run.unread = 2
+    return run
+
+
 def test_journal_has_every_figure(tmp_path):
     trainer(tmp_path).run()
     lines = journal(tmp_path)

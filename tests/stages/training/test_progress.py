@@ -9,7 +9,7 @@ def lines(forecast, start, seconds_a_step, steps):
     """What is said after each of so many steps."""
     progress = start
     for _ in range(steps):
-        progress.add(loss=1.0, seconds=seconds_a_step, documents=1)
+        progress.count(seconds_a_step)
         yield forecast.line(progress)
 
 
@@ -32,6 +32,6 @@ def test_slow_first_updates_are_not_part_of_the_forecast():
     start, said = Progress(), []
     forecast = Forecast(start, steps=397, update_tokens=1024)
     for step in range(12):
-        start.add(loss=1.0, seconds=9.0 if step < 2 else 0.5, documents=1)
+        start.count(seconds=9.0 if step < 2 else 0.5)
         said.append(forecast.line(start))
     assert said[:-1] == [None] * 11 and "about 3:12 left, at 2,048 tokens a second" in said[-1]

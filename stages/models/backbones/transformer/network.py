@@ -76,6 +76,9 @@ class Transformer(Backbone):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(config.width)
 
+    def compiled_parts(self) -> list[nn.Module]:
+        return [self]
+
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
         positions = self.positions(embedded.shape[1], embedded.device)

@@ -83,6 +83,9 @@ class TransformerXL(Backbone):
         self.remembering = [n for n in range(config.layers) if config.memory_spec(n + 1, self.length)]
         self.norm = nn.LayerNorm(config.width)
 
+    def compiled_parts(self) -> list[nn.Module]:
+        return list(self.blocks)
+
     def forward(self, embedded: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
 

@@ -1,0 +1,80 @@
+"""Forward passes that are compiled: fewer calls, and fewer passes over memory, after a while of compiling."""
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from stages.errors import UsageError
+from stages.models.backbone import Backbone
+
+CXX = {"darwin": "clang++", "win32": "cl"}
+"""The C++ compiler of a system, where it is not g++."""
+
+
+def require_compiler(device: str) -> None:
+    """Raises: UsageError, saying what is missing, if nothing can be compiled here for `cpu` or `cuda`."""
+    if missing := next(_missing(device), None):
+        raise UsageError(f"--compile needs {missing}, which is not installed: install it, or train without --compile.")
+
+
+def _missing(device: str) -> Iterator[str]:
+    if device == "cuda" and find_spec("triton") is None:
+        yield "the package triton"
+    compiler = os.environ.get("CXX", CXX.get(sys.platform, "g++"))
+    if shutil.which(compiler) is None:
+        yield f"a C++ compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        yield "Python's headers (Python.h; python3-dev of most distributions)"
+
+
+class Compiled:
+    """Parts of a backbone whose forward pass is compiled, for tensors of one shape.
+
+    The parts stay as they are, names of weights among them; what calls them elsewhere, as validation does with windows
+    of other lengths, finds them as they were.
+    """
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        self._passes = [(part, torch.compile(part.forward, fullgraph=True, dynamic=False)) for part in parts]
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Let calls inside be those of the compiled passes.
+
+        Raises: UsageError if one cannot be compiled: it is never quietly left as it is.
+        """
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+
+        for part, compiled in self._passes:
+            part.__dict__["forward"] = compiled
+        try:
+            yield
+        except (FailOnRecompileLimitHit, TorchDynamoException) as error:
+            raise UsageError(
+                f"The model cannot be compiled: {_first_line(error)} Train it without --compile."
+            ) from error
+        finally:
+            for part, _ in self._passes:
+                del part.__dict__["forward"]
+
+
+def compiled(backbone: Backbone, name: str) -> Compiled:
+    """The parts of a backbone of this name that are worth compiling. Raises: UsageError if there are none."""
+    parts = backbone.compiled_parts()
+    if not parts:
+        raise UsageError(f"The backbone {name!r} has no part that is worth compiling: train it without --compile.")
+    return Compiled(parts)
+
+
+def _first_line(error: Exception) -> str:
+    """What an error of the compiler says first, as a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".:") + "."

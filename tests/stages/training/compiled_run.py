@@ -1,0 +1,45 @@
+"""A small training in a process of its own: `compiled_run.py FOLDER BACKBONE plain|compiled|broken [STOP_AT]`.
+
+Prints the lines of its journal, names of its weights, and a digest of all that must not depend on interruptions. With
+STOP_AT it saves after every step, and ends behind that one. `broken`: compiled, with a layer that cannot be.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from stages.errors import UsageError
+from stages.models.config import parse_model
+from stages.models.layers.dropout import Dropout
+from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
+
+XL = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 2, "memory_length": 8, "dropout": 0.1}
+MODELS = {"transformer": settings().model, "transformer-xl": parse_model(XL).sized(V, 8)}
+
+
+def unlike_any_other(dropout: Dropout, x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x
+
+
+def main() -> None:
+    path, backbone, kind, *stop = sys.argv[1:]
+    if kind == "broken":
+        Dropout.forward = unlike_any_other  # type: ignore[method-assign]
+    notes = Notes(at=lambda step: str(step) in stop and os._exit(1))
+    run = trainer(Path(path), notes, None, 0 if stop else 1e9, model=MODELS[backbone], compile=kind != "plain")
+    try:
+        run.run()
+    except UsageError as error:
+        sys.exit(str(error))
+    state, best, lines = outcome(Path(path), run)
+    digest = hashlib.sha256(b"".join(state.values()) + best).hexdigest()
+    print(json.dumps({"lines": lines, "names": sorted(state), "digest": digest}))
+
+
+if __name__ == "__main__":
+    main()
