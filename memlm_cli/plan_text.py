@@ -73,8 +73,6 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
 
 
 def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
-    from pipelines.costs import CONTINUES
-
     terminal = answers_on_terminal()
     lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
@@ -86,7 +84,7 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
         lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
-    continued = [one.name for one in new if one.state == CONTINUES and one.seconds is not None]
+    continued = [one.name for one in new if one.state == "continues" and one.seconds is not None]
     if continued:
         lines.append(f"the time of the whole work, part of which is done already: {', '.join(continued)}")
     short = [estimate.name for estimate in new if estimate.short]
