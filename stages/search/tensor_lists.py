@@ -16,7 +16,7 @@ from stages.search import tensors
 from stages.search.ranking import NO_ROW
 from stages.search.tensor_exact import WithAll
 from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, parts
-from stages.search.tensors import TensorKeys, moved, room_on, rows_of, smallest
+from stages.search.tensors import TensorKeys, moved, room_on, rows_at, rows_of, smallest
 
 if TYPE_CHECKING:
     from stages.search.decoded import DecodedLists
@@ -156,9 +156,10 @@ class WithLists:
 
     def _product(self, queries: Tensor, blocks: Tensor) -> Tensor:
         """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
-        vectors = self.keys.vectors.view(-1, self._blocks.width, self.keys.vectors.shape[1])[blocks]
+        width, dim = self._blocks.width, self.keys.vectors.shape[1]
+        vectors = self.keys.vectors.view(-1, width * dim).index_select(0, blocks).view(-1, width, dim)
         centred = vectors.float().sub_(self._queries.origin)
-        scores = torch.bmm(self._queries.factors[queries], centred.mT).add_(self._blocks.bias[blocks][:, None])
+        scores = torch.bmm(rows_at(self._queries.factors, queries), centred.mT).add_(self._blocks.bias[blocks][:, None])
         if self._queries.hides:
             rows = self.keys.rows.view(-1, self._blocks.width)[blocks]
             hidden = self._queries.hidden(queries, rows[:, None])

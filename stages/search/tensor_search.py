@@ -20,7 +20,7 @@ from stages.search.fetched import Fetched
 from stages.search.ranking import MISSING, pick, slack
 from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
-from stages.search.tensors import TensorKeys, moved, packed, scores_of
+from stages.search.tensors import TensorKeys, moved, packed, rows_at, scores_of
 
 SPARE = 28
 """Candidates beyond k, or `slack` of it, at the first try."""
@@ -173,7 +173,7 @@ class TensorSearch:
         for rows in parts(0, len(places), high):
             own = queries[rows, None]
             for columns in parts(0, places.shape[1], wide):
-                keys = vectors[places[rows, columns]]
+                keys = rows_at(vectors, places[rows, columns])
                 if self.queries.l2:
                     out[rows, columns] = (own - keys).square_().sum(dim=2)
                 else:

@@ -52,6 +52,11 @@ def moved(array: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
 
+def rows_at(table: Tensor, places: Tensor) -> Tensor:
+    """Rows of a table [m, d] at any places: [*places, d]; several times as fast as an index of one dimension."""
+    return table.index_select(0, places.flatten()).unflatten(0, places.shape)
+
+
 def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The smallest of each row of scores [q, m], in any order: scores [q, c] and their columns, c = min(count, m).
 
