@@ -57,35 +57,38 @@ class BlocksOnDevice:
         self, lists: "DecodedLists", blocks: range, width: int, dtype: torch.dtype, like: TensorQueries
     ) -> None:
         ends = np.cumsum(-(-lists.sizes // width))
-        starts = np.concatenate([[0], ends[:-1]])
+        starts = np.append(0, ends[:-1])
         firsts, lasts = (limit.clip(blocks.start, blocks.stop) for limit in (starts, ends))
-        self.width, device = width, like.device
+        self.width, device, keys = width, like.device, len(blocks) * width
         self.counts, self.firsts = (moved(np.append(own, 0), device) for own in (lasts - firsts, firsts - blocks.start))
-        shape = (len(blocks) * width, len(like.origin))
-        self.keys = TensorKeys(
-            torch.full(shape[:1], NO_ROW, device=device), torch.zeros(shape, dtype=dtype, device=device)
-        )
-        self.bias = torch.full(shape[:1], torch.inf, device=device)
+        vectors = torch.zeros((keys, len(like.origin)), dtype=dtype, device=device)
+        self.keys = TensorKeys(torch.full((keys,), NO_ROW, device=device), vectors)
+        self.bias = torch.full((len(blocks), width), torch.inf, device=device)
         self.radius = torch.zeros((), device=device)
-        pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._fill(lists, width * (firsts - blocks.start), width * (firsts - starts), width * (lasts - starts), like)
+
+    def _fill(
+        self, lists: "DecodedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
+    ) -> None:
+        """Put the keys from the first to the last of each list, or its end, where the first belongs."""
+        some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
         for number in np.flatnonzero(lasts > firsts).tolist():
-            first, last = (int(width * (limit[number] - starts[number])) for limit in (firsts, lasts))
-            part = range(first, min(last, int(lists.sizes[number])))
-            at = width * int(firsts[number] - blocks.start)
-            pending.append((np.arange(at, at + len(part)), lists.ids(number, part), lists.keys(number, part)))
-            if sum(len(places) for places, *_ in pending) >= BROUGHT:
-                self._put(pending, like)
-                pending = []
-        if pending:
-            self._put(pending, like)
-        self.bias = self.bias.view(-1, width)
+            part = range(int(firsts[number]), min(int(lasts[number]), int(lists.sizes[number])))
+            own = int(places[number]) + np.arange(len(part))
+            some.append((own, lists.ids(number, part), lists.keys(number, part)))
+            many += len(part)
+            if many >= BROUGHT:
+                self._put(some, like)
+                some, many = [], 0
+        if some:
+            self._put(some, like)
 
     def _put(self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries) -> None:
         """Put rows and keys of lists where they belong."""
         places, rows, vectors = (moved(np.concatenate(own), like.device) for own in zip(*some, strict=True))
         centred = vectors.float() - like.origin
         self.keys.rows[places], self.keys.vectors[places] = rows, vectors
-        self.bias[places] = like.bias(centred)
+        self.bias.view(-1)[places] = like.bias(centred)
         self.radius = torch.maximum(self.radius, centred.square().sum(dim=1).amax().sqrt())
 
 

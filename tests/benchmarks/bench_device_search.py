@@ -33,9 +33,10 @@ from stages.search.searcher import Searcher
 from stages.search.tensors import smallest
 from stages.speed.kernels import finish
 
-PROBE, AT_ONCE, PLAIN_SCORES, ON_THE_CPU = 64, 1024, 1 << 29, 512
-"""Lists that are read; queries of one product of the plain search, and scores at the most; queries that the CPU
-searches too."""
+PROBE, AT_ONCE, PLAIN_SCORES = 64, 1024, 1 << 29
+"""Lists that are read; queries of one product of the plain search, and scores at the most."""
+COMPARED, ON_THE_CPU = 4096, 512
+"""Queries whose neighbours are compared with the plain search's; those that the CPU searches too."""
 ROWS_PER_SHARD, KEYS_AT_ONCE = 1 << 16, 1 << 20
 
 
@@ -114,7 +115,7 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> None:
                 torch.cuda.reset_peak_memory_stats()
             seconds, found = shortest(lambda k=k, s=searcher: s.search(queries, k)[0], device, arguments.rounds)
             peak = f", peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB" if device.type == "cuda" else ""
-            shared = f"recall {recall(found, best, k):.5f}"
+            shared = f"recall {recall(found[:COMPARED], best[:COMPARED], k):.5f}"
             if kind == "lists":
                 same = on_cpu.search(queries[:ON_THE_CPU], k)[0] == found[:ON_THE_CPU]
                 shared += f", {same.mean():.6f} of the CPU's ids"
