@@ -140,7 +140,8 @@ def profiled(search: Callable[[], object], device: torch.device) -> None:
 def kernels(arguments: argparse.Namespace, device: torch.device) -> None:
     """Microseconds for 1,024 queries of ways to compute the same."""
     many, keys, dim = min(AT_ONCE, arguments.queries), arguments.keys, arguments.dim
-    some, vectors = torch.randn(many, dim, device=device), torch.randn(keys, dim, device=device)
+    some, vectors = (torch.randn(rows, dim, device=device).half().float() for rows in (many, keys))
+    errors(some[:64], vectors)
     squares, half = vectors.square().sum(dim=1), vectors.half()
     scores = torch.addmm(squares, some, vectors.T, alpha=-2)
     wide = {width: _widened(some, vectors, squares, width) for width in (dim + 1, dim + 4)}
@@ -180,6 +181,21 @@ def kernels(arguments: argparse.Namespace, device: torch.device) -> None:
             print(f"{name:45} {str(error).splitlines()[0][:60]}", flush=True)
             continue
         print(f"{name:45} {_microseconds(way, device) * AT_ONCE / many:10,.0f} us", flush=True)
+
+
+def errors(queries: Tensor, keys: Tensor) -> None:
+    """How far products of numbers in half precision are off, of the product of the lengths."""
+    want = queries.double() @ keys.double().T
+    lengths = queries.double().norm(dim=1)[:, None] * keys.double().norm(dim=1)
+    ways = {
+        "fp32": lambda: queries @ keys.T,
+        "half precision, summed in fp32": lambda: torch.mm(queries.half(), keys.half().T, out_dtype=torch.float32),
+    }
+    for name, way in ways.items():
+        try:
+            print(f"error, {name:38} {float(((way() - want) / lengths).abs().max()):.2e}", flush=True)
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            print(f"error, {name:38} {str(error).splitlines()[0][:60]}", flush=True)
 
 
 def _widened(some: Tensor, keys: Tensor, squares: Tensor, width: int) -> tuple[Tensor, Tensor]:
