@@ -21,7 +21,7 @@ from stages.search.tensors import TensorKeys, moved, room_on, rows_at, rows_of, 
 if TYPE_CHECKING:
     from stages.search.decoded import DecodedLists
 
-BLOCKS_OF_A_LIST, WIDTHS = 4, (16, 256)
+BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
 """Blocks in a list of usual length, at the least; the least and largest number of keys in one."""
 HEIGHTS = (8, 256)
 """The least and largest number of queries in a block."""
