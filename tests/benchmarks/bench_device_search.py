@@ -16,6 +16,7 @@ import argparse
 import importlib
 import time
 from collections.abc import Callable
+from functools import partial
 
 import faiss
 import numpy as np
@@ -51,9 +52,12 @@ class Made:
         keys = torch.empty(count, dim, dtype=torch.float16, device=device)
         for part, own in zip(keys.split(KEYS_AT_ONCE), owners.split(KEYS_AT_ONCE), strict=True):
             part.copy_(centres[own] + 0.7 * torch.randn(part.shape, device=device))
-        some = keys[torch.randint(count, (arguments.queries,), device=device)].float()
+        rows = torch.randint(count, (arguments.queries,), device=device)
+        some = keys[rows].float()
         queries = (some + 0.1 * torch.randn(some.shape, device=device)).half().float()
-        self.keys, self.queries = keys.cpu().numpy(), queries.cpu().numpy()
+        self.keys, self.queries, self.exclude = keys.cpu().numpy(), queries.cpu().numpy(), None
+        if arguments.exclude is not None:
+            self.exclude = rows.cpu().numpy()[:, None] + np.array([-arguments.exclude, arguments.exclude + 1])
         self.index = _index(centres.cpu().numpy(), self.keys, owners.cpu().numpy())
 
 
@@ -100,28 +104,32 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> None:
     # PyTorch names the CPU like this too: ours takes the path of a GPU there.
     name = "cuda" if device.type == "cuda" else "cpu:0"
     made = Made(arguments, device)
-    queries = made.queries
     plain, on_cpu = PlainSearch(made.keys, device), searcher_of(made.index, "l2", PROBE)
     every: dict[str, Searcher] = {
         "lists": searcher_of(made.index, "l2", PROBE, name),
         "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", name),
     }
-    ours = {kind: every[kind] for kind in arguments.only}
     for k in arguments.k:
-        seconds, best = shortest(lambda k=k: plain.search(queries, k), device, arguments.rounds)
-        print(f"k {k:5} plain {len(queries) / seconds:10,.0f} queries/s", flush=True)
-        for kind, searcher in ours.items():
+        seconds, best = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)
+        print(f"k {k:5} plain {len(best) / seconds:10,.0f} queries/s", flush=True)
+        for kind in arguments.only:
+            search = partial(_rows, every[kind], made, k)
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()
-            seconds, found = shortest(lambda k=k, s=searcher: s.search(queries, k)[0], device, arguments.rounds)
+            seconds, found = shortest(search, device, arguments.rounds)
             peak = f", peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB" if device.type == "cuda" else ""
             shared = f"recall {recall(found[:COMPARED], best[:COMPARED], k):.5f}"
             if kind == "lists":
-                same = on_cpu.search(queries[:ON_THE_CPU], k)[0] == found[:ON_THE_CPU]
+                same = _rows(on_cpu, made, k, ON_THE_CPU) == found[:ON_THE_CPU]
                 shared += f", {same.mean():.6f} of the CPU's ids"
-            print(f"k {k:5} {kind} {len(queries) / seconds:10,.0f} queries/s, {shared}{peak}", flush=True)
+            print(f"k {k:5} {kind} {len(found) / seconds:10,.0f} queries/s, {shared}{peak}", flush=True)
             if arguments.profile:
-                profiled(lambda k=k, s=searcher: s.search(queries, k), device)
+                profiled(search, device)
+
+
+def _rows(searcher: Searcher, made: Made, k: int, first: int | None = None) -> np.ndarray:
+    """What the first queries find."""
+    return searcher.search(made.queries[:first], k, None if made.exclude is None else made.exclude[:first])[0]
 
 
 def profiled(search: Callable[[], object], device: torch.device) -> None:
@@ -236,6 +244,7 @@ def main() -> None:
     parser.add_argument("--lists", type=int, default=1024)
     parser.add_argument("--queries", type=int, default=1 << 15)
     parser.add_argument("--k", type=int, nargs="+", default=[4, 64, 1024])
+    parser.add_argument("--exclude", type=int, help="rows around that of its key that a query may not see, in ours")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=("lists", "exact"), default=["lists", "exact"])
     parser.add_argument("--profile", action="store_true")
