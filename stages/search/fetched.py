@@ -27,7 +27,8 @@ class Fetched:
     def __init__(self, n: int, k: int, rows: int, device: str) -> None:
         self.scores, self.rows = np.empty((n, k), np.float32), np.empty((n, k), np.int64)
         self._all_rows, self._under_way = rows, deque[Future[None]]()
-        self._stream = torch.cuda.Stream(device) if torch.device(device).type == "cuda" else None
+        on = torch.device(device)
+        self._stream = torch.cuda.Stream(on) if on.type == "cuda" else None
         self._pool = ThreadPoolExecutor(THREADS)
 
     def __enter__(self) -> "Fetched":
