@@ -114,6 +114,10 @@ def figure_name(name: str) -> str:
     return name.replace("_per_second", "/s").replace("_", " ")
 
 
+def _spelled_figures(figures: dict[str, float]) -> list[str]:
+    return [f"{figure_name(name)} {number(value)}" for name, value in figures.items()]
+
+
 class ConsoleReporter:
     """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds.
 
@@ -124,7 +128,7 @@ class ConsoleReporter:
     def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.command = command
         lines = Lines(command, clock, note if on_terminal() else say)
-        self._progress = Bar(lines, Waiting(command, clock)) if on_terminal() else lines
+        self._progress = Bar(lines, Waiting(command, clock), clock) if on_terminal() else lines
         self._speaks = first_process()
         self._lock = RLock()
         self._ticks = Ticks(self._tick)
@@ -187,13 +191,43 @@ class Waiting:
         self._shown, self._since = "", self._clock()
 
 
+class TimeLeft:
+    """The time until work ends, at its mean speed since it was first heard of; it falls while nothing is reported."""
+
+    def __init__(self, done: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first, self._began = done, clock()
+        self._heard, self._left = self._began, 0.0
+
+    def hear(self, done: int, total: int) -> None:
+        """So much of all is done."""
+        self._heard = self._clock()
+        if done > self._first:
+            self._left = (self._heard - self._began) / (done - self._first) * (total - done)
+
+    def words(self) -> list[str]:
+        """`["1:05 left"]`; empty where it is not known, or over."""
+        left = self._left - (self._clock() - self._heard)
+        return [f"{duration(left)} left"] if left > 0 else []
+
+
 class Bar:
     """Progress on a terminal; in the log it is lines."""
 
-    def __init__(self, logged: "Lines | None" = None, waiting: Waiting | None = None) -> None:
+    FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
+
+    def __init__(
+        self,
+        logged: "Lines | None" = None,
+        waiting: Waiting | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._bar: tqdm | None = None
         self._logged = logged
         self._waiting = waiting
+        self._clock = clock
+        self._left = TimeLeft(0, clock)
+        self._figures: list[str] = []
 
     def open(self) -> None:
         global _waiting
@@ -204,6 +238,7 @@ class Bar:
         if self._logged is not None:
             self._logged.tick()
         if self._bar is not None:
+            self._show_figures(self._bar)
             self._bar.refresh()
         elif self._waiting is not None:
             self._waiting.tick()
@@ -224,16 +259,21 @@ class Bar:
         bar = self._bar
         if bar is None or (bar.total, bar.unit) != (total, f" {unit}") or done < bar.n:
             bar = self._start(done, total, unit)
-        bar.set_postfix_str(
-            ", ".join(f"{figure_name(name)} {number(value)}" for name, value in figures.items()), refresh=False
-        )
+        self._left.hear(done, total)
+        self._figures = _spelled_figures(figures)
+        self._show_figures(bar)
         bar.update(done - bar.n)
+
+    def _show_figures(self, bar: "tqdm") -> None:
+        bar.set_postfix_str(", ".join([*self._left.words(), *self._figures]), refresh=False)
 
     def _start(self, done: int, total: int, unit: str) -> "tqdm":
         from tqdm import tqdm
 
         self._end()
-        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", dynamic_ncols=True, leave=False, file=sys.stderr)
+        self._left = TimeLeft(done, self._clock)
+        shape = {"bar_format": self.FORMAT, "dynamic_ncols": True, "leave": False}
+        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", file=sys.stderr, **shape)
         return self._bar
 
     def _end(self) -> None:
@@ -258,7 +298,8 @@ class Lines:
         self._write = write
         self._work: tuple[int, int, str, dict[str, float]] | None = None
         self._first = 0
-        self._began = self._last = 0.0
+        self._left = TimeLeft(0, clock)
+        self._last = 0.0
 
     def write(self, line: str) -> None:
         self._write(line)
@@ -273,8 +314,9 @@ class Lines:
         anew = self._work is None or self._work[1:3] != (total, unit) or done < self._first
         self._work = (done, total, unit, figures)
         if anew:
-            self._first, self._began, self._last = done, now, now
-        else:
+            self._first, self._last, self._left = done, now, TimeLeft(done, self._clock)
+        self._left.hear(done, total)
+        if not anew:
             self.tick()
 
     def tick(self) -> None:
@@ -282,15 +324,11 @@ class Lines:
         now = self._clock()
         if self._work is not None and now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            self._write(f"{self.command}: {self._line(*self._work, now)}")
+            self._write(f"{self.command}: {self._line(*self._work)}")
 
-    def _line(self, done: int, total: int, unit: str, figures: dict[str, float], now: float) -> str:
+    def _line(self, done: int, total: int, unit: str, figures: dict[str, float]) -> str:
         parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]
-        parts += [f"{figure_name(name)} {number(value)}" for name, value in figures.items()]
-        if done > self._first:
-            left = (now - self._began) / (done - self._first) * (total - done)
-            parts.append(f"{duration(left)} left")
-        return ", ".join(parts)
+        return ", ".join([*parts, *_spelled_figures(figures), *self._left.words()])
 
     def close(self) -> None:
         self._work = None

@@ -32,7 +32,7 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
 
 
 def _columns(found: "Inspected") -> list[str]:
-    memories = [name for word in found.memory_words for name in (word, f"λ {word}")]
+    memories = [name for word in found.memory_words for name in (word, "share")]
     return ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
 
 

@@ -31,7 +31,7 @@ SPLIT_COLUMNS = {
 }
 """Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
 FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "bytes": ("data", size),
+    "bytes": ("on disk", size),
     "key": ("key", lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(key, key)),
     "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
 }
@@ -47,6 +47,7 @@ SPLIT_WORDS = {
     "paragraphs": "lines up to a blank one, by which text that splits share is found",
     "types": "those of the vocabulary that a split has",
 }
+UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 NOT_MEASURED = "-"
 BY_CHANCE = "by chance"
 DIVERGES = "diverges"
@@ -63,7 +64,8 @@ def show_result(artifact: "Artifact", named: bool = False) -> None:
     elif artifact.kind == "report":
         _show_made_report(title, artifact)
     else:
-        show_table(title, ("", ""), list(_plain(artifact.metrics)))
+        on_disk = {"bytes": artifact.manifest.bytes} if "bytes" in artifact.metrics else {}
+        show_table(title, ("", ""), list(_plain({**artifact.metrics, **on_disk})))
     if artifact.kind == "model":
         _say(training_line(artifact.metrics))
     if artifact.kind == "index" and "recall" in artifact.metrics:
@@ -272,7 +274,8 @@ def _show_splits(title: str, artifact: "Artifact") -> None:
     fewer = f" ({asked:,} were asked for: train gives no more)" if asked and types < asked else ""
     title = _joined(title, metrics["tokenizer"], f"{types:,} types{fewer}")
     show_table(title, *splits_table(metrics["splits"]))
-    say("; ".join(f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns))
+    words = [f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns]
+    say("; ".join([*words, *([UNUSED_TYPES] if metrics["tokenizer"] == "bpe" else [])]))
 
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:

@@ -75,7 +75,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     with resumable():
         for result in run_recipe(recipe, store, how, ConsoleReporter, begins):
             results.append(result)
-            say(f"{result.name}: {result.reference} {result.status} ({duration(result.seconds)})")
+            say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
             if result.status != "cached" and len(results) < len(recipe.stages):
                 show_result(result.artifact, named=True)
     _show_summary(results)
@@ -104,6 +104,12 @@ def _without_seed(name: str) -> str:
     return re.sub(r",?\bseed=\d+", "", name).replace("[]", "")
 
 
+def took(result: "Result") -> str:
+    """The time that an artifact says it took to make; of this run alone where it was there, or partly, before."""
+    whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
+    return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]
+
+
 def _show_summary(results: "list[Result]") -> None:
-    rows = [(r.name, r.command, r.reference, r.status, duration(r.seconds)) for r in results]
+    rows = [(r.name, r.command, r.reference, r.status, took(r)) for r in results]
     show_table("Stages", ("stage", "command", "artifact", "", "time"), rows)

@@ -90,20 +90,22 @@ def publish_name(common: Common, artifact: "Artifact") -> None:
         artifact.store.name(artifact, common.name)
 
 
-def read_reference(argument: str | None) -> str:
+def read_reference(argument: str | None, name: str = "an artifact (kind/id; memlm artifacts list)") -> str:
     """The reference that a command works on: its argument, else the last line that the stage before it printed.
+
+    `name`: what to name where nothing comes.
 
     Raises: UsageError if it would be read from a terminal, ArtifactError if nothing comes.
     """
     if argument not in (None, "-"):
         return argument
     if _terminal_asks():
-        raise UsageError("No artifact reference given: name one (kind/id), or pipe the stage before into this one.")
+        raise UsageError(f"No artifact reference given: name {name}, or pipe the stage before into this one.")
     line = _last_line()
     if line is None:
         raise ArtifactError(
-            "no artifact reference on standard input: did the previous stage fail? Where there is none before, name an "
-            "artifact (kind/id; memlm artifacts list)."
+            "no artifact reference on standard input: did the previous stage fail? Where there is none before, name "
+            f"{name}."
         )
     return line
 

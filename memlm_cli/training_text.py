@@ -23,18 +23,23 @@ def training_line(model: Figures) -> str | None:
 
 
 def _ending(model: Figures) -> str:
-    validations = [(f"{one['step']:,}", number(exp(min(one["loss"], 700)))) for one in model["last_validations"]]
+    validations = [(f"{one['step']:,}", _perplexity(one["loss"])) for one in model["last_validations"]]
     if not validations:
         return "there is no validation split to tell when it is enough"
     if len(validations) == 1:
         return f"validated once only, at step {validations[0][0]} (--set valid_every=N tells whether it still falls)"
     (before, first), (last, second) = validations
+    lowest = f"{_perplexity(model['valid_loss'])} at step {model['valid_step']:,}"
     if model["still_falling"]:
-        return f"validation perplexity was still falling ({first} at step {before}, {second} at step {last})"
+        return f"validation perplexity was still falling late in the run ({first} at step {before}, lowest, {lowest})"
     if model["valid_step"] < model["steps"]:
-        return f"validation perplexity was lowest at step {model['valid_step']:,}, whose weights are kept"
+        return f"validation perplexity was lowest, {lowest}, whose weights are kept, and {second} at the last step"
     fell = f"validation perplexity fell by less than 1% at the end ({first} at step {before}, {second} at step {last})"
     return f"{fell}, a sign that more steps would gain little"
+
+
+def _perplexity(loss: float) -> str:
+    return number(exp(min(loss, 700)))
 
 
 def _more(model: Figures) -> str:

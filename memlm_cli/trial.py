@@ -37,9 +37,13 @@ def planned(
     """
     began = time.monotonic()
     from pipelines.trial import RULES
+    from pipelines.trial_budget import require_enough
+    from stages.text.automatic import text_bytes
 
     texts = _texts(files, common.store)
-    _warn_of_repeats(texts)
+    total = text_bytes(texts)
+    require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
+    _warn_of_repeats(texts, total)
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],
@@ -54,7 +58,7 @@ def planned(
     if not recipe.is_file():
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
         with ConsoleReporter("try") as reporter:
-            _plan(texts, minutes, seeds, shares, recipe, parts, common.device, reporter, began)
+            _plan(texts, total, minutes, seeds, shares, recipe, parts, common.device, reporter, began)
     return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
 
 
@@ -76,13 +80,13 @@ def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
 
 
-def _warn_of_repeats(texts: "Sequence[TextFile]") -> None:
+def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
     """Say so where a notable share of the text stands in other files, too."""
     from stages.text.automatic import text_bytes
 
     first = {text.digest: text for text in reversed(texts)}
     again = [text for text in texts if text is not first[text.digest]]
-    if text_bytes(again) > NOTABLY_REPEATED * text_bytes(texts):
+    if text_bytes(again) > NOTABLY_REPEATED * total:
         say(
             f"try: {again[0].path} holds the same text as {first[again[0].digest].path}: what is learned of the one is "
             "tested in the other, and every memory seems to gain; name a text once"
@@ -91,6 +95,7 @@ def _warn_of_repeats(texts: "Sequence[TextFile]") -> None:
 
 def _plan(
     texts: "list[TextFile]",
+    total: int,
     minutes: float,
     seeds: int,
     shares: "Shares | None",
@@ -102,9 +107,9 @@ def _plan(
 ) -> None:
     """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import FEWEST_BYTES, Machine, best_budget
+    from pipelines.trial_budget import Machine, best_budget
     from stages.artifacts.durable import write_atomically
-    from stages.text.automatic import bpe_vocabulary, text_bytes
+    from stages.text.automatic import bpe_vocabulary
     from stages.text.files import file_digest
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, survey
@@ -112,9 +117,7 @@ def _plan(
     from stages.training.speed import training_speed
 
     training = training_settings()
-    total = text_bytes(texts)
-    timed = total >= FEWEST_BYTES
-    speed = training_speed(training, bpe_vocabulary(total), device, reporter) if timed else 1.0
+    speed = training_speed(training, bpe_vocabulary(total), device, reporter)
     measured = token_bytes(texts)
     machine = Machine(speed, minutes, seeds, time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)

@@ -111,8 +111,10 @@ def _other_files(artifact: Artifact, work: ResolvedWork) -> set[str]:
 def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
     """What distinguishes a piece of work from one that was done; None if that is more than one thing."""
     other = _other_files(artifact, work)
+    if other & TEXTS:
+        return "not made of this text yet"
     if other:
-        return f"another {'text' if other & TEXTS else '/'.join(sorted(other))} than that of {artifact.reference}"
+        return f"another {'/'.join(sorted(other))} than that of {artifact.reference}"
     inputs = [
         f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"
         for role, record in work.inputs.items()

@@ -210,7 +210,7 @@ def _described(trial: Trial) -> Iterator[str]:
     if trial.good is not None:
         yield (
             f"so few passes for want of time: what a memory gains on a model trained so little says little; --minutes "
-            f"{trial.good} would be enough for {number(min(GOOD_PASSES, budget.worthwhile))} passes"
+            f"{trial.good} would be enough for about {number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )
     yield "read alone, with a cache, with kNN-LM, and with both"
     if budget.trime:

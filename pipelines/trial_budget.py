@@ -101,24 +101,28 @@ class Budget:
         return machine.spent + self.work * machine.seeds / machine.speed
 
 
+def require_enough(total: int, name: str) -> None:
+    """Raises: DataError for a text of so few bytes that nothing can be tried; `name`: what it is called."""
+    if total < FEWEST_BYTES:
+        raise DataError(
+            f"{name} has {size(total)}, too little to learn from and to test on: give at least {size(FEWEST_BYTES)} of "
+            "text, a few chapters of a book."
+        )
+
+
 def best_budget(
     total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None = None
 ) -> Budget:
     """The whole text with two models, or with one; else as much of it as there is time to learn well; else the least.
 
     Args:
-        total: bytes of the text.
+        total: bytes of the text, see `require_enough`.
         token_bytes: of the text.
         machine: its speed is that of `training`.
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
-    Raises: DataError for too little text; UsageError for too little time.
+    Raises: UsageError for too little time.
     """
-    if total < FEWEST_BYTES:
-        raise DataError(
-            f"The text has {size(total)}, too little to learn from and to test on: give at least "
-            f"{size(FEWEST_BYTES)}, a few chapters of a book."
-        )
     for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
         largest = _largest(total, fewest, trime, token_bytes, machine, training, shares)
         if largest is not None:

@@ -143,7 +143,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
     def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
         state = state_bytes(job.inputs["encoder"], job.config.windows, plan.layouts.keys.shape[0])
-        return plan.layouts.nbytes + STATES_KEPT * state
+        return super().output_bytes(job, plan) + STATES_KEPT * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
         return [plan.shard(number) for number in range(plan.layouts.keys.shards)]

@@ -130,7 +130,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return [] if plan.scores is None else list(plan.scores.arrays.values())
 
     def output_bytes(self, job: Job[EvaluateConfig], plan: Plan) -> int:
-        return plan.scratch_bytes + sum(array.nbytes for array in self.arrays(job, plan))
+        return plan.scratch_bytes + super().output_bytes(job, plan)
 
     def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
         scoring = plan.scoring_pass.parts

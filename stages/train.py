@@ -124,6 +124,7 @@ class Train(Stage[TrainConfig]):
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
         if not done:
             _write_outputs(job, trainer)
+            job.draft.count_seconds(trainer.earlier_seconds)
             job.draft.commit(DONE, _metrics(trainer, job.draft.scratch / LINES))
             job.draft.flush()
         return job.draft.record(DONE)

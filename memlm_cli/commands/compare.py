@@ -72,7 +72,8 @@ def compare(
         if path is not None:
             check_output_file(option, path)
     opened = Store(store, verify_inputs=verify_inputs)
-    report_a, report_b = (opened.get(read_reference(reference), "report") for reference in (a, b))
+    second = "the other report, too (memlm compare A B; memlm artifacts list report)"
+    report_a, report_b = (opened.get(read_reference(reference, second), "report") for reference in (a, b))
     if report_a.reference == report_b.reference:
         raise UsageError(
             f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."

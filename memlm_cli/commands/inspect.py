@@ -89,6 +89,9 @@ def inspect(
         from stages.artifacts.store import Store
         from stages.inspection.request import Request
 
+    opened = Store(store, verify_inputs=verify_inputs)
+    if source not in (None, "-"):
+        opened.locate(source)
     _check(text, position, select, {"--split": split, "--length": length, "--passages": passages})
     if select is not None and report is None:
         raise UsageError("--select chooses by the token scores of an evaluation: name it with --report.")
@@ -96,7 +99,6 @@ def inspect(
         raise UsageError("--report and --memory both say what is read; give one of them.")
     if html is not None:
         check_output_file("--html", html)
-    opened = Store(store, verify_inputs=verify_inputs)
     request = Request(
         source=read_question(source, report, opened),
         memory=None if memory is None else tuple(memory),

@@ -199,6 +199,10 @@ class Draft:
         """Working time of all committed units, earlier attempts included."""
         return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
 
+    def count_seconds(self, seconds: float) -> None:
+        """Add working time of earlier attempts that no committed unit tells of, as that before a checkpoint."""
+        self._clock -= seconds
+
 
 def _require_no_links(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):

@@ -243,8 +243,8 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
             return seconds_by_samples(self, Job(config, inputs, draft.path, quiet, draft))
 
     def output_bytes(self, job: Job[C], plan: P) -> int:
-        """Size of what will be written, where it is known beforehand."""
-        return sum(layout.nbytes for layout in self.arrays(job, plan))
+        """Size of all files that will be there at once, where it is known beforehand."""
+        return sum(layout.stored_bytes for layout in self.arrays(job, plan))
 
     def run(self, job: Job[C]) -> dict[str, Any]:
         with job.draft.first_look():
@@ -258,5 +258,5 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     def _announce_size(self, job: Job[C], plan: P) -> None:
         expected = self.output_bytes(job, plan)
         if expected:
-            job.reporter.info(f"writing {size(expected)} to {job.folder.parent}")
+            job.reporter.info(f"takes up to {size(expected)} of disk while it works, in {job.folder.parent}")
             job.draft.expect(expected)

@@ -5,6 +5,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from stages.comparison.sentences import interval_text
+from stages.evaluation.results.bootstrap import FEWEST_UNITS
 from stages.metrics import FEW_NOTE, FEW_TOKENS
 from stages.numbers import bucket_label
 
@@ -29,9 +30,10 @@ def group_tables(found: Facts) -> Iterator[Shown]:
     if frequency is not None:
         rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
         title = f"By how often a token stands in train ({frequency['corpus']})"
-        yield Shown(title + _few_note(frequency["buckets"]), ("times", *GROUP), rows)
+        yield Shown(title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows)
     rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
-    yield Shown("By position in the document" + _few_note(found["by_position"]), ("tokens before", *GROUP), rows)
+    title = f"By position in the document{_notes(found['by_position'], found['bootstrap'])}"
+    yield Shown(title, ("tokens before", *GROUP), rows)
 
 
 def position_label(group: Facts) -> str:
@@ -62,8 +64,12 @@ def _probed(token: Facts) -> dict[str, str]:
     return {name: f"{name[:-2]} {name[-1].upper()}" for name in names}
 
 
-def _few_note(groups: Sequence[Facts]) -> str:
-    return f" ({FEW_NOTE})" if any(group["tokens"] < FEW_TOKENS for group in groups) else ""
+def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
+    """Why figures stand in parentheses, and why there is no interval, where some do and some have none."""
+    notes = [FEW_NOTE] if any(group["tokens"] < FEW_TOKENS for group in groups) else []
+    if any(group["interval"] is None for group in groups):
+        notes.append(f"no interval: such tokens stand in fewer than {FEWEST_UNITS} {bootstrap['unit']}s")
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _group(facts: Facts) -> list[str]:

@@ -16,6 +16,7 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import token_text
+from stages.numbers import joined
 from stages.retrieval.memory_words import memory_words
 from stages.retrieval.scored_range import ScoredRange
 from stages.text.excerpt import SplitText
@@ -23,7 +24,7 @@ from stages.text.excerpt import SplitText
 
 @dataclass(frozen=True)
 class MemoryView:
-    """What one reading gave to a token: its own probability of it, and its share of the final distribution, λ."""
+    """What one reading gave to a token: its own probability of it, and its share of the final distribution."""
 
     probability: float
     share: float
@@ -80,12 +81,12 @@ class Inspected:
             case []:
                 return None
             case [word]:
-                return f"λ {word}: its share of the final probabilities; the rest is the model's"
+                return f"share of {word}: of the final probabilities; the rest is the model's"
             case words:
-                names = ", ".join(f"λ {word}" for word in words)
                 return (
-                    f"{names}: their shares of the final probabilities, the rest is the model's; memories are read in "
-                    "turn, each leaves what was before it 1 - its own weight, so earlier ones have less than theirs"
+                    f"share of {joined(words)}: of the final probabilities, the rest is the model's; memories are read "
+                    "in turn, and each leaves what was before it 1 - its lambda, so the share of earlier ones is below "
+                    "their own lambda"
                 )
 
     def to_json(self) -> dict[str, Any]:

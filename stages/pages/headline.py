@@ -8,6 +8,7 @@ from typing import Any
 
 from stages.charts.data import Table
 from stages.charts.symbols import symbol
+from stages.evaluation.results.remarks import tied
 from stages.metrics import shown_word_perplexity
 from stages.numbers import number
 from stages.pages.seeds import Means, OverSeeds
@@ -60,6 +61,8 @@ class Row:
     diverged: bool
     best: bool
     """Whether no other row on the same tokens has a smaller perplexity; of several seeds it is the mean that counts."""
+    ties: bool
+    """Whether it lies above the lowest row of its report by no more than chance may give; not said of several seeds."""
     over_seeds: OverSeeds | None
     """None where there is no other seed."""
 
@@ -81,7 +84,8 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
 
 
 def _over_seeds(row: Row, means: Means) -> Row:
-    return row if row.baseline else replace(row, over_seeds=means.get((row.source.member.reference, row.name)))
+    of = None if row.baseline else means.get((row.source.member.reference, row.name))
+    return row if of is None else replace(row, over_seeds=of, ties=False)
 
 
 @dataclass(frozen=True)
@@ -142,13 +146,14 @@ def _line(row: Row) -> list[Any]:
 def _rows(source: Source) -> list[Row]:
     """The rows of a report, each against the first, or against that of its baseline, which then stands above them."""
     metrics, baseline = source.metrics, source.metrics.get("baseline")
+    _, ties = tied(metrics) or ("", ())
     own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]
     if baseline is not None:
         theirs = baseline["row"]
         on_new_text = _on_new_text(baseline).get(theirs["row"]) if _known(baseline) == _known(metrics) else None
         first = _row(source, f"{theirs['row']} ({baseline['model']})", theirs, on_new_text)
         own = [replace(first, baseline=True), *own]
-    return [own[0], *(_against(own[0], row) for row in own[1:])]
+    return [own[0], *(replace(_against(own[0], row), ties=row.name in ties) for row in own[1:])]
 
 
 def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
@@ -165,6 +170,7 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
         baseline=False,
         diverged=bool(reported.get("diverged")),
         best=False,
+        ties=False,
         over_seeds=None,
     )
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from stages.evaluation.results.remarks import (
     beside_trigram,
-    is_uneven,
     is_weak,
     training_text_lines,
     undertrained_lines,
+    uneven,
 )
 from stages.numbers import measured
 from stages.pages.headline import Row
@@ -34,7 +34,10 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
         return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}"
     gain = _against(lowest, rows[0])
-    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{gain}{_on_new_text(lowest, gain)}{unripe}"
+    ties = "".join(f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties)
+    return (
+        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{gain}{_on_new_text(lowest, gain)}{ties}{unripe}"
+    )
 
 
 def _reports(sources: Sequence[Source]) -> str:
@@ -70,11 +73,12 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 
 def _unripe(row: Row) -> str:
-    """` (undertrained)`, ` (worse than a trigram, 17.2; valid is another kind of text)`, where remarks say so."""
+    """` (undertrained)`, ` (worse than a trigram, 17.2; valid is harder)`, where remarks say so."""
     report = row.source.metrics
     flaws = ["undertrained"] if any(undertrained_lines(report)) else []
     if is_weak(report):
         flaws.append(beside_trigram(report, row.values))
-    if is_uneven(report) and not any(training_text_lines(report)):
-        flaws.append("valid is another kind of text")
+    valid_is = uneven(report)
+    if valid_is and not any(training_text_lines(report)):
+        flaws.append(f"valid is {valid_is}")
     return f" ({'; '.join(flaws)})" if flaws else ""

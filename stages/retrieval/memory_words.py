@@ -24,15 +24,16 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
 
 
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What the words mean by which reports call readings: sources, readers and numbers, each once.
+    """What the words mean by which reports call readings: sources, readers and numbers, with their symbols, each once.
 
     >>> meanings([{"sources": ["long"], "reader": "interpolate", "size": 2000, "lambda": 0.1}])
     {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \
-'lambda': 'weight of the memory'}
+'lambda λ': 'weight of the memory'}
     """
     found: dict[str, str] = {}
     for memory in memories:
         for parts, named in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
             found |= {name: parts.settings(name).means for name in named if name in parts.names()}
-        found |= {name: number.means for name, number in settable().items() if memory.get(name) is not None}
+        numbers = {name: number for name, number in settable().items() if memory.get(name) is not None}
+        found |= {f"{name} {number.symbol}".removesuffix(f" {name}"): number.means for name, number in numbers.items()}
     return {word: means for word, means in found.items() if means}

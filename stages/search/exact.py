@@ -13,7 +13,7 @@ from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
 
 if TYPE_CHECKING:
-    from stages.search.tensors import HeldKeys, TensorKeys
+    from stages.search.tensor_exact import KeysOnDevice
 
 ORIGIN_ROWS = 256
 QUERIES, KEYS = 256, 4096
@@ -22,8 +22,6 @@ FEW_SCORES = 1 << 20
 """Up to so many, of all queries and keys, are not worth other threads."""
 FEWEST_QUERIES = 16
 """Whose product with keys is worth a thread of its own."""
-DEVICE_KEYS = 1 << 16
-"""Keys that another device compares at a time, once bounds are narrow."""
 KEPT, PIECES = 2, 64
 """All but the k best of each query are forgotten once there are so many times k pairs of each, or after so many pieces
 of keys."""
@@ -41,7 +39,7 @@ class ExactSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
-        self._on_device: HeldKeys | None = None
+        self._on_device: KeysOnDevice | None = None
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def is_small(self, queries: int) -> bool:
@@ -91,35 +89,22 @@ class ExactSearcher(ScanningSearcher):
     def nearest_on_device(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        import torch
+        from stages.search.tensor_exact import KeysOnDevice, WithAll
+        from stages.search.tensor_search import TensorQueries, find
 
-        from stages.search.tensors import TensorSearch
+        on_device = self._on_device = self._on_device or KeysOnDevice(self.keys, self.device)
 
-        found = TensorSearch(self.block(queries, exclude), self.origin, k, self.device)
-        everyone, seen, narrowed = torch.arange(len(queries), device=self.device), 0, 0
-        for keys in self._keys_on_device():
-            start = 0
-            while start < len(keys.rows):
-                piece = keys.between(start, start + min(max(KEYS, KEPT * k, seen), DEVICE_KEYS))
-                found.scan(everyone, piece, first=not seen)
-                start, seen = start + len(piece.rows), seen + len(piece.rows)
-                if seen >= 2 * narrowed:  # until then bounds would hardly be narrower
-                    found.narrow()
-                    narrowed = seen
-            self.compared(seen)
-        return found.best()
+        def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device)
 
-    def _keys_on_device(self) -> Iterator["TensorKeys"]:
-        """All keys, shard by shard; those that stay on the device come first."""
-        from stages.search.tensors import HeldKeys
+        def compare(asked: TensorQueries) -> Iterator[WithAll]:
+            seen = 0
+            for keys in on_device:
+                yield WithAll(asked, keys, on_device.room.scores)
+                seen += len(keys.rows)
+                self.compared(seen)
 
-        if self._on_device is None:
-            self._on_device = HeldKeys(self.device)
-        held = {shard: keys for shard in range(self.keys.shards) if (keys := self._on_device.get(shard)) is not None}
-        yield from held.values()
-        others = [shard for shard in range(self.keys.shards) if shard not in held]
-        for shard, (first, block) in zip(others, self.keys.each(others), strict=True):
-            yield self._on_device.bring(shard, np.arange(first, first + len(block)), block)
+        return find(queries, exclude, k, self.rows, ready, compare)
 
 
 class Narrowing:

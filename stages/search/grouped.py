@@ -19,7 +19,7 @@ from stages.search.scan import KeyBlock, QueryBlock, Room, Tile, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
 from stages.search.visits import Visits, some_queries
-from stages.threads import Share, in_turn, shared_out
+from stages.threads import Share, shared_out
 
 if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
@@ -258,7 +258,7 @@ class GroupedSearcher(ScanningSearcher):
             best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
         yield slice(None), best
 
-    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, share: Share = in_turn) -> np.ndarray:
+    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, share: Share) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
         seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
 
@@ -283,19 +283,30 @@ class GroupedSearcher(ScanningSearcher):
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
     ) -> tuple[np.ndarray, np.ndarray]:
         from stages.search.tensor_lists import TensorLists
-        from stages.search.tensors import TensorSearch
+        from stages.search.tensor_search import TensorQueries, find
 
-        block, probe = self.block(queries, exclude), min(self.ivf.nlist, self.probe * 4**effort)
+        probe = min(self.ivf.nlist, self.probe * 4**effort)
+        on_device = self._on_device or TensorLists(self.lists, self._centres(), self._lists_by_faiss, self.device)
+        self._on_device = on_device
+
+        def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device)
+
+        return find(queries, exclude, k, self.rows, ready, lambda asked: on_device.comparisons(asked, probe))
+
+    def _centres(self) -> np.ndarray | None:
+        """The middle of each list, [lists, dim], if a query's nearest lists are found by comparing it with all."""
+        if (
+            not isinstance(self.ivf.quantizer, faiss.IndexFlat)
+            or self.ivf.quantizer.metric_type != self.ivf.metric_type
+        ):
+            return None
+        return np.asarray(self.ivf.quantizer.reconstruct_n(0, self.ivf.nlist))
+
+    def _lists_by_faiss(self, queries: np.ndarray, probe: int) -> np.ndarray:
         lists = np.empty((len(queries), probe), np.int64)
         self._put_nearest_lists(queries, lists)
-        nearest = self._looked_at(block, self._rows_to_see(block, lists), k)
-        found = TensorSearch(block, self.origin, k, self.device)
-        if self._on_device is None:
-            self._on_device = TensorLists(self.lists, self.device)
-        self._on_device.scan(found, np.where(nearest, lists, -1), first=True)
-        found.narrow()
-        self._on_device.scan(found, np.where(nearest, -1, lists), first=False)
-        return found.best()
+        return lists
 
 
 def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:

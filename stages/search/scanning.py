@@ -32,6 +32,11 @@ class ScanningSearcher(Searcher):
             scores, ids = self.nearest_on_device(queries, k, exclude, effort)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
 
+    @property
+    def candidate_bytes(self) -> int:
+        """On another device than the CPU the result alone takes memory here."""
+        return 24 if self.device == "cpu" else 12
+
     def is_small(self, queries: int) -> bool:
         """Whether a search of so many queries is not worth other threads."""
         return queries <= FEW_QUERIES

@@ -54,6 +54,11 @@ class Searcher(ABC):
     def __init__(self, rows: int, dim: int, metric: str, lossless: bool) -> None:
         self.rows, self.dim, self.metric, self.lossless = rows, dim, metric, lossless
 
+    @property
+    def candidate_bytes(self) -> int:
+        """Of memory that a search takes for each neighbour that is wanted of a query, and its row in the result."""
+        return 24
+
     def search(
         self, queries: Float[np.ndarray, "n {self.dim}"], k: int, exclude_ranges: Int64[np.ndarray, "n 2"] | None = None
     ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
@@ -69,7 +74,7 @@ class Searcher(ABC):
             exist, the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
         queries = np.ascontiguousarray(queries, np.float32)
-        step = max(1, block_bytes() // (8 * self.dim + 24 * k))
+        step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k))
         if len(queries) <= step:
             best, rows = self._search_block(queries, k, exclude_ranges)
             return rows, score_to_distance(best, self.metric)
@@ -86,7 +91,7 @@ class Searcher(ABC):
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
         while len(pending):
-            step = max(1, block_bytes() // (8 * self.dim + 24 * k * GROWTH**effort))
+            step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort))
             for start in range(0, len(pending), step):
                 part = pending[start : start + step]
                 again = self.attempt(queries[part], k, pick(exclude, part), effort)

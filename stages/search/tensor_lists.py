@@ -1,88 +1,230 @@
-"""The lists of an IVF index on another device than the CPU, some lists at a time."""
+"""The lists of an IVF index on another device than the CPU; as many as fit stay there.
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+Keys of a list lie in blocks of one width, of which the last is filled up. Queries of a list are cut into blocks of one
+height, so that a product of two blocks is one of many in a batch, and every query gets a row of scores of all blocks
+that it reads.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.search.tensors import HeldKeys, TensorSearch, moved
+from stages.search import tensors
+from stages.search.ranking import NO_ROW
+from stages.search.tensor_exact import WithAll
+from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, parts
+from stages.search.tensors import TensorKeys, moved, room_on, rows_at, rows_of, smallest
 
 if TYPE_CHECKING:
     from stages.search.decoded import DecodedLists
 
-KEYS = 1 << 13
-"""Keys that are compared at a time: a call costs a device as much as comparing thousands of queries with a few keys."""
+BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
+"""Blocks in a list of usual length, at the least; the least and largest number of keys in one."""
+HEIGHTS = (8, 256)
+"""The least and largest number of queries in a block."""
+BATCH = 1 << 26
+"""Scores of the products in one batch: 256 MB."""
+BROUGHT = 1 << 18
+"""Keys that are brought to a device at a time."""
 
 
-class Piece(NamedTuple):
-    """Keys that are compared together: of whole lists, or of a part of one that is long."""
-
-    lists: range
-    part: range | None
-
-    def keys(self, lists: "DecodedLists") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows [m], keys [m, d], and of which list each is, counted from the first, [m]; no list is empty."""
-        numbers = [number for number in self.lists if lists.sizes[number]]
-        rows, keys = ([of(number, self.part) for number in numbers] for of in (lists.ids, lists.keys))
-        owners = np.repeat(np.array(numbers) - self.lists.start, [len(some) for some in rows])
-        return np.concatenate(rows), np.concatenate(keys), owners
+def block_width(sizes: np.ndarray) -> int:
+    """Keys of a block, given those of each list."""
+    filled = sizes[sizes > 0]
+    return _power_of_two(int(filled.mean()) // BLOCKS_OF_A_LIST if len(filled) else 0, WIDTHS)
 
 
-def pieces(sizes: np.ndarray) -> Iterator[Piece]:
-    """Lists of these sizes in pieces of at most KEYS keys; such as hold none are left out.
+def _power_of_two(wanted: int, limits: tuple[int, int]) -> int:
+    """The largest that is no more than wanted, within limits."""
+    return min(max(1 << max(wanted, 1).bit_length() - 1, limits[0]), limits[1])
 
-    >>> [tuple(piece) for piece in pieces(np.array([8000, 0, 100, 9000, 0]))]
-    [(range(0, 3), None), (range(3, 4), range(0, 8192)), (range(3, 4), range(8192, 9000))]
+
+class BlocksOnDevice:
+    """Some blocks of keys, in order.
+
+    Attributes:
+        keys: [blocks * width]; rows are `NO_ROW` where a block is filled up.
+        bias: [blocks, width] of rough scores; +inf there.
+        counts: [lists + 1] blocks of each list that are here; 0 of the last, which stands for no list.
+        firsts: [lists + 1] the first of these.
+        radius: distance from the origin to the farthest key, [].
     """
-    start, held = 0, 0
-    for number, size in enumerate([*sizes.tolist(), KEYS + 1]):
-        if held + size > KEYS:
-            if held:
-                yield Piece(range(start, number), None)
-            start, held = number, 0
-        if size > KEYS and number < len(sizes):
-            for first in range(0, size, KEYS):
-                yield Piece(range(number, number + 1), range(first, min(first + KEYS, size)))
-            start = number + 1
-        else:
-            held += size
+
+    def __init__(
+        self, lists: "DecodedLists", blocks: range, width: int, dtype: torch.dtype, like: TensorQueries
+    ) -> None:
+        ends = np.cumsum(-(-lists.sizes // width))
+        starts = np.append(0, ends[:-1])
+        firsts, lasts = (limit.clip(blocks.start, blocks.stop) for limit in (starts, ends))
+        self.width, device, keys = width, like.device, len(blocks) * width
+        self.counts, self.firsts = (moved(np.append(own, 0), device) for own in (lasts - firsts, firsts - blocks.start))
+        vectors = torch.zeros((keys, len(like.origin)), dtype=dtype, device=device)
+        self.keys = TensorKeys(torch.full((keys,), NO_ROW, device=device), vectors)
+        self.bias = torch.full((len(blocks), width), torch.inf, device=device)
+        self.radius = torch.zeros((), device=device)
+        self._fill(lists, width * (firsts - blocks.start), width * (firsts - starts), width * (lasts - starts), like)
+
+    def _fill(
+        self, lists: "DecodedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
+    ) -> None:
+        """Put the keys from the first to the last of each list, or its end, where the first belongs."""
+        some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
+        for number in np.flatnonzero(lasts > firsts).tolist():
+            part = range(int(firsts[number]), min(int(lasts[number]), int(lists.sizes[number])))
+            own = int(places[number]) + np.arange(len(part))
+            some.append((own, lists.ids(number, part), lists.keys(number, part)))
+            many += len(part)
+            if many >= BROUGHT:
+                self._put(some, like)
+                some, many = [], 0
+        if some:
+            self._put(some, like)
+
+    def _put(self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries) -> None:
+        """Put rows and keys of lists where they belong."""
+        places, rows, vectors = (moved(np.concatenate(own), like.device) for own in zip(*some, strict=True))
+        centred = vectors.float() - like.origin
+        self.keys.rows[places], self.keys.vectors[places] = rows, vectors
+        self.bias.view(-1)[places] = like.bias(centred)
+        self.radius = torch.maximum(self.radius, centred.square().sum(dim=1).amax().sqrt())
+
+
+class WithLists:
+    """Queries beside the blocks of the lists that each probes: a `Comparison`.
+
+    Args:
+        lists: int64 [n, probe] numbers of lists; -1: none.
+        scores: how many at a time.
+    """
+
+    def __init__(self, queries: TensorQueries, lists: Tensor, blocks: BlocksOnDevice, scores: int) -> None:
+        self.keys, self.radius = blocks.keys, blocks.radius
+        self._queries, self._lists, self._blocks = queries, lists, blocks
+        widest = int(blocks.counts[lists].sum(dim=1).amax()) if len(lists) else 0
+        self.step = max(1, scores // max(1, widest * blocks.width))
+
+    def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
+        scores, blocks = self._scores(which)
+        rough, columns = smallest(scores, count)
+        width = self._blocks.width
+        return rough, blocks.gather(1, columns // width) * width + columns % width
+
+    def _scores(self, which: slice) -> tuple[Tensor, Tensor]:
+        """Rough scores [q, b * width] of the keys in the b blocks that a query reads, and their numbers [q, b]."""
+        lists, device = self._lists[which], self._queries.device
+        counts = self._blocks.counts[lists]
+        ends = counts.cumsum(dim=1)
+        many = max(1, int(ends[:, -1].amax()))
+        starts = (ends - counts + many * torch.arange(len(lists), device=device)[:, None]).flatten()
+        # one row more takes what blocks of queries are filled up with
+        scores = torch.full((len(lists) * many + 1, self._blocks.width), torch.inf, device=device)
+        numbers = torch.zeros(len(scores), dtype=torch.int64, device=device)
+        for pairs, real, blocks, within in self._products(lists):
+            queries = pairs // lists.shape[1] + which.start
+            places = torch.where(real, starts[pairs] + within[:, None], len(scores) - 1).flatten()
+            scores[places] = self._product(queries, blocks).flatten(0, 1)
+            numbers[places] = blocks.repeat_interleave(pairs.shape[1])
+        return scores[:-1].view(len(lists), -1), numbers[:-1].view(len(lists), -1)
+
+    def _products(self, lists: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Blocks of queries and of keys of one list each, p at a time.
+
+        Args:
+            lists: [q, probe].
+        Returns: pairs [p, height], query times probe plus place, that probe the list, and whether it is a pair or
+            fills the block up; the block of keys [p], and which of its list's that is.
+        """
+        device, (firsts, blocks) = lists.device, (self._blocks.firsts, self._blocks.counts[:-1])
+        probed, pairs = lists.flatten().sort()
+        limits = torch.searchsorted(probed, torch.arange(len(blocks) + 1, device=device))
+        height = _power_of_two(lists.numel() // len(blocks) // 2, HEIGHTS)
+        products = -(-limits.diff() // height) * blocks
+        ends, total = products.cumsum(0), int(products.sum())
+        for part in parts(0, total, self._at_once(height)):
+            number = torch.arange(part.start, part.stop, device=device)
+            own = torch.searchsorted(ends, number, right=True)
+            number -= (ends - products)[own]
+            within = number % blocks[own]
+            places = (limits[own] + number // blocks[own] * height)[:, None] + torch.arange(height, device=device)
+            real = places < limits[own + 1][:, None]
+            yield pairs[places.clamp_(max=len(pairs) - 1)], real, firsts[own] + within, within
+
+    def _at_once(self, height: int) -> int:
+        """Products of one batch, by their scores and by the numbers of queries and keys that they take."""
+        width, dim = self._blocks.width, self.keys.vectors.shape[1]
+        return max(1, min(BATCH // (height * width), tensors.NUMBERS // (max(height, width) * dim)))
+
+    def _product(self, queries: Tensor, blocks: Tensor) -> Tensor:
+        """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
+        width, dim = self._blocks.width, self.keys.vectors.shape[1]
+        vectors = self.keys.vectors.view(-1, width * dim).index_select(0, blocks).view(-1, width, dim)
+        centred = vectors.float().sub_(self._queries.origin)
+        scores = torch.bmm(rows_at(self._queries.factors, queries), centred.mT).add_(self._blocks.bias[blocks][:, None])
+        if self._queries.hides:
+            rows = self.keys.rows.view(-1, self._blocks.width)[blocks]
+            hidden = self._queries.hidden(queries, rows[:, None])
+            assert hidden is not None
+            scores.masked_fill_(hidden, torch.inf)
+        return scores
 
 
 class TensorLists:
-    """Searches lists piece by piece: queries that probe one of its lists are compared with a piece at once."""
+    """Compares queries with the lists that they probe.
 
-    def __init__(self, lists: "DecodedLists", device: str) -> None:
-        self.lists, self.pieces, self._keys = lists, list(pieces(lists.sizes)), HeldKeys(device)
-
-    def scan(self, found: TensorSearch, probed: np.ndarray, first: bool) -> None:
-        """Compare queries with the keys of the lists that they probe.
-
-        Args:
-            probed: int64 [n, probe] numbers of lists; -1: none.
-            first: as in `TensorSearch.scan`.
-        """
-        numbers = np.where(probed < 0, len(self.lists.sizes), probed).ravel()
-        order = np.argsort(numbers.astype(np.uint16) if len(self.lists.sizes) < 1 << 16 else numbers, kind="stable")
-        limits = np.searchsorted(numbers, np.arange(len(self.lists.sizes) + 1), sorter=order)
-        queries, lists = moved(order // probed.shape[1], found.device), moved(numbers[order], found.device)
-        for piece in self.pieces:
-            pairs = slice(limits[piece.lists.start], limits[piece.lists.stop])
-            if pairs.start < pairs.stop:
-                keys = self._keys.get(piece) or self._keys.bring(piece, *piece.keys(self.lists))
-                which, seen = _probing(queries[pairs], lists[pairs], piece.lists)
-                found.scan(which, keys, first, None if seen is None else seen[:, keys.lists])
-
-
-def _probing(queries: Tensor, lists: Tensor, of: range) -> tuple[Tensor, Tensor | None]:
-    """Queries [q] that probe some lists, and which of them each does, bool [q, lists]; None: there is one alone.
-
-    Args: a query and a list of each pair, [p].
+    Args:
+        centres: [lists, d] of lists that all are looked at for the nearest; None where `nearest` tells these.
+        nearest: numbers of the lists [n, probe] that queries [n, d] probe.
     """
-    if len(of) == 1:
-        return queries, None
-    which, places = queries.unique(return_inverse=True)
-    seen = torch.zeros((len(which), len(of)), dtype=torch.bool, device=queries.device)
-    seen[places, lists - of.start] = True
-    return which, seen
+
+    def __init__(
+        self,
+        lists: "DecodedLists",
+        centres: np.ndarray | None,
+        nearest: Callable[[np.ndarray, int], np.ndarray],
+        device: str,
+    ) -> None:
+        self.lists, self.device, self.room, self._nearest = lists, device, room_on(device), nearest
+        self.width = block_width(lists.sizes)
+        filled = np.flatnonzero(lists.sizes)
+        one = lists.keys(int(filled[0]), range(1)) if len(filled) else np.empty((0, 1), np.float16)
+        self._dtype = torch.from_numpy(one[:0].copy()).dtype
+        self._total = int((-(-lists.sizes // self.width)).sum())
+        block_bytes = self.width * (one.shape[1] * one.dtype.itemsize + 12)
+        self._staying = min(self._total, self.room.held // block_bytes)
+        self._step = max(1, tensors.PIECE_NUMBERS // (self.width * one.shape[1]))
+        self._held: BlocksOnDevice | None = None
+        self._centres = (
+            None if centres is None else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))
+        )
+
+    def comparisons(self, queries: TensorQueries, probe: int) -> Iterator[WithLists]:
+        """Queries beside all lists that they probe, so many each."""
+        lists = self._probed(queries, probe)
+        for blocks in self._blocks(queries):
+            yield WithLists(queries, lists, blocks, self.room.scores)
+
+    def _blocks(self, like: TensorQueries) -> Iterator[BlocksOnDevice]:
+        if self._staying and self._held is None:
+            self._held = self._brought(range(self._staying), like)
+        if self._held is not None:
+            yield self._held
+        for part in parts(self._staying, self._total, self._step):
+            yield self._brought(range(part.start, part.stop), like)
+
+    def _brought(self, blocks: range, like: TensorQueries) -> BlocksOnDevice:
+        return BlocksOnDevice(self.lists, blocks, self.width, self._dtype, like)
+
+    def _probed(self, queries: TensorQueries, probe: int) -> Tensor:
+        """Numbers of the lists that each query probes, int64 [n, probe], in any order; -1: none."""
+        if probe == len(self.lists.sizes):
+            return torch.arange(probe, device=self.device).expand(len(queries), -1)
+        if self._centres is None:
+            return moved(self._nearest(queries.vectors.cpu().numpy(), probe), self.device)
+        search = TensorSearch(queries.seeing_all(), probe, SPARE, len(self._centres.rows))
+        found = torch.empty((len(queries), probe), dtype=torch.int64, device=self.device)
+        some = WithAll(search.queries, self._centres, self.room.scores)
+        search.run([some], lambda part, pairs: found.__setitem__(part, rows_of(pairs, probe)))
+        return found

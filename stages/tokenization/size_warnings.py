@@ -8,7 +8,7 @@ from stages.reporting import Reporter
 from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
-"""A split with fewer is too small to measure or to learn from."""
+"""A split with fewer is too small to measure, or to learn, more than roughly."""
 MANY_PARAGRAPHS = 1000
 """Of one document: more than an article or a story has."""
 WIDTH, LAYERS = 512, 8
@@ -54,4 +54,6 @@ def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> N
     for split, figures in splits.items():
         figures["share"] = figures["characters"] / total
         if figures["tokens"] < FEW_TOKENS:
-            reporter.warning(f"{split} has only {figures['tokens']:,} tokens")
+            rough = "too few to learn much from" if split == "train" else "so that what is measured there is rough"
+            few = f"{split} has only {figures['tokens']:,} tokens, below {FEW_TOKENS:,}, {rough}"
+            reporter.warning(f"{few}: give more text, or it a larger share (--split)")

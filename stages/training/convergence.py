@@ -28,8 +28,8 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
     """What the metrics of a model tell of it.
 
     `passes` over the training split; `last_validations`: the last one, before it the last one from before the end of
-    the run; `still_falling`: whether the loss fell notably from the one to the other, to where it was lowest, None
-    where there are not both. Of a model that overfits, it falls at the end from far above what it was before.
+    the run; `still_falling`: whether the loss was lowest after that one, notably below it, and stayed there, None where
+    there are not both. Of a model that overfits, it falls at the end from far above what it was before.
     """
     last = validations[-1:]
     before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
@@ -37,10 +37,11 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
     return {
         "passes": round(passes, 4),
         "last_validations": [one._asdict() for one in compared],
-        "still_falling": _fell_to_the_lowest(validations, *compared) if len(compared) == 2 else None,
+        "still_falling": _fell_late(validations, compared[0]) if len(compared) == 2 else None,
     }
 
 
-def _fell_to_the_lowest(validations: Sequence[Validation], before: Validation, last: Validation) -> bool:
-    lowest = min(one.loss for one in validations)
-    return before.loss - last.loss > NOTABLE and last.loss - lowest <= NOTABLE
+def _fell_late(validations: Sequence[Validation], before: Validation) -> bool:
+    last, lowest = validations[-1], min(validations, key=lambda one: one.loss)
+    late = lowest.step > before.step and before.loss - lowest.loss > NOTABLE
+    return late and last.loss - lowest.loss <= NOTABLE

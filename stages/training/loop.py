@@ -97,6 +97,8 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, groups)
         self._clipped_together = clipped_together(model, groups)
         self._restore()
+        self.earlier_seconds = self.progress.seconds
+        """Spent in updates before, by the run that is gone on with."""
         self._bare_objective = objective
         self.objective, self.optimizer = fabric.setup(objective, self._optimizer)
         self._saved_at = time.monotonic()

@@ -103,7 +103,8 @@ def test_json_holds_all_of_it(memlm: Memlm, root: Path, made: Reports) -> None:
 def test_the_other_report_may_come_from_the_pipe(memlm: Memlm, root: Path, made: Reports) -> None:
     ended = memlm("compare", made.a, "--store", root, "--json", stdin=f"{made.b}\n")
     assert json.loads(ended.out)["b"]["reference"] == made.b
-    assert memlm("compare", made.a, "--store", root).code == 4
+    alone = memlm("compare", made.a, "--store", root)
+    assert (alone.code, "name the other report, too (memlm compare A B; " in alone.err) == (4, True)
 
 
 def test_two_tokenizers_are_compared_by_word_and_character(memlm: Memlm, root: Path, made: Reports) -> None:

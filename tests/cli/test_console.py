@@ -76,6 +76,35 @@ def test_time_left_counts_only_what_this_run_did(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "train: 910 of 1,000 steps (91%), 4:30 left\n"
 
 
+def test_time_left_falls_while_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with ConsoleReporter("evaluate", clock) as reporter:
+        reporter.progress(0, 4, "shards")
+        clock.now = 70.0
+        reporter.progress(2, 4, "shards")
+        for clock.now in (100.0, 130.0, 160.0):
+            reporter._tick()
+    told = ("1:10 left", "40.0 s left", "10.0 s left")
+    assert capsys.readouterr().err.splitlines() == [
+        *(f"evaluate: 2 of 4 shards (50%), {left}" for left in told),
+        "evaluate: 2 of 4 shards (50%)",
+    ]
+
+
+def test_a_bar_shows_the_time_left_at_the_mean_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with ConsoleReporter("train", clock) as reporter:
+        reporter.progress(0, 100, "steps")
+        clock.now = 10.0
+        reporter.progress(10, 100, "steps", tokens_per_second=512.0)
+        reporter._tick()
+        assert ", 1:30 left, tokens/s 512]" in screen.getvalue().rpartition("\r")[2]
+        clock.now = 15.0
+        reporter._tick()
+        assert ", 1:25 left, tokens/s 512]" in screen.getvalue().rpartition("\r")[2]
+
+
 def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with ConsoleReporter("build-index") as reporter:
         reporter.info("resumed: 3 of 12 shards")

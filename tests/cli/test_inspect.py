@@ -41,11 +41,11 @@ def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):
     ended = inspect("--text", TEXT, *MEMORY, "--contexts", 2)
     assert (ended.code, ended.err) == (0, "")
     told = json.loads(inspect("--text", TEXT, *MEMORY, "--contexts", 2, "--json").out)
-    columns = ["position", "token", "model", "datastore", "λ datastore", "cache", "λ cache", "final", "gain"]
+    columns = ["position", "token", "model", "datastore", "share", "cache", "share", "final", "gain"]
     lines = ended.out.splitlines()
     assert lines[0] == f"{index.find('encoder').reference}, passage, tokens 0 to 5"
     assert lines[1] == "datastore: external, interpolate, k 5, temperature 2, lambda 0.4"
-    assert lines[3].startswith("λ datastore, λ cache: their shares")
+    assert lines[3].startswith("share of datastore and cache: of the final probabilities")
     assert re.split(" {2,}", lines[4]) == columns
     rows = [line.split() for line in lines[5:11]]
     assert (
@@ -95,6 +95,11 @@ def test_what_is_wrong_is_said(inspect, options, code, message):
     assert message in ended.err
 
 
+def test_a_reference_that_is_not_there_is_said_before_a_passage_is_asked_for(memlm: Memlm, tmp_path: Path):
+    ended = memlm("inspect", "model/000000000000", "--store", tmp_path)
+    assert (ended.code, "model/000000000000 is not in" in ended.err) == (4, True)
+
+
 def test_tokens_that_look_like_markup_are_shown_as_they_are():
     token = TokenView(
         **{"position": 0, "id": 7, "label": "[/red]", "text": "[/red]", "model": 0.1, "final": 0.9, "gain": 2.2},
@@ -116,7 +121,7 @@ def test_what_would_move_the_cursor_is_spelled_out():
     )
     memory = {"sources": ["external"], "reader": "interpolate", "numbers": "given"}
     shown = inspected_text(Inspected("model/0123456789ab", "test", 0, [memory], [token]), terminal=False)
-    assert "λ datastore: its share of the final probabilities; the rest is the model's" in shown
+    assert "share of datastore: of the final probabilities; the rest is the model's" in shown
     assert shown.replace("\n", "").isprintable()
     assert shown.count("the \\x1b[2J[\\x07] cat") == 3
     assert "= 0.2500 of attention, 9 back: the" in shown
@@ -129,7 +134,7 @@ def test_what_shares_of_several_memories_are_is_said_on_the_page_too():
     )
     memories = [{"sources": [s], "reader": "interpolate", "numbers": "given"} for s in ("external", "long")]
     found = Inspected("model/0123456789ab", "test", 0, memories, [token])
-    said = "λ datastore, λ cache: their shares of the final probabilities, the rest is the model"
+    said = "share of datastore and cache: of the final probabilities, the rest is the model"
     assert said in inspected_text(found, terminal=False) and said in page(found)
     alone = Inspected("model/0123456789ab", "test", 0, [], [token])
     assert "share" not in inspected_text(alone, terminal=False)

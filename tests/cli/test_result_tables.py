@@ -288,16 +288,17 @@ def test_a_reference_that_stands_on_the_screen_is_not_repeated(
     told = capsys.readouterr().err
     (line,) = (line for line in told.splitlines() if shown in line)
     assert (reference in told) != named and (kind == "model" or line.startswith(shown) == named)
+    assert ("all 256 bytes" in told) == (kind == "tokens")
 
 
 @pytest.mark.parametrize(("whole", "shown"), [(True, "stored whole"), (False, "stored as codes")])
 def test_figures_that_need_an_explanation_are_shown_as_words(capsys, whole: bool, shown: str) -> None:
-    show_result(SimpleNamespace(kind="index", reference="index/3", metrics={"lossless": whole, "bytes": 28_161_120}))
+    manifest = SimpleNamespace(bytes=28_161_120)
+    metrics = {"lossless": whole, "bytes": 20_000_000}
+    show_result(SimpleNamespace(kind="index", reference="index/3", metrics=metrics, manifest=manifest))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(maxsplit=1) for line in lines if line[:4] in ("keys", "data")] == [
-        ["keys", shown],
-        ["data", "28.2 MB"],
-    ]
+    assert [line.split(maxsplit=1) for line in lines if line[:4] == "keys"] == [["keys", shown]]
+    assert [line.removeprefix("on disk").strip() for line in lines if line.startswith("on disk")] == ["28.2 MB"]
 
 
 def test_words_of_an_index_a_datastore_and_a_model_are_explained_where_they_stand(capsys) -> None:

@@ -3,9 +3,11 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from memlm_cli.run_recipe import took
 from tests.cli.conftest import Memlm
 from tests.pipelines.conftest import RECIPE
 
@@ -60,3 +62,11 @@ def test_settings_of_a_stage_are_changed_by_its_name(memlm: Memlm, recipe: Path,
     plan = json.loads(memlm("run", recipe, "--train", text, "--set", "index.metric=ip", "--dry-run", "--json").out)
     assert [stage["done"] for stage in plan] == [True, True, True, False]
     assert plan[-1]["why"] == "settings changed: metric: l2 -> ip"
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [("made", "26.8 s"), ("resumed", "6.3 s now, 26.8 s in all"), ("cached", "6.3 s")]
+)
+def test_the_time_of_a_stage_is_that_of_its_artifact(status: str, told: str) -> None:
+    artifact = SimpleNamespace(manifest=SimpleNamespace(seconds=26.78))
+    assert took(SimpleNamespace(artifact=artifact, status=status, seconds=6.34)) == told

@@ -207,7 +207,7 @@ def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm
 
 @pytest.mark.parametrize(
     ("text", "code", "part"),
-    [("", 3, "The text has 0 B, too little"), ("a few words\n" * 80, 3, "960 B, too little to learn from")],
+    [("", 3, "small.txt has 0 B, too little"), ("a few words\n" * 80, 3, "960 B, too little to learn from")],
 )
 def test_a_text_that_is_too_small_is_told_at_once(
     memlm: Memlm, tmp_path: Path, text: str, code: int, part: str
@@ -216,6 +216,7 @@ def test_a_text_that_is_too_small_is_told_at_once(
     file.write_text(text)
     ended = memlm("try", file)
     assert (ended.code, part in " ".join(ended.err.split())) == (code, True), ended.err
+    assert "timing this machine" not in ended.err
     assert not (tmp_path / "store").exists()
 
 

@@ -71,8 +71,8 @@ def test_the_plan_says_what_changed(recipe_file: Path, files: Files, store: Stor
     assert replanned({})["model"] == "not made yet"
     with Path(files["train"][0]).open("a") as text:
         text.write("a new line\n")
-    told = f"another text than that of {results[0].artifact.reference}"
-    assert replanned({})["tokens"] == replanned({"tokens": {"lowercase": True}})["tokens"] == told
+    for settings in ({}, {"tokens": {"lowercase": True}}):  # whether it is the same file, changed, is not known
+        assert replanned(settings)["tokens"] == "not made of this text yet"
 
 
 def test_an_interrupted_stage_continues(recipe_file: Path, files: Files, store: Store) -> None:

@@ -396,6 +396,11 @@ def test_every_change_has_the_interval_that_compare_finds(store, model, index, m
     against = metrics(ordinary)["change_intervals"]["rows"]
     assert against[1]["interval"] == pytest.approx(told["rows"][0]["interval"])
     assert against[0]["interval"] == [0, 0]
+    lowest, above = sorted(zip(metrics(ordinary)["rows"], against, strict=True), key=lambda row: row[0]["perplexity"])
+    assert lowest[1]["above_lowest"] is None
+    low, high = (1 / (1 + edge) - 1 for edge in reversed(against[1]["interval"]))
+    turned = against[1]["interval"] if lowest[0]["row"] == "plain" else [low, high]
+    assert above[1]["above_lowest"] == pytest.approx(turned)
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 13)
     parts = evaluated(store, index, LINES, context=4, stride=4, save_token_scores=True)
     alone = evaluated(store, model, "none", context=4, stride=4, save_token_scores=True)

@@ -177,7 +177,11 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
         "train": 11,
         "valid": 2,
     }
-    assert spoken.warnings == ["train has only 20 tokens", "valid has only 10 tokens", "test has only 10 tokens"]
+    rough, remedy = "so that what is measured there is rough", "give more text, or it a larger share (--split)"
+    assert spoken.warnings == [
+        f"train has only 20 tokens, below 10,000, too few to learn much from: {remedy}",
+        *(f"{split} has only 10 tokens, below 10,000, {rough}: {remedy}" for split in ("valid", "test")),
+    ]
 
 
 def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from stages.reporting import Silent
 from stages.train import Train
 from stages.training.automatic import MOST_PASSES
 from stages.training.config import TrainConfig
+from stages.training.progress import Progress
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
@@ -230,12 +231,14 @@ class Interrupt(Silent):
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path):
-    tokens = small_tokens(store)
-    with pytest.raises(KeyboardInterrupt):
+def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path, monkeypatch):
+    tokens, add = small_tokens(store), Progress.add
+    with monkeypatch.context() as slow, pytest.raises(KeyboardInterrupt):
+        slow.setattr(Progress, "add", lambda self, loss, seconds, documents: add(self, loss, seconds + 100, documents))
         train(store, tokens, reporter=Interrupt(step=5))
     second = Interrupt()
     resumed = train(store, tokens, reporter=second)
+    assert 100 < resumed.manifest.seconds < 600, "the time of the run before counts"
     assert second.messages[0].startswith("resumed: ")
     assert second.steps[0] > 1
     other = Store(tmp_path / "other")

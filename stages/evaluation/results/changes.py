@@ -112,7 +112,8 @@ def change_intervals(
         names: of the rows.
         sums: of the rows.
         baseline: of the row that all are compared with; None: the first of them.
-    Returns: as shares of perplexity, None where there is no interval; None if there is nothing to compare.
+    Returns: as shares of perplexity, None where there is no interval: of each row the `interval` of its change, that
+        `on_new_text`, and that of how far it lies `above_lowest` of these rows; None if there is nothing to compare.
     """
     first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
     if baseline is not None:
@@ -120,23 +121,36 @@ def change_intervals(
     held = sums.tokens[0] > 0
     if not len(compared) or not held.any():
         return None
-    bootstrap = Bootstrap()
-    with np.errstate(invalid="ignore"):
-        differences = (rows - first)[..., held].reshape(GROUPS * len(compared), -1).T
-    weights = np.repeat(sums.tokens[:, held], len(compared), axis=0).T
-    finite = np.isfinite(differences).all(axis=0)
-    found = bootstrap.intervals(np.where(finite, differences, 0), weights)
-    shares = [_shares(interval) if known else None for interval, known in zip(found, finite, strict=True)]
+    bootstrap, tokens = Bootstrap(), sums.tokens[:, held]
+    everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
+    lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())
+    (above,) = _intervals(bootstrap, rows[:1, :, held], rows[:1, [lowest]][..., held], tokens[:1])
+    above[lowest] = None
+    named = zip(compared, everywhere, on_new_text, above, strict=True)
     return {
         **asdict(bootstrap),
         **units.facts(int(held.sum())),
-        "rows": [
-            {"row": name, "interval": everywhere, "on_new_text": on_new_text}
-            for name, everywhere, on_new_text in zip(
-                compared, shares[: len(compared)], shares[len(compared) :], strict=True
-            )
-        ],
+        "rows": [dict(zip(("row", "interval", "on_new_text", "above_lowest"), row, strict=True)) for row in named],
     }
+
+
+def _intervals(
+    bootstrap: Bootstrap, rows: np.ndarray, first: np.ndarray, tokens: np.ndarray
+) -> list[list[list[float] | None]]:
+    """Of each group of tokens the interval of each row's change against another, as shares.
+
+    Args:
+        rows: sums of nats in each of U units, float64 [G, R, U].
+        first: the same of what they are compared with, float64 [G, 1, U].
+        tokens: how many each sum is of, float64 [G, U].
+    """
+    groups, count = rows.shape[:2]
+    with np.errstate(invalid="ignore"):
+        differences = (rows - first).reshape(groups * count, -1).T
+    finite = np.isfinite(differences).all(axis=0)
+    found = bootstrap.intervals(np.where(finite, differences, 0), np.repeat(tokens, count, axis=0).T)
+    shares = [_shares(interval) if known else None for interval, known in zip(found, finite, strict=True)]
+    return [shares[start : start + count] for start in range(0, len(shares), count)]
 
 
 def _shares(interval: tuple[float, float] | None) -> list[float] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stages.numbers import number
+from stages.numbers import joined, number, percent
 from stages.retrieval.hyperparameters import amounts, settable
 
 Figures = Mapping[str, Any]
@@ -65,7 +65,9 @@ def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int],
             wider[place] = spelled({**memory, **values})
     if said:
         words = [wider.get(place) or spelled(memory, frozen=True) for place, memory in enumerate(memories)]
-        yield f"{'; '.join(said)}; wider: {' '.join((command, *(f'--memory {word}' for word in words)))}"
+        stay = [_name_alone(report, place) for place in range(len(memories)) if place not in wider]
+        kept = f", {joined(stay)} as tuned before" if stay else ""
+        yield f"{'; '.join(said)}; wider{kept}: {' '.join((command, *(f'--memory {word}' for word in words)))}"
 
 
 def _gain(tuned: Tuned, place: int) -> float | None:
@@ -82,7 +84,7 @@ def _looked_beyond(
     memory, sentences = report["memories"][place], []
     name, alone = _name_alone(report, place), _alone(report, place)
     curve = tuned.rows[alone].curve
-    values = _beyond(memory, most)
+    values = _beyond(memory, most, [amount for amount, _ in curve])
     if values:
         best = " and ".join(f"{setting} ({_digits(memory[setting])})" for setting in values)
         of = f" of {name}" if len(report["memories"]) > 1 else ""
@@ -92,7 +94,7 @@ def _looked_beyond(
     points = [{over: amount, "perplexity": value} for amount, value in curve if value is not None]
     grown = _still_gained(name, points, over, tuned.split, most.get(over, 0))
     if grown is not None and over not in values:
-        sentences.append(grown)
+        sentences.append(f"{grown} (said until one gains less than {percent(NOTABLE)})")
         values[over] = str(min(2 * points[-1][over], most[over]))
     return sentences, values
 
@@ -124,11 +126,11 @@ def _hardly_needed(report: Figures, tuned: Tuned, place: int, gain: float) -> st
     )
 
 
-def _beyond(memory: Figures, most: Mapping[str, int]) -> dict[str, str]:
-    """Values around each number at the edge of its grid, as they are typed."""
+def _beyond(memory: Figures, most: Mapping[str, int], tried: Sequence[int]) -> dict[str, str]:
+    """Values around each number at the edge of its grid, as they are typed; `tried`: amounts of this memory."""
     names = [name for name, inside in (memory.get("interior") or {}).items() if not inside]
     return {
-        name: "/".join(map(_digits, _around(name, memory[name], most.get(name))))
+        name: "/".join(map(_digits, _around(name, memory[name], most.get(name), tried)))
         for name in names
         if memory[name] < most.get(name, memory[name] + 1)
     }
@@ -180,10 +182,12 @@ def _last_doubling(points: Sequence[Figures], over: str) -> float:
     return float(1 - last["perplexity"] / half[-1]["perplexity"])
 
 
-def _around(name: str, value: float, most: int | None) -> list[float]:
-    """Values on both sides of one: which edge it lies at is not known."""
+def _around(name: str, value: float, most: int | None, tried: Sequence[int]) -> list[float]:
+    """Values on both sides of one, whose edge is not known; of an amount fewer if it is the least that was tried."""
     if name in amounts():
-        return sorted({min(n, most or n) for n in (int(value), 2 * int(value), 4 * int(value))})
+        least = len(tried) > 1 and value == min(tried)
+        around = [int(factor * value) for factor in ((0.25, 0.5, 1) if least else (1, 2, 4))]
+        return sorted({min(max(n, 1), most or n) for n in around})
     if name == "alpha":
         return [value + step for step in (-4, -2, 0, 2, 4)]
     factors = (0.25, 0.5, 1, 2, 4)

@@ -1,7 +1,7 @@
 """What must be known of a report's figures before they are passed on, in sentences: for terminals and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import log
+from math import inf, log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
@@ -10,7 +10,7 @@ from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
-from stages.numbers import number
+from stages.numbers import joined, number
 from stages.retrieval.memory_words import meanings
 
 Figures = Mapping[str, Any]
@@ -21,8 +21,8 @@ HARDLY = 0.95
 FEW_UNITS = 20
 """Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25
-"""Factor between perplexities of valid and test above which they are texts of another kind. Those of WikiText and Penn
-Treebank lie within 1.05 of each other; splits of a few thousand tokens within this one, by chance."""
+"""Factor between perplexities of valid and test above which one is notably harder. Those of WikiText and Penn Treebank
+lie within 1.05 of each other; splits of a few thousand tokens within this one, by chance."""
 MANY_ENDS = 0.02
 """Share of tokens that end documents above which they lower a perplexity notably: of lines, which end with a line
 break anyway, four in a hundred are worth a fifth of it."""
@@ -42,6 +42,7 @@ def on_change(report: Figures) -> Iterator[str]:
         yield from filter(None, (learned_line(report), searches_line(report)))
     if report.get("change_intervals"):
         yield _intervals_line(report["change_intervals"])
+        yield from _ties_lines(report)
     yield from worse_than_none_lines(report)
     yield from control_lines(report)
     yield from undertrained_lines(report)
@@ -131,22 +132,25 @@ def _ends_lines(share: float | None) -> Iterator[str]:
         )
 
 
-def is_uneven(report: Figures) -> bool:
-    """Whether valid, which memories are tuned on, is another kind of text than what was scored."""
+def uneven(report: Figures) -> str | None:
+    """`harder` or `easier`: valid, which memories are tuned on, beside what was scored; None: neither, notably."""
     scored, valid = report["rows"][0]["perplexity"], report.get("valid_perplexity")
-    return bool(valid and scored) and not 1 / UNEVEN <= scored / valid <= UNEVEN
+    if not valid or not scored or 1 / UNEVEN <= scored / valid <= UNEVEN:
+        return None
+    return "harder" if valid > scored else "easier"
 
 
 def _uneven_lines(report: Figures) -> Iterator[str]:
     """That valid and the scored split are not alike, where they are not."""
-    if not is_uneven(report):
+    valid_is = uneven(report)
+    if valid_is is None:
         return
     first, split = report["rows"][0], report["split"]
     valid, scored = number(report["valid_perplexity"]), number(first["perplexity"])
     yield (
-        f"{first['row']} has perplexity {valid} on valid and {scored} on {split}: they are not the "
-        f"same kind of text, so what is tuned on valid may not suit {split}, and neither stands for the whole; larger "
-        "shares (--split 0.8,0.1,0.1 of tokenize or try) or more texts make them alike"
+        f"{first['row']} has perplexity {valid} on valid and {scored} on {split}: valid is {valid_is}, so what is "
+        f"tuned on it may not suit {split}, and neither stands for the whole; larger shares (--split 0.8,0.1,0.1 of "
+        "tokenize or try) or more texts make them alike"
     )
 
 
@@ -180,6 +184,27 @@ def _intervals_line(intervals: Figures) -> str:
         f"{line}, the same draws for each row and the first: how far other text of this kind may move the change; "
         "other trainings: --seeds"
     )
+
+
+def tied(report: Figures) -> tuple[str, list[str]] | None:
+    """The row with the lowest perplexity, and those that may lie above it by chance alone; None without such.
+
+    Reports of before that was measured have none.
+    """
+    rows = (report.get("change_intervals") or {}).get("rows", ())
+    ties = [row["row"] for row in rows if row.get("above_lowest") and row["above_lowest"][0] <= 0]
+    lowest = min(report["rows"], key=lambda row: inf if row["perplexity"] is None else row["perplexity"])["row"]
+    of_these = any(row["row"] == lowest and not row["above_lowest"] for row in rows if "above_lowest" in row)
+    return (lowest, ties) if ties and of_these else None
+
+
+def _ties_lines(report: Figures) -> Iterator[str]:
+    """That the lowest row is not surely the best, where it is not."""
+    found = tied(report)
+    if found:
+        lowest, ties = found
+        differ = "differs" if len(ties) == 1 else "differ"
+        yield f"{lowest} is lowest, but {joined(ties)} {differ} from it by no more than chance may give: they tie"
 
 
 def resampled_line(bootstrap: Figures) -> str:
@@ -284,7 +309,7 @@ def undertrained_lines(report: Figures) -> Iterator[str]:
     training = report.get("training")
     if not training or not undertrained(training):
         return
-    falling = ", and validation was still falling at the end" if training["still_falling"] else ""
+    falling = ", and validation was still falling late in the run" if training["still_falling"] else ""
     yield (
         f"{report['read']['model']} was trained for {passes(training['passes'])} over its text{falling}: a memory "
         f"gains more on an undertrained model: on one trained for longer ({LONGER}) it usually gains less"

@@ -54,6 +54,8 @@ def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
     assert chart.plot.series[0].values == [0.1, None]
     assert chart.plot.series[0].intervals == [(-0.1, 0.3), None]
     assert chart.caption.endswith("Left out: 16-31 (2 tokens); fewer than 100 are mostly luck.")
+    few_units = "no interval: such tokens stand in fewer than 6 documents"
+    assert [table.title.endswith(f" ({few_units})") for table in group_tables(FOUND)] == [True, True]
     _, by_position = group_tables(found)
     assert by_position.title.endswith("(in parentheses: of fewer than 100 tokens, mostly luck)")
     assert by_position.rows[1] == ["16-31", "2", "(3.0000)", "(0.0000)", "(-3.0000)", "([-4.0000, -2.0000])", "(50.0%)"]

@@ -104,7 +104,7 @@ def test_what_is_unlikely_is_told_by_its_size():
 def test_memories_are_called_by_what_they_are_and_white_space_is_seen():
     made = page(inspected(token("fox", 0.2, 0.4, 0.69), token("\n", 0.2, 0.4, 0.69)))
     assert "<h1>Who predicted tokens 5 to 6 of test: model or datastore</h1>" in made
-    assert '<span data-name="λ datastore">0.400</span>' in made
+    assert '<span data-name="share of datastore">0.400</span>' in made
     assert "0.7500 of the datastore" in made
     assert '<span class="token">⏎</span>' in made
     assert "memory 1" not in made

@@ -59,6 +59,20 @@ def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store:
     assert title(store, report.reference, told.reference).endswith(" (undertrained)") is False
 
 
+def test_a_row_that_ties_with_the_lowest_stands_beside_it(store: Store) -> None:
+    names = {"plain": 200.0, "a": 150.0, "b": 151.0, "c": 180.0}
+    drawn = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
+    above = {"a": None, "b": [-0.01, 0.02], "c": [0.1, 0.3]}
+    told = [{"row": row, "interval": None, "on_new_text": None, "above_lowest": edges} for row, edges in above.items()]
+    rows = [made.row(*row) for row in names.items()]
+    report = made.chain(store, {"rows": rows, "change_intervals": {**drawn, "rows": told}})
+    assert title(store, report.reference).endswith(
+        "a: perplexity 150.00 on corpus test, 25.0% below plain; b, 151.00, ties"
+    )
+    sources = read_sources([report], lineage_of([report]), lambda report: [])
+    assert [row.ties for row in headline(sources)] == [False, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("trigram", "valid", "said"),
     [
@@ -66,8 +80,8 @@ def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store:
         (115.0, None, " (hardly better than a trigram, 115)"),
         (130.0, None, " (plain worse than a trigram, 130)"),
         (170.0, None, " (plain hardly better than a trigram, 170)"),
-        (100.0, 90.0, " (worse than a trigram, 100; valid is another kind of text)"),
-        (1000.0, 300.0, " (valid is another kind of text)"),
+        (100.0, 80.0, " (worse than a trigram, 100; valid is easier)"),
+        (1000.0, 300.0, " (valid is harder)"),
         (1000.0, 160.0, ""),
     ],
 )

@@ -17,7 +17,9 @@ from stages.search.open import searcher_of
 from stages.search.plain import PlainSearcher
 from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
-from stages.search.tensors import HeldKeys, TensorSearch
+from stages.search.tensor_exact import WithAll
+from stages.search.tensor_lists import WithLists
+from stages.search.tensor_search import TensorSearch
 from tests.oracles.search import nearest
 
 DIM = 6
@@ -283,7 +285,8 @@ def test_long_lists_in_pieces_give_what_whole_ones_give(
     keys, rows = integer_keys(300), np.arange(0, 300, 6)
     ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
     monkeypatch.setattr("stages.search.blocks.PIECE_BYTES", 7 * 4 * DIM)
-    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 7)
+    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", 0)
+    monkeypatch.setattr("stages.search.tensors.PIECE_NUMBERS", 40 * DIM)
     ids, distances = make(keys, metric).search(keys[rows], k, ranges)
     want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
     np.testing.assert_array_equal(ids, want_ids)
@@ -331,61 +334,71 @@ def test_a_device_computes_the_same_in_small_pieces(
     keys, rows = smooth_keys(200), np.arange(200)
     ranges = np.stack([rows - width // 2, rows + width // 2 + 1], axis=1)
     whole = make(keys, metric).search(keys, 3, ranges)
-    scores: list[int] = []
-    rough = TensorSearch._rough
+    queries: list[int] = []
+    for comparison in (WithAll, WithLists):
 
-    def counted(self: Any, *of: Any) -> Any:
-        found = rough(self, *of)
-        scores.append(found.numel())
-        return found
+        def counted(self: Any, which: slice, count: int, nearest: Any = comparison.nearest) -> Any:
+            queries.append(which.stop - which.start)
+            return nearest(self, which, count)
 
-    monkeypatch.setattr(TensorSearch, "_rough", counted)
-    monkeypatch.setattr("stages.search.tensors.SCORES", 500)
-    monkeypatch.setattr("stages.search.tensors.NUMBERS", 30)
-    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
-    monkeypatch.setattr("stages.search.tensors.KEPT", 2)
-    monkeypatch.setattr("stages.search.exact.KEYS", 10)
-    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
+        monkeypatch.setattr(comparison, "nearest", counted)
+    for name, value in {
+        "tensors.SCORES": 500,
+        "tensors.NUMBERS": 30,
+        "tensors.PIECE_NUMBERS": 40 * DIM,
+        "tensors.HELD_ELSEWHERE": 100 * DIM * 4,
+        "tensor_lists.BATCH": 300,
+        "tensor_lists.BROUGHT": 10,
+        "tensor_search.FINISHED": 2,
+    }.items():
+        monkeypatch.setattr(f"stages.search.{name}", value)
     parts = make(keys, metric).search(keys, 3, ranges)
-    assert max(scores) <= 500
+    assert max(queries) < 70
     np.testing.assert_array_equal(whole[0], parts[0])
     np.testing.assert_array_equal(whole[1], parts[1])
 
 
 @ON_A_DEVICE
-@pytest.mark.parametrize("room", [0, 5000, 1 << 20])
-def test_keys_stay_on_a_device_while_there_is_room(make: Any, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, brought = smooth_keys(300), list[int]()
-    bring = HeldKeys.bring
-
-    def counted(self: Any, piece: Any, *arrays: Any) -> Any:
-        brought.append(len(arrays[0]))
-        return bring(self, piece, *arrays)
-
-    monkeypatch.setattr(HeldKeys, "bring", counted)
-    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", room)
-    monkeypatch.setattr("stages.search.tensor_lists.KEYS", 50)
-    searcher = make(keys, "l2")
-    first = searcher.search(keys[:40], 5)
-    once, again = sum(brought), searcher.search(keys[:40], 5)
-    size = keys[0].nbytes + (16 if make is on_tensors else 8)
-    assert once >= 300
-    held = once - (sum(brought) - once)
-    assert held * size <= room
-    assert (held == 300) == (room >= 300 * size)
-    assert (held > 0) == (room > 0)
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@ON_A_DEVICE
 @pytest.mark.parametrize("k", [1, 7, 250])
-def test_a_device_finds_among_a_great_many_equal_keys(make: Any, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spare", [0, 1, 28])
+def test_a_device_finds_among_a_great_many_equal_keys(
+    make: Any, k: int, spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = np.concatenate([integer_keys(40), np.ones((300, DIM), np.float32), integer_keys(40)])
     queries = np.concatenate([np.ones((20, DIM), np.float32), integer_keys(20)])
-    monkeypatch.setattr("stages.search.tensors.SPARE", 1)
-    monkeypatch.setattr("stages.search.tensors.KEPT", 1)
+    monkeypatch.setattr("stages.search.tensor_search.SPARE", spare)
+    monkeypatch.setattr("stages.search.tensor_search.slack", lambda k: 1)
+    monkeypatch.setattr("stages.search.tensors.NUMBERS", 1000)
     ids, distances = make(keys, "l2").search(queries, k)
     want_ids, want_distances = nearest(queries, keys, k, "l2", None)
     np.testing.assert_array_equal(ids, want_ids)
     np.testing.assert_allclose(distances, want_distances)
+
+
+@ON_A_DEVICE
+def test_only_queries_that_may_have_missed_a_row_are_searched_for_again(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = np.concatenate([smooth_keys(300), np.full((50, DIM), 9, np.float32)])
+    queries = np.concatenate([keys[:20], keys[-2:]])
+    tries: list[tuple[int, int]] = []
+    run = TensorSearch.run
+
+    def counted(self: TensorSearch, *others: Any) -> None:
+        tries.append((len(self.queries), self.count))
+        run(self, *others)
+
+    monkeypatch.setattr(TensorSearch, "run", counted)
+    ids, _ = make(keys, "l2").search(queries, 4)
+    assert tries == [(22, 32), (2, 351)]
+    np.testing.assert_array_equal(ids[-2:], np.tile(np.arange(300, 304), (2, 1)))
+
+
+@ON_A_DEVICE
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_the_largest_half_precision_numbers_give_no_others_than_numbers(make: Any, metric: str) -> None:
+    keys = np.sign(smooth_keys(100)) * np.float32(65504)
+    keys[:50] *= np.float32(0.5)
+    _, distances = make(keys, metric).search(keys[:60], 5)
+    _, want = nearest(keys[:60], keys, 5, metric)
+    np.testing.assert_allclose(distances, want, rtol=1e-6)

@@ -20,7 +20,10 @@ from stages.training.convergence import Validation, convergence, read_validation
         ({700: 5.0, 800: 4.9, 900: 4.85, 1000: 4.849}, [800, 1000], True),
         ({950: 5.0, 1000: 4.9}, [950, 1000], True),
         ({400: 4.5, 800: 5.0, 1000: 4.9}, [800, 1000], False),
-        ({400: 4.895, 800: 5.0, 1000: 4.9}, [800, 1000], True),
+        ({400: 4.895, 800: 5.0, 1000: 4.9}, [800, 1000], False),
+        ({400: 4.9, 800: 5.0, 1000: 4.9}, [800, 1000], False),
+        ({700: 5.0, 900: 4.85, 1000: 4.851}, [700, 1000], True),
+        ({700: 5.0, 900: 4.85, 1000: 4.9}, [700, 1000], False),
     ],
 )
 def test_the_end_of_a_run_is_compared_with_what_came_before_it(losses, compared, falling) -> None:

@@ -37,6 +37,8 @@ def test_tuned_numbers_at_the_edge_come_with_the_command_that_looks_beyond_but_f
     assert command.startswith(f"{COMMAND} --memory ")
     assert command.endswith("k=1024,temperature=tune,lambda=0.0769/0.143/0.25/0.4/0.571")
     assert not warned([tuned_row()], [{**CACHE, "interior": {"size": False}}], size=100)
+    least = tuned_row()._replace(curve=[(100, 6.0), (200, 7.0)], over="size")
+    assert "size=25/50/100" in warned([least], [{**CACHE, "interior": {"size": False}}], size=900)[0]
     assert "size=100/200/300" in warned([tuned_row()], [{**CACHE, "interior": {"size": False}}], size=300)[0]
 
 
@@ -46,7 +48,8 @@ def test_all_edges_are_one_sentence_and_one_command_and_memory_inside_its_grid_s
     (line,) = warned(both, memories, k=9)
     assert line.startswith(
         "the best temperature (12.5) and lambda (0.25) of knn-lm lie at the edges of their grids; "
-        "knn-lm still gained 12.5% on valid by the last doubling of k, to 4; wider: "
+        "knn-lm still gained 12.5% on valid by the last doubling of k, to 4 (said until one gains less than 0.5%); "
+        "wider, neural-cache as tuned before: "
     )
     first, second = line.partition(f"{COMMAND} --memory ")[2].split(" --memory ")
     assert first.endswith("k=8,temperature=3.12/6.25/12.5/25/50,lambda=0.0769/0.143/0.25/0.4/0.571")
@@ -79,7 +82,7 @@ def test_of_memory_that_is_switched_off_no_number_but_that_is_told_however_much_
     beside = [tuned_row(None, lowest=(True, False), off=(True, False)), tuned_row(9.0), tuned_row(8.0, over="size")]
     first, second = warned(beside, chain)
     assert first.startswith("knn-lm does not help: the others alone are best on valid, so ")
-    assert second.startswith("the best theta (0.3) of neural-cache lies at the edge of its grid; wider: ")
+    assert second.startswith("the best theta (0.3) of neural-cache lies at the edge of its grid; wider, knn-lm as ")
     assert "--memory external:similarity=l2,key=ffn-input,k=1024,lambda=0 --memory long" in second
 
 
@@ -95,7 +98,8 @@ def test_more_memory_is_advised_where_the_tuning_split_still_gained_notably():
         return warned([tuned_row(curve=curve)], **most)
 
     (line,) = said([9, 8, 7], k=9)
-    assert line.startswith(f"knn-lm still gained 12.5% on valid by the last doubling of k, to 4; wider: {COMMAND} ")
+    assert line.startswith("knn-lm still gained 12.5% on valid by the last doubling of k, to 4 (said until one gains ")
+    assert f"less than 0.5%); wider: {COMMAND} " in line
     assert ",k=8,temperature=tune,lambda=tune" in line
     assert ",k=5," in said([9, 8, 7], k=5)[0]
     assert not said([9, 8, 7], k=4)

@@ -43,11 +43,39 @@ def test_it_is_said_of_what_intervals_are() -> None:
     assert few in alone
 
 
-@pytest.mark.parametrize(("valid", "said"), [(30.0, True), (65.0, False), (79.0, False), (99.0, False), (110.0, True)])
-def test_splits_that_are_not_alike_are_remarked_on(valid: float, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("valid", "said"), [(30.0, "easier"), (65.0, None), (79.0, None), (99.0, None), (110.0, "harder")]
+)
+def test_a_valid_split_that_is_harder_or_easier_is_remarked_on(valid: float, said: str | None) -> None:
     lines = remarks({**REPORT, "split": "test", "valid_perplexity": valid})
-    start = f"plain has perplexity {valid:g} on valid and 80 on test: they are not the same kind of text"
-    assert any(line.startswith(start) for line in lines) == said
+    start = f"plain has perplexity {valid:g} on valid and 80 on test: valid is "
+    found = [line.removeprefix(start).split(",")[0] for line in lines if line.startswith(start)]
+    assert found == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "above", "said"),
+    [
+        (
+            {"plain": 80, "a": 60, "b": 61, "c": 70},
+            (None, [-0.001, 0.02], [0.1, 0.2]),
+            "a is lowest, but b differs from",
+        ),
+        ({"plain": 80, "a": 61, "b": 60, "c": 60.5}, ([0, 0.02], None, [-0.1, 0.2]), "b is lowest, but a and c differ"),
+        ({"plain": 80, "a": 60, "b": 61, "c": 70}, (None, [0.001, 0.02], None), ""),
+        ({"plain": 50, "a": 60, "b": 61, "c": 70}, (None, [-0.001, 0.02], [0.1, 0.2]), ""),
+        ({"plain": 80, "a": 60, "b": 61, "c": 70}, (None, None, None), ""),
+        ({"plain": 80, "a": None, "b": 61, "c": 70}, ([-0.1, 0.1], None, None), "b is lowest, but a differs from"),
+    ],
+)
+def test_rows_that_chance_may_have_put_apart_tie(rows: dict, above: tuple, said: str) -> None:
+    drawn = {"samples": 10, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 57}
+    told = [{"row": row, "interval": None, "above_lowest": edges} for row, edges in zip("abc", above, strict=True)]
+    made = [{**ROWS[0], "row": row, "perplexity": value, "memories": []} for row, value in rows.items()]
+    lines = remarks({**REPORT, "rows": made, "change_intervals": {**drawn, "rows": told}})
+    assert [line for line in lines if line.endswith("they tie")][:1] == [
+        line for line in lines if said and line.startswith(said)
+    ]
 
 
 @pytest.mark.parametrize(("words", "said"), [(4000.0, True), (80.0, False), (None, False), (1e9, False)])
@@ -136,7 +164,7 @@ def test_words_of_memories_are_explained_once() -> None:
     report = {**REPORT, **COUNTS, "score": "all", "rows": rows}
     (line,) = [line for line in remarks(report) if line.startswith("external: the k nearest entries of the datastore")]
     assert [part.partition(": ")[0] for part in line.split("; ")] == [
-        *("external", "interpolate", "temperature", "lambda", "long", "theta")
+        *("external", "interpolate", "temperature τ", "lambda λ", "long", "theta θ")
     ]
     outside = {**cache, "sources": ["elsewhere"]}
     assert not any("elsewhere" in line for line in remarks({**report, "rows": [{**ROWS[1], "memories": [outside]}]}))
@@ -185,7 +213,11 @@ def test_where_text_was_read_before_the_new_one_decides() -> None:
     ("passes", "falling", "told"),
     [
         (0.5, None, ["model/3 was trained for 0.5 passes over its text: "]),
-        (2, True, ["model/3 was trained for 2 passes over its text, and validation was still falling at the end: "]),
+        (
+            2,
+            True,
+            ["model/3 was trained for 2 passes over its text, and validation was still falling late in the run: "],
+        ),
         (2, False, []),
         (2, None, []),
     ],
@@ -249,5 +281,5 @@ def test_that_the_training_text_was_scored_is_said(changed: dict, said: bool) ->
     lines = list(training_text_lines(report | changed))
     assert [line.startswith("train is what model/3 learned") for line in lines] == [True] * said
     assert set(lines) <= set(remarks(report | changed))
-    uneven = [line for line in remarks({**report, **changed, "valid_perplexity": 300.0}) if "the same kind" in line]
+    uneven = [line for line in remarks({**report, **changed, "valid_perplexity": 300.0}) if "valid is harder" in line]
     assert bool(uneven) is not said, "a model's own text differs from valid because it was learned"

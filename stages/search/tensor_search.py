@@ -1,0 +1,234 @@
+"""Searching on another device than the CPU: rough scores choose candidates, exact ones order them, bounds tell whether
+any was missed.
+
+Of each query somewhat more than the k best by rough scores are compared without cancellation. No shape depends on what
+the scores are, so that the host need not wait for the device. Where rounding could have left out one of the k best, as
+among many equal keys, the query is searched for again with more candidates.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.search import tensors
+from stages.search.fetched import Fetched
+from stages.search.ranking import MISSING, pick, slack
+from stages.search.scan import NARROW, ROUNDING, widest
+from stages.search.searcher import GROWTH
+from stages.search.tensors import TensorKeys, moved, packed, rows_at, scores_of
+
+SPARE = 28
+"""Candidates beyond k, or `slack` of it, at the first try."""
+FINISHED = 1 << 20
+"""Neighbours that are sorted and fetched at a time: 8 MB."""
+
+
+class TensorQueries:
+    """Queries [n, d] on a device, as `QueryBlock` has them: a rough score is a key's bias and its product with factors.
+
+    Attributes:
+        factors: [n, d], of keys minus the origin.
+        constant: [n] what is missing from a rough score.
+        exclude: [n, 2] ranges of rows that each may not see, or None.
+        hides: whether these are hidden from rough scores; short ones are left out of the candidates.
+    """
+
+    def __init__(
+        self, queries: np.ndarray, origin: np.ndarray, metric: str, exclude: np.ndarray | None, device: str
+    ) -> None:
+        self.device, self.l2 = device, metric == "l2"
+        self.vectors, self.origin = moved(queries, device), moved(origin, device)
+        self.exclude = None if exclude is None else moved(exclude, device)
+        self.widest = widest(exclude)
+        centred = self.vectors - self.origin
+        self.factors = -2 * centred if self.l2 else -self.vectors
+        self.constant = centred.square().sum(dim=1) if self.l2 else -(self.vectors @ self.origin)
+        self._lengths, self._far = self.vectors.norm(dim=1), self.origin.norm()
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def hides(self) -> bool:
+        return self.widest > NARROW
+
+    def seeing_all(self) -> "TensorQueries":
+        """The same, from which nothing is kept."""
+        one = copy(self)
+        one.exclude, one.widest = None, 0
+        return one
+
+    def depth(self, k: int) -> int:
+        """As of `QueryBlock`."""
+        return k if self.hides else k + self.widest
+
+    def hidden(self, which: slice | Tensor, rows: Tensor) -> Tensor | None:
+        """Which of these rows are hidden from these queries, bool [*q, m] of rows [*q or 1, m]; None: none is."""
+        if self.exclude is None:
+            return None
+        start, stop = self.exclude[which].unbind(dim=-1)
+        return (rows >= start[..., None]) & (rows < stop[..., None])
+
+    def bias(self, centred: Tensor) -> Tensor:
+        """Of keys minus the origin, [m, d] -> [m]."""
+        return centred.square().sum(dim=1) if self.l2 else centred.new_zeros(len(centred))
+
+    def limit(self, kth: Tensor, which: slice, radius: Tensor) -> Tensor:
+        """The largest rough score of a row as near as one of this exact score [q], as `reach` and `allowed` have it."""
+        rough, times = kth - self.constant[which], 2 * ROUNDING
+        magnitude = self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
+        return rough + times * (magnitude + rough.abs())
+
+
+class Comparison(Protocol):
+    """Queries that are to be compared with some keys.
+
+    Attributes:
+        keys: with which.
+        radius: distance from the origin to the farthest, [].
+        step: queries at a time.
+    """
+
+    keys: TensorKeys
+    radius: Tensor
+    step: int
+
+    def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
+        """Of these queries the smallest rough scores, [q, c], +inf of no key, and where the keys are among `keys`.
+
+        All that there are, if these are fewer than `count`.
+        """
+
+
+class TensorSearch:
+    """The k best of queries among keys that pass.
+
+    Args:
+        spare: candidates beyond those among which the k best are, but for rounding.
+        keys: how many pass at the most.
+
+    Attributes:
+        complete: bool [n], whether no other row can be one of the k best.
+    """
+
+    def __init__(self, queries: TensorQueries, k: int, spare: int, keys: int) -> None:
+        self.queries, self.k = queries, k
+        # one more than there are leaves a place empty, so that none was left out
+        self.count = min(queries.depth(k) + spare, keys + 1)
+        shape, device = (len(queries), self.count), queries.device
+        self._rough = torch.full(shape, torch.inf, device=device)
+        self._pairs = torch.full(shape, MISSING, device=device)
+        self._radius = torch.zeros((), device=device)
+        self.complete = torch.zeros(len(queries), dtype=torch.bool, device=device)
+
+    def run(self, comparisons: Iterable[Comparison], put: Callable[[slice, Tensor], None]) -> None:
+        """Compare; `put` gets pairs [q, k] of some queries, as `best` has them, once they were compared with all."""
+        number, step = -1, max(1, FINISHED // self.k)
+        for number, (some, last) in enumerate(_with_last(comparisons)):
+            self._radius = torch.maximum(self._radius, some.radius)
+            for which in parts(0, len(self.queries), some.step):
+                self._offer(which, some, fresh=number == 0)
+                for part in parts(which.start, which.stop, step) if last else ():
+                    put(part, self.best(part))
+        for part in parts(0, len(self.queries), step) if number < 0 else ():
+            put(part, self.best(part))
+
+    def best(self, which: slice) -> Tensor:
+        """The k best of some queries, `packed`, best first, [q, k]."""
+        pairs = self._pairs[which].sort(dim=1).values[:, : self.k]
+        pairs = torch.cat((pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1)
+        limit = self.queries.limit(scores_of(pairs[:, -1]), which, self._radius)
+        last = self._rough[which].amax(dim=1)
+        self.complete[which] = (last > limit) | (last == torch.inf)
+        return pairs
+
+    def _offer(self, which: slice, some: Comparison, fresh: bool) -> None:
+        """Hold the candidates of some queries among these keys, or those before that are nearer."""
+        rough, places = some.nearest(which, self.count)
+        pairs = self._compared(which, places, some.keys).masked_fill_(rough == torch.inf, MISSING)
+        if fresh:
+            self._rough[which, : rough.shape[1]], self._pairs[which, : rough.shape[1]] = rough, pairs
+            return
+        rough = torch.cat((self._rough[which], rough), dim=1)
+        pairs = torch.cat((self._pairs[which], pairs), dim=1)
+        found = rough.topk(self.count, dim=1, largest=False, sorted=False)
+        self._rough[which], self._pairs[which] = found.values, pairs.gather(1, found.indices)
+
+    def _compared(self, which: slice, places: Tensor, keys: TensorKeys) -> Tensor:
+        """Pairs of queries with keys [q, c], `packed`."""
+        rows, scores = keys.rows[places], self._scores(which, places, keys.vectors)
+        hidden = self.queries.hidden(which, rows)
+        return packed(scores if hidden is None else scores.masked_fill_(hidden, torch.inf), rows)
+
+    def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
+        """Scores of pairs as `pair_scores` has them: squared distances come from differences."""
+        out, queries = torch.empty(places.shape, device=self.queries.device), self.queries.vectors[which]
+        wide = max(1, min(places.shape[1], tensors.NUMBERS // vectors.shape[1]))
+        high = max(1, tensors.NUMBERS // (wide * vectors.shape[1]))
+        for rows in parts(0, len(places), high):
+            own = queries[rows, None]
+            for columns in parts(0, places.shape[1], wide):
+                keys = rows_at(vectors, places[rows, columns])
+                if self.queries.l2:
+                    out[rows, columns] = (own - keys).square_().sum(dim=2)
+                else:
+                    out[rows, columns] = -(own * keys).sum(dim=2)
+        return out
+
+
+def find(
+    queries: np.ndarray,
+    exclude: np.ndarray | None,
+    k: int,
+    rows: int,
+    ready: Callable[[np.ndarray, np.ndarray | None], TensorQueries],
+    compare: Callable[[TensorQueries], Iterable[Comparison]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores float32 and rows int64 [n, k] of the best of each query, best first; +inf and -1 where missing.
+
+    Args:
+        rows: how many keys there are.
+        ready: puts queries, and the rows that they may not see, on a device.
+        compare: all comparisons that are to be made of queries.
+    """
+    asked = ready(queries, exclude)
+    with Fetched(len(queries), k, rows, asked.device) as found:
+        spare = max(SPARE, slack(k))
+        search = TensorSearch(asked, k, spare, rows)
+        search.run(compare(asked), found.put)
+        pending = np.flatnonzero(~search.complete.cpu().numpy())
+        while len(pending):
+            found.wait()
+            spare *= GROWTH
+            left, step = [], max(1, tensors.NUMBERS // min(rows + 1, k + spare))
+            for some in np.split(pending, range(step, len(pending), step)):
+                search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
+                search.run(compare(search.queries), partial(_put_some, found, some))
+                left.append(some[~search.complete.cpu().numpy()])
+            pending = np.concatenate(left)
+        found.wait()
+    return found.scores, found.rows
+
+
+def _put_some(found: Fetched, which: np.ndarray, part: slice, pairs: Tensor) -> None:
+    found.put(which[part], pairs)
+
+
+def parts(start: int, stop: int, step: int) -> Iterator[slice]:
+    """What lies between, so many at a time."""
+    return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
+
+
+def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]:
+    """Items, and whether each is the last; the next one is made before one is given."""
+    items = iter(items)
+    one = next(items, None)
+    while one is not None:
+        following = next(items, None)
+        yield one, following is None
+        one = following

@@ -1,0 +1,73 @@
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+
+from stages.search import blocks as module
+from stages.search.blocks import ListBlocks
+from stages.search.decoded import DecodedLists
+from stages.search.lists import ListsInMemory
+from stages.search.scan import KeyBlock, Room, extended_keys
+
+DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)
+
+
+class Counted(DecodedLists):
+    """Lists that remember which were asked for keys."""
+
+    def __init__(self, ivf: Any) -> None:
+        super().__init__(ivf, ListsInMemory(ivf))
+        self.read: list[int] = []
+
+    def keys(self, number: int, part: range | None = None) -> np.ndarray:
+        self.read.append(number)
+        return super().keys(number, part)
+
+
+@pytest.fixture
+def lists() -> Counted:
+    keys = np.random.default_rng(0).standard_normal((200, DIM)).astype(np.float32)
+    index = faiss.index_factory(DIM, "IVF8,Flat")
+    index.cp.min_points_per_centroid = 1
+    index.train(keys)
+    index.add(keys)
+    return Counted(index)
+
+
+def require_keys(block: KeyBlock, lists: DecodedLists, number: int, part: range | None = None) -> None:
+    keys = lists.keys(number, part)
+    np.testing.assert_array_equal(block.rows, lists.ids(number, part))
+    np.testing.assert_array_equal(block.vectors, keys)
+    np.testing.assert_array_equal(block.extended, extended_keys(keys, ORIGIN))
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 20])
+def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int) -> None:
+    blocks, room = ListBlocks(lists, ORIGIN, kept_bytes), Room()
+    assert blocks.kept == (8 if kept_bytes else 0)
+    for numbers in ([0, 1, 2], [2, 5], [7], [0, 7]):
+        block, places = blocks.together(numbers, room)
+        assert len(places) == len(numbers)
+        for number, place in zip(numbers, places, strict=True):
+            require_keys(block.part(place), lists, number)
+
+
+def test_a_kept_list_is_read_once(lists: Counted) -> None:
+    size = 8 + 4 * (2 * DIM + 1)
+    blocks, room = ListBlocks(lists, ORIGIN, int(lists.sizes[:3].sum()) * size), Room()
+    assert blocks.kept == 3
+    for _ in range(2):
+        blocks.together([0, 2], room)
+        blocks.together([3, 4], room)
+    assert lists.read == [0, 2, 3, 4, 3, 4]
+
+
+def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
+    blocks = ListBlocks(lists, ORIGIN, 0)
+    np.testing.assert_array_equal(blocks.parts, np.maximum(1, -(-lists.sizes // 7)))
+    for number in range(8):
+        size = int(lists.sizes[number])
+        for first, block in zip(range(0, size, 7), blocks.in_parts(number, Room()), strict=True):
+            require_keys(block, lists, number, range(first, min(first + 7, size)))
