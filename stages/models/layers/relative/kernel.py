@@ -1,5 +1,7 @@
 """Attention that sees how far back a position lies, not where it is."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -46,10 +48,31 @@ def relative_weights(
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
-    distances.detach()[:, :, :length].add_(_unused(length, distances))
-    shifted = distances.flatten(1)[:, length:].unflatten(1, (length, keys))
+    shifted: Tensor = _Shifted.apply(distances)  # type: ignore[no-untyped-call]
     scores = torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
     return scores.softmax(-1).view(*q.shape[:3], keys)
+
+
+class _Shifted(torch.autograd.Function):
+    """Distances [N, L, K + 1] -> the numbers from the L-th of each [L, K + 1] on, as rows of K: [N, L, K], a view.
+
+    The first L - i numbers of each row i become -inf in place. Autograd alone would fill room for such gradients with
+    zeros twice, and copy them twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, distances: Tensor) -> Tensor:
+        length, keys = distances.shape[1], distances.shape[2] - 1
+        distances[:, :, :length].add_(_unused(length, distances))
+        return distances.flatten(1)[:, length:].unflatten(1, (length, keys))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        number, length, keys = grad.shape
+        whole = grad.new_empty(number, length * (keys + 1))
+        whole[:, :length] = 0
+        whole[:, length:] = grad.flatten(1)
+        return whole.view(number, length, keys + 1)
 
 
 def _unused(length: int, like: Tensor) -> Tensor:
