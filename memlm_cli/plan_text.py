@@ -84,6 +84,9 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
         lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
+    continued = [one.name for one in new if one.state == "continues" and one.seconds is not None]
+    if continued:
+        lines.append(f"the time of the whole work, part of which is done already: {', '.join(continued)}")
     short = [estimate.name for estimate in new if estimate.short]
     if short:
         lines.append(

@@ -166,7 +166,9 @@ def budget(
     share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
     valid, test = shares or (share, share)
     learned = 1 - valid - test
-    tokens, types = round(learned * every), bpe_vocabulary(learned * text_bytes)
+    types = bpe_vocabulary(learned * text_bytes)
+    every = text_bytes / token_bytes(types)  # with fewer types, made of train alone, tokens may be more
+    tokens = round(learned * every)
     learnt = weights(training.model.sized(types, training.segment_length))
     read = (valid + test) * every
     stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0, "report": plain_scored * read}

@@ -119,5 +119,8 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     with ConsoleReporter("try"):
         found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
         write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more]), output)
-    words = ["memlm", "report", *references, "--output", str(output), *chain(*store_words(common))]
-    say(f"\n$ {shlex.join(words)}")
+    store = list(chain(*store_words(common)))
+    say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
+    report = next(report for report in found if "index" in report.manifest.inputs)
+    words = ["memlm", "inspect", report.input("index").reference, "--report", report.reference, "--select", "gains"]
+    say(f"try: where the memories gain most, and by what (names, say): {shlex.join([*words, *store])}")

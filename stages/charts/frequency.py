@@ -57,7 +57,11 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
 
 def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
     """Which groups have too few tokens for a bar, where some have."""
-    few = [f"{label} ({count:,} tokens)" for label, count in zip(labels, tokens, strict=True) if count < FEW_TOKENS]
+    few = [
+        f"{label} ({count:,} token{'s'[: count != 1]})"
+        for label, count in zip(labels, tokens, strict=True)
+        if count < FEW_TOKENS
+    ]
     return f" Left out: {', '.join(few)}; fewer than {FEW_TOKENS} are mostly luck." if few else ""
 
 

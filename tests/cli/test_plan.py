@@ -138,6 +138,20 @@ def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path,
     assert other["seconds"] is None  # a model of another shape says nothing
 
 
+def test_the_time_of_what_continues_is_said_to_be_that_of_the_whole(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
+    tokens = memlm("tokenize", *files, "--tokenizer", "char").reference
+    typed = ["train", tokens, "--segment-length", "16", "--steps"]
+    assert memlm(*typed, "3").code == 0
+    said = "the time of the whole work, part of which is done already: train"
+    (stage,) = planned(memlm, *typed, "4").stages.values()
+    assert said not in memlm("plan", *typed, "4").out
+    kind, _, id = stage["reference"].partition("/")
+    (tmp_path / "store" / kind / f".{id}-partial").mkdir()
+    assert said in memlm("plan", *typed, "4").out
+
+
 def _made(folder: Path, kind: str) -> str:
     (path,) = (path for path in (folder / "store" / kind).iterdir() if not path.name.startswith("."))
     return f"{kind}/{path.name}"

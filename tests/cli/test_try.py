@@ -60,6 +60,9 @@ def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Pat
         again = memlm(*words)
         assert again.code == 0, again.err
         assert "cached" in again.err or words[0] == "report"
+    (line,) = (line for line in ended.err.splitlines() if "where the memories gain most" in line)
+    shown = memlm(*shlex.split(line.partition(": memlm ")[2]))
+    assert (shown.code, "Memory helps most" in shown.out) == (0, True), shown.err
 
 
 @pytest.mark.usefixtures("small")

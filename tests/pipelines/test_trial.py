@@ -7,7 +7,16 @@ import pytest
 
 from pipelines.recipe import load_recipe
 from pipelines.trial import described, last_advice, plan_trial, recipe_text, scored_shares, training_settings
-from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES, USED, Machine, best_budget, require_enough
+from pipelines.trial_budget import (
+    FEWEST_BYTES,
+    FEWEST_PASSES,
+    GOOD_PASSES,
+    USED,
+    Machine,
+    best_budget,
+    budget,
+    require_enough,
+)
 from stages.errors import DataError, UsageError
 from stages.text.survey import Documents, Survey
 
@@ -51,6 +60,14 @@ def test_seeds_share_the_time():
         best_budget(NOVEL, three_bytes, Machine(10_000, 0.5, 5), TRAINING)
     enough = minutes_in(said.value)
     assert best_budget(NOVEL, three_bytes, Machine(10_000, enough, 5), TRAINING).bytes >= FEWEST_BYTES
+
+
+def test_tokens_are_counted_with_the_vocabulary_that_train_gives():
+    def token_bytes(types):
+        return {512: 2.0, 1024: 3.0}[types]
+
+    found = budget(150_000, False, token_bytes, Machine(20_000, 2), TRAINING, (0.1, 0.1))
+    assert (found.types, found.tokens) == (512, 60_000), "of all of the text there would be 1,024 types"
 
 
 def test_more_time_is_more_text_then_more_passes_then_a_second_model():

@@ -193,9 +193,10 @@ def tied(report: Figures) -> tuple[str, list[str]] | None:
     """
     rows = (report.get("change_intervals") or {}).get("rows", ())
     ties = [row["row"] for row in rows if row.get("above_lowest") and row["above_lowest"][0] <= 0]
-    lowest = min(report["rows"], key=lambda row: inf if row["perplexity"] is None else row["perplexity"])["row"]
-    of_these = any(row["row"] == lowest and not row["above_lowest"] for row in rows if "above_lowest" in row)
-    return (lowest, ties) if ties and of_these else None
+    baseline = [report["baseline"]["row"]] if report.get("baseline") else []
+    lowest = min([*baseline, *report["rows"]], key=lambda row: inf if row["perplexity"] is None else row["perplexity"])
+    of_these = any(row["row"] == lowest["row"] and not row["above_lowest"] for row in rows if "above_lowest" in row)
+    return (lowest["row"], ties) if ties and of_these and lowest not in baseline else None
 
 
 def _ties_lines(report: Figures) -> Iterator[str]:

@@ -73,9 +73,11 @@ def test_rows_that_chance_may_have_put_apart_tie(rows: dict, above: tuple, said:
     told = [{"row": row, "interval": None, "above_lowest": edges} for row, edges in zip("abc", above, strict=True)]
     made = [{**ROWS[0], "row": row, "perplexity": value, "memories": []} for row, value in rows.items()]
     lines = remarks({**REPORT, "rows": made, "change_intervals": {**drawn, "rows": told}})
-    assert [line for line in lines if line.endswith("they tie")][:1] == [
-        line for line in lines if said and line.startswith(said)
-    ]
+    ties = [line for line in lines if line.endswith("they tie")]
+    assert [line.startswith(said) for line in ties] == [True] * bool(said)
+    lower = {"row": {"row": "plain", "perplexity": 40.0}, "model": "model/2", "report": "report/2", "method": "lm"}
+    beside = {**REPORT, "rows": made, "change_intervals": {**drawn, "rows": told}, "baseline": lower}
+    assert not any(line.endswith("they tie") for line in remarks(beside)), "the baseline's row is lowest"
 
 
 @pytest.mark.parametrize(("words", "said"), [(4000.0, True), (80.0, False), (None, False), (1e9, False)])
