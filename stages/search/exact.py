@@ -95,7 +95,7 @@ class ExactSearcher(ScanningSearcher):
         on_device = self._on_device = self._on_device or KeysOnDevice(self.keys, self.device)
 
         def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device)
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.room.numbers)
 
         def compare(asked: TensorQueries) -> Iterator[WithAll]:
             seen = 0

@@ -290,7 +290,7 @@ class GroupedSearcher(ScanningSearcher):
         self._on_device = on_device
 
         def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device)
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.room.numbers)
 
         return find(queries, exclude, k, self.rows, ready, lambda asked: on_device.comparisons(asked, probe))
 

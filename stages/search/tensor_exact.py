@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from stages.search import tensors
 from stages.search.keys import StoredKeys
 from stages.search.tensor_search import TensorQueries
 from stages.search.tensors import TensorKeys, moved, room_on, smallest
@@ -23,7 +22,7 @@ class KeysOnDevice:
         """All keys, as many at a time as one product takes."""
         if self._staying and self._held is None:
             self._held = self._brought(self._staying)
-        step, others = max(1, tensors.PIECE_NUMBERS // self.keys.dim), range(self._staying, self.keys.shards)
+        step, others = max(1, self.room.piece // self.keys.dim), range(self._staying, self.keys.shards)
         if self._held is not None:
             yield from _cut(self._held, step)
         for first, block in self.keys.each(others):

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.search import tensors
 from stages.search.ranking import NO_ROW
 from stages.search.tensor_exact import WithAll
 from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, parts
@@ -155,7 +154,7 @@ class WithLists:
     def _at_once(self, height: int) -> int:
         """Products of one batch, by their scores and by the numbers of queries and keys that they take."""
         width, dim = self._blocks.width, self.keys.vectors.shape[1]
-        return max(1, min(BATCH // (height * width), tensors.NUMBERS // (max(height, width) * dim)))
+        return max(1, min(BATCH // (height * width), self._queries.numbers // (max(height, width) * dim)))
 
     def _product(self, queries: Tensor, blocks: Tensor) -> Tensor:
         """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
@@ -194,7 +193,7 @@ class TensorLists:
         self._total = int((-(-lists.sizes // self.width)).sum())
         block_bytes = self.width * (one.shape[1] * one.dtype.itemsize + 12)
         self._staying = min(self._total, self.room.held // block_bytes)
-        self._step = max(1, tensors.PIECE_NUMBERS // (self.width * one.shape[1]))
+        self._step = max(1, self.room.piece // (self.width * one.shape[1]))
         self._held: BlocksOnDevice | None = None
         self._centres = (
             None if centres is None else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))

@@ -35,13 +35,22 @@ class TensorQueries:
         factors: [n, d], of keys minus the origin.
         constant: [n] what is missing from a rough score.
         exclude: [n, 2] ranges of rows that each may not see, or None.
+        numbers: of keys that they are compared with pair by pair at a time.
         hides: whether these are hidden from rough scores; short ones are left out of the candidates.
     """
 
     def __init__(
-        self, queries: np.ndarray, origin: np.ndarray, metric: str, exclude: np.ndarray | None, device: str
+        self,
+        queries: np.ndarray,
+        origin: np.ndarray,
+        metric: str,
+        exclude: np.ndarray | None,
+        device: str,
+        numbers: int | None = None,
     ) -> None:
+        """`numbers`: as of `Room`; None: as where no GPU tells what is free."""
         self.device, self.l2 = device, metric == "l2"
+        self.numbers = numbers or tensors.NUMBERS
         self.vectors, self.origin = moved(queries, device), moved(origin, device)
         self.exclude = None if exclude is None else moved(exclude, device)
         self.widest = widest(exclude)
@@ -128,10 +137,10 @@ class TensorSearch:
 
     def run(self, comparisons: Iterable[Comparison], put: Callable[[slice, Tensor], None]) -> None:
         """Compare; `put` gets pairs [q, k] of some queries, as `best` has them, once they were compared with all."""
-        number, step = -1, max(1, FINISHED // self.k)
+        number, step, most = -1, max(1, FINISHED // self.k), max(1, self.queries.numbers // self.count)
         for number, (some, last) in enumerate(_with_last(comparisons)):
             self._radius = torch.maximum(self._radius, some.radius)
-            for which in parts(0, len(self.queries), some.step):
+            for which in parts(0, len(self.queries), min(some.step, most)):
                 self._offer(which, some, fresh=number == 0)
                 for part in parts(which.start, which.stop, step) if last else ():
                     put(part, self.best(part))
@@ -144,7 +153,8 @@ class TensorSearch:
         pairs = torch.cat((pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1)
         limit = self.queries.limit(scores_of(pairs[:, -1]), which, self._radius)
         last = self._rough[which].amax(dim=1)
-        self.complete[which] = (last > limit) | (last == torch.inf)
+        # so that more effort ends, too, where a query has no numbers to compare
+        self.complete[which] = ~(last <= limit) | (last == torch.inf)
         return pairs
 
     def _offer(self, which: slice, some: Comparison, fresh: bool) -> None:
@@ -168,8 +178,8 @@ class TensorSearch:
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
         """Scores of pairs as `pair_scores` has them: squared distances come from differences."""
         out, queries = torch.empty(places.shape, device=self.queries.device), self.queries.vectors[which]
-        wide = max(1, min(places.shape[1], tensors.NUMBERS // vectors.shape[1]))
-        high = max(1, tensors.NUMBERS // (wide * vectors.shape[1]))
+        wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
+        high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
         for rows in parts(0, len(places), high):
             own = queries[rows, None]
             for columns in parts(0, places.shape[1], wide):
@@ -205,7 +215,7 @@ def find(
         while len(pending):
             found.wait()
             spare *= GROWTH
-            left, step = [], max(1, tensors.NUMBERS // min(rows + 1, k + spare))
+            left, step = [], max(1, asked.numbers // min(rows + 1, k + spare))
             for some in np.split(pending, range(step, len(pending), step)):
                 search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
                 search.run(compare(search.queries), partial(_put_some, found, some))

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from stages.search.ranking import MISSING, NO_ROW
 
+BESIDE = 1 << 30
+"""Bytes of a GPU that queries and their candidates take, however much is free: what follows is of the rest."""
 SCORES = 3 << 27
 """Rough scores at a time: 1.6 GB, or an eighth of what memory of a GPU is free. Kernels count bytes in 32 bits."""
 NUMBERS = 1 << 27
-"""Numbers of keys that are compared pair by pair at a time: 512 MB in float32."""
+"""Numbers of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of what memory is free."""
 PIECE_NUMBERS = 1 << 28
-"""Numbers of keys that one product takes: 1 GB in float32."""
+"""Numbers of keys that one product takes: 1 GB in float32, or a 32nd of what memory is free."""
 HELD_SHARE = 0.5
 """Of what memory of a GPU is free: keys that stay may take so much."""
 HELD_ELSEWHERE = 128 << 20
@@ -34,17 +36,28 @@ class TensorKeys(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What of a device's memory may be used: bytes of keys that stay, and scores at a time."""
+    """What of a device's memory may be used.
+
+    Attributes:
+        held: bytes of keys that stay.
+        scores: at a time.
+        numbers: of keys that are compared pair by pair at a time.
+        piece: numbers of keys that one product takes. Two pieces are there at once.
+    """
 
     held: int
     scores: int
+    numbers: int
+    piece: int
 
 
 def room_on(device: str) -> Room:
     if torch.device(device).type != "cuda":
-        return Room(HELD_ELSEWHERE, SCORES)
+        return Room(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
     free = torch.cuda.mem_get_info(device)[0]
-    return Room(int(HELD_SHARE * free), min(SCORES, free // 32))
+    free = max(free // 4, free - BESIDE)
+    numbers, piece = min(NUMBERS, free // 256), min(PIECE_NUMBERS, free // 128)
+    return Room(int(HELD_SHARE * free), min(SCORES, free // 32), numbers, piece)
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:
@@ -82,10 +95,10 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
-    """What `ranking.packed` makes."""
+    """What `ranking.packed` makes; a score that is no number counts as missing, since no bound lets it pass there."""
     bits = (scores + 0.0).view(torch.int32)
     both = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32 | rows
-    return both.masked_fill_(scores == torch.inf, MISSING)
+    return both.masked_fill_(~(scores < torch.inf), MISSING)
 
 
 def scores_of(pairs: Tensor) -> Tensor:

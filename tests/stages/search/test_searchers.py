@@ -128,6 +128,19 @@ def test_a_key_far_from_the_origin_is_at_distance_zero_from_itself(make: Any) ->
 
 @COMPLETE
 @pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore:.*invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+def test_a_query_that_is_not_finite_ends_and_spoils_no_other(make: Any, metric: str, number: float) -> None:
+    keys = smooth_keys(300)
+    queries = keys[:5].copy()
+    queries[2, 1] = number
+    ids, _ = make(keys, metric).search(queries, 4)
+    want, _ = make(keys, metric).search(keys[:5], 4)
+    np.testing.assert_array_equal(np.delete(ids, 2, axis=0), np.delete(want, 2, axis=0))
+
+
+@COMPLETE
+@pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_what_all_keys_have_in_common_costs_no_digits(make: Any, metric: str) -> None:
     keys = smooth_keys(300) * np.float32(0.01) + np.float32(100)
     if make is grouped:

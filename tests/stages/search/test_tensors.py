@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.search import ranking
-from stages.search.tensors import moved, packed, rows_of, scores_of, smallest
+from stages.search.tensors import BESIDE, moved, packed, room_on, rows_of, scores_of, smallest
 
 
 @given(
@@ -57,3 +57,20 @@ def test_arrays_that_cannot_be_written_or_are_no_block_are_moved() -> None:
     array.flags.writeable = False
     for one in (array, array[:, ::2], array.T):
         np.testing.assert_array_equal(moved(one, "cpu"), one)
+
+
+def test_a_score_that_is_no_number_is_that_of_a_missing_key() -> None:
+    pairs = packed(torch.tensor([torch.nan, -torch.nan]), torch.tensor([3, 4]))
+    assert pairs.tolist() == [ranking.MISSING] * 2
+
+
+@pytest.mark.parametrize("gigabytes", [2, 4, 8, 16, 80])
+def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
+    gigabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = gigabytes << 30
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
+    room = room_on("cuda")
+    # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with their differences
+    assert room.held + BESIDE + (4 + 16 / 3) * room.scores + 8 * room.piece + 8 * room.numbers < free
+    assert min(room.scores, room.numbers, room.piece) > 1 << 20
