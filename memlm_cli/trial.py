@@ -55,7 +55,9 @@ def planned(
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     parts = recipe.with_suffix("")
-    if not recipe.is_file():
+    if recipe.is_file():
+        say("try: as it was planned before; what is done is not done again, and the time is that of the whole")
+    else:
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
         with ConsoleReporter("try") as reporter:
             _plan(texts, total, minutes, seeds, shares, recipe, parts, common.device, reporter, began)

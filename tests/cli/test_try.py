@@ -91,6 +91,8 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 9_999.0)
     again = memlm("try", book, "--minutes", 2, *QUICK)
     assert again.code == 0, again.err
+    before = "try: as it was planned before; what is done is not done again, and the time is that of the whole"
+    assert (before in first.err, before in again.err) == (False, True)
     assert said_commands(again.err)[:4] == said_commands(first.err)[:4]
     assert len(re.findall(r" cached \(", again.err)) == 4
     recipe = next(line for line in again.err.splitlines() if "this is a recipe: memlm run" in line)

@@ -392,7 +392,7 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
     ],
 )
 def test_a_full_disk_keeps_what_is_done(store: Store, full: Exception) -> None:
-    with pytest.raises(ResourceError, match=r"is full: .* B more are needed.* make room and run"):
+    with pytest.raises(ResourceError, match=r"is full: .*B more are needed.* make room and run"):
         make(Squares(1, full), SquaresConfig(), {}, store, Execution())
     rest = Squares()
     make(rest, SquaresConfig(), {}, store, Execution())
