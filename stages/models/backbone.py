@@ -51,10 +51,14 @@ class Backbone(nn.Module, ABC):
     prefix: int | None = None
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
 
-    def compiled_parts(self) -> Sequence[nn.Module]:
-        """Modules whose forward pass is worth compiling, for batches of one shape; the backbone may be one."""
-        return ()
-
     @abstractmethod
     def forward(self, embedded: Tensor, state: State = None) -> Encoding:
         """Read embeddings [B, L, d], going on from `state`; None: a stream begins."""
+
+
+class Compilable(ABC):
+    """A backbone that is worth compiling."""
+
+    @abstractmethod
+    def compiled_parts(self) -> Sequence[nn.Module]:
+        """Modules whose forward pass is compiled, for batches of one shape; the backbone may be one."""

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone
+from stages.models.backbone import Backbone, Compilable
 
 CXX = {"darwin": "clang++", "win32": "cl"}
 """The C++ compiler of a system, where it is not g++."""
@@ -68,10 +68,9 @@ class Compiled:
 
 def compiled(backbone: Backbone, name: str) -> Compiled:
     """The parts of a backbone of this name that are worth compiling. Raises: UsageError if there are none."""
-    parts = backbone.compiled_parts()
-    if not parts:
+    if not isinstance(backbone, Compilable):
         raise UsageError(f"The backbone {name!r} has no part that is worth compiling: train it without --compile.")
-    return Compiled(parts)
+    return Compiled(backbone.compiled_parts())
 
 
 def _first_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ class Reading:
     """A number, copied while the host goes on."""
 
     def __init__(self, number: Tensor) -> None:
-        """`number`: a scalar; nothing is computed after it that `value` would wait for."""
+        """`number`: a scalar, the last thing that was asked of its device: `value` waits for no more than that."""
         self._copy = number.detach().to("cpu", non_blocking=True)
         self._copied = torch.cuda.Event() if number.is_cuda else None
         if self._copied is not None:

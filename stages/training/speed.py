@@ -37,6 +37,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, reporter: 
         update={
             "model": config.model.sized(vocabulary, config.segment_length),
             "precision": resolve_precision(config.precision, place.type),
+            "compile": False,  # which takes longer than what is timed
         }
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=UPDATES * config.batch_tokens)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Compilable, Encoding, State
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
 from stages.models.layers.config import PLACES
@@ -62,7 +62,7 @@ class Block(nn.Module):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
-class Transformer(Backbone):
+class Transformer(Backbone, Compilable):
     """Embeddings -> (f, g); carries no state from window to window."""
 
     def __init__(self, config: TransformerConfig) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Compilable, Encoding, State
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import PLACES
@@ -60,7 +60,7 @@ class Carried(NamedTuple):
     """Of each layer."""
 
 
-class TransformerXL(Backbone):
+class TransformerXL(Backbone, Compilable):
     """Embeddings -> (f, g); carries the inputs of each layer, and where in a segment they end.
 
     A position of a segment attends to the M positions before its segment, without gradient, and to
