@@ -9,6 +9,7 @@ from memlm_cli.tables import show_table
 from memlm_cli.training_text import training_line
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
+from stages.evaluation.results.row_names import baseline_name, with_model_named
 from stages.metrics import FEW_NOTE, FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, number, size
 from stages.reporting import first_process
@@ -90,6 +91,7 @@ def _show_made_report(title: str, artifact: "Artifact") -> None:
 
 def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
+    report = with_model_named(report)
     show_table(_joined(title, report["split"], _scored(report)), *report_table(report))
     for line in (*on_change(report), *_memory_lines(report), *on_text(report)):
         say(line)
@@ -127,7 +129,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     everywhere, on_new_text = _intervals(report, "interval"), _intervals(report, "on_new_text")
     cells = [
         [
-            _name(report, row, number),
+            baseline_name(report) if baseline is not None and number == 0 else row["row"],
             _value(row["perplexity"]),
             _change(row, row["perplexity"], first, None if number == 0 else everywhere.get(row["row"])),
             f"{row['accuracy']:.1%}" if _last_word(report) else _value(row["bits_per_character"]),
@@ -145,14 +147,6 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             interval = None if number == 0 else on_new_text.get(row["row"])
             line += [_value(value), _change(row, value, new, interval)]
     return _filled(columns, cells)
-
-
-def _name(report: Figures, row: Figures, number: int) -> str:
-    """What the line of a row begins with: where a baseline stands above, the models of both first rows are named."""
-    baseline, name = report.get("baseline"), str(row["row"])
-    if baseline is None or number > 1:
-        return name
-    return f"{name} ({baseline['model'] if number == 0 else report['read']['model']})"
 
 
 def _any_repeated(report: Figures) -> bool:

@@ -230,6 +230,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.results import report
         from stages.evaluation.results.edges import edge_warnings
         from stages.evaluation.results.metrics_file import metrics_of
+        from stages.evaluation.results.row_names import with_model_named
         from stages.evaluation.tuning.tuning import Tuning
 
         shards, rows = plan.scoring_pass.parts, rows_of_report(job)
@@ -250,8 +251,9 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             _write(job, "weight-network.json", learned["network"])
         for name, content in {"metrics.json": made, **files}.items():
             _write(job, name, content)
-        charts = [chart for held in probe_charts(made, files).values() for chart in held]
-        write_figures([*report_charts(made), *charts], job.draft.add)
+        drawn = with_model_named(made)
+        charts = [chart for held in probe_charts(drawn, files).values() for chart in held]
+        write_figures([*report_charts(drawn), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 

@@ -36,7 +36,7 @@ def _heat_map(tuning: TuningResult) -> Chart:
             tuning.perplexity.tolist(),
             Side(tuning.scale.symbol, tuning.scale.labels),
             Side(tuning.weight.symbol, tuning.weight.labels),
-            SmallerIsBetter(tuning.limit, "plain" if tuning.helps else ""),
+            SmallerIsBetter(tuning.limit, tuning.first if tuning.helps else ""),
         ),
         Table(
             (tuning.scale.name, tuning.weight.name, "perplexity"),
@@ -62,7 +62,7 @@ def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed
             axis.symbol,
             "perplexity",
             ticks=None if axis is tuning.weight else [x for x, _ in points],
-            level=Level("plain", tuning.plain) if np.isfinite(tuning.plain) else None,
+            level=Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None,
         ),
         Table((axis.name, "perplexity"), list(zip(axis.values, perplexities, strict=True))),
     )

@@ -35,6 +35,8 @@ class TuningResult:
     weight: Axis
     perplexity: np.ndarray
     plain: float
+    first: str
+    """What the row without memory is called."""
     what: str
     """Perplexity of what, read with how much memory."""
 
@@ -62,13 +64,14 @@ class TuningResult:
     @property
     def outcome(self) -> str:
         """The perplexity without memory, and where the best is."""
+        without = f"{self.first[:1].upper()}{self.first[1:]} {number(self.plain)}"
         if self._off:
-            return f"Plain {number(self.plain)}, and no setting is better"
+            return f"{without}, and no setting is better"
         scale, weight = self.best
         settings = [
             f"{axis.symbol} {axis.labels[place]}" for axis, place in ((self.scale, scale), (self.weight, weight))
         ]
-        return f"Plain {number(self.plain)}, best {number(self.perplexity[self.best])} at {', '.join(settings)}"
+        return f"{without}, best {number(self.perplexity[self.best])} at {', '.join(settings)}"
 
 
 def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
@@ -84,6 +87,7 @@ def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
         weight=Axis(grid["weight_name"], grid["weights"]),
         perplexity=perplexity,
         plain=float(_perplexity(grid["plain_nll"])),
+        first=report["rows"][0]["row"],
         what=f"{measure(report)} on {grid['split']}: {grid['row']}, {symbol_in_words(grid['over'])} {grid['at']:,}",
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from stages.charts.data import Table
 from stages.charts.symbols import symbol
 from stages.evaluation.results.remarks import tied
+from stages.evaluation.results.row_names import baseline_name, short_name
 from stages.metrics import shown_word_perplexity
 from stages.numbers import number
 from stages.pages.seeds import Means, OverSeeds
@@ -84,7 +85,7 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
 
 
 def _over_seeds(row: Row, means: Means) -> Row:
-    of = None if row.baseline else means.get((row.source.member.reference, row.name))
+    of = None if row.baseline else means.get((row.source.member.reference, short_name(row.source.metrics, row.name)))
     return row if of is None else replace(row, over_seeds=of, ties=False)
 
 
@@ -151,7 +152,7 @@ def _rows(source: Source) -> list[Row]:
     if baseline is not None:
         theirs = baseline["row"]
         on_new_text = _on_new_text(baseline).get(theirs["row"]) if _known(baseline) == _known(metrics) else None
-        first = _row(source, f"{theirs['row']} ({baseline['model']})", theirs, on_new_text)
+        first = _row(source, baseline_name(metrics), theirs, on_new_text)
         own = [replace(first, baseline=True), *own]
     return [own[0], *(replace(_against(own[0], row), ties=row.name in ties) for row in own[1:])]
 

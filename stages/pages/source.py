@@ -11,6 +11,7 @@ from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
 from stages.evaluation.results.remarks import remarks
+from stages.evaluation.results.row_names import with_model_named
 from stages.pages.lineage import Member
 from stages.text.names import names_file, read_runs
 
@@ -25,6 +26,7 @@ class Source:
 
     member: Member
     metrics: Mapping[str, Any]
+    """The content of `metrics.json`, where there is a baseline with the model in the name of the first row."""
     files: Mapping[str, Any]
     """Content of the other JSON files, by their names."""
     label: str
@@ -64,7 +66,7 @@ class Source:
 
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
-    read = [_read(report, METRICS) for report in reports]
+    read = [with_model_named(_read(report, METRICS)) for report in reports]
     labels = _kept_apart([_label(members[one.reference], metrics) for one, metrics in zip(reports, read, strict=True)])
     corpora = _corpora(read, members)
     return [

@@ -1,6 +1,7 @@
 """The title of a page: what came out, in words."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from stages.evaluation.results.remarks import (
     beside_trigram,
@@ -16,28 +17,44 @@ from stages.pages.source import Source
 NOTABLY_REPEATED = 0.05
 """Share of the scored tokens in paragraphs that were read before, from which on a gain is told without them, too."""
 
+TYPICAL = attrgetter("typical")
+
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
     `3 reports on test: lowest perplexity 31.48, both`. Reports that differ by their seed alone are told by their mean.
+
+    Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
     """
     texts = dict.fromkeys(source.scored for source in sources)
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
-    lowest = min(finite, key=lambda row: row.typical, default=None)
+    lowest = min(finite, key=TYPICAL, default=None)
     if lowest is None or len({source.text for source in sources}) > 1:
         return f"{_reports(sources)} on {', '.join(texts)}"
-    found = f"{measured(lowest.typical, 'perplexity')}{_of_seeds(lowest)}"
+    baseline = _lower_baseline(rows, lowest)
+    if baseline is not None and len(sources) == 1:
+        lowest = min((row for row in finite if row.readings), key=TYPICAL, default=lowest)
+    lower = "" if baseline is None else f"; a baseline, {baseline.name}, is lower: {_perplexity(baseline)}"
+    found = f"{_perplexity(lowest)}{_of_seeds(lowest)}"
     unripe = _unripe(lowest)
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{unripe}"
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
-        return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}"
+        return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
     gain = _against(lowest, rows[0])
-    ties = "".join(f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties)
-    return (
-        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{gain}{_on_new_text(lowest, gain)}{ties}{unripe}"
-    )
+    ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
+    compared = f"{gain}{_on_new_text(lowest, gain)}" or lower
+    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
+
+
+def _perplexity(row: Row) -> str:
+    return measured(row.typical, "perplexity")
+
+
+def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
+    """The lowest row of a baseline, where no row of the reports themselves is as low."""
+    return min((row for row in rows if row.baseline and row.typical < lowest.typical), key=TYPICAL, default=None)
 
 
 def _reports(sources: Sequence[Source]) -> str:
@@ -51,12 +68,18 @@ def _of_seeds(row: Row) -> str:
 
 
 def _against(row: Row, first: Row) -> str:
-    """`, 10.3% [8.9%, 11.6%] below plain`; empty where the first row is the lowest. Over seeds it is the mean."""
+    """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty where the first row is the lowest.
+
+    Over seeds it is the mean.
+    """
     change, around = (row.over_seeds or row).change, (row.over_seeds or row).interval
-    if change is None or change >= 0 or (row.over_seeds and first.baseline):  # which is not what means are against
+    if change is None or (row.over_seeds and first.baseline):  # which is not what means are against
         return ""
-    interval = f" [{-around[1]:.1%}, {-around[0]:.1%}]" if around else ""
-    return f", {-change:.1%}{interval} below {first.name}"
+    if change < 0:
+        interval = f" [{-around[1]:.1%}, {-around[0]:.1%}]" if around else ""
+        return f", {-change:.1%}{interval} below {first.name}"
+    interval = f" [{around[0]:.1%}, {around[1]:.1%}]" if around else ""
+    return f", {change:.1%}{interval} above {first.name}" if first.baseline else ""
 
 
 def _on_new_text(row: Row, gain: str) -> str:
@@ -65,6 +88,7 @@ def _on_new_text(row: Row, gain: str) -> str:
     if (
         not gain
         or row.over_seeds
+        or (row.change or 0) >= 0
         or (outside.get("repeated_share") or 0) < NOTABLY_REPEATED
         or row.change_on_new_text is None
     ):

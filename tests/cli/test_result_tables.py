@@ -15,6 +15,7 @@ from memlm_cli.result_tables import (
 )
 from memlm_cli.tables import table
 from stages.evaluation.results.remarks import on_change
+from stages.evaluation.results.row_names import with_model_named
 
 
 def row(name: str, perplexity: float) -> dict:
@@ -411,7 +412,7 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     baseline["outside_repeated_paragraphs"] = theirs
     report = {**REPORT, "outside_repeated_paragraphs": outside, "baseline": baseline, "method": "trime"}
     report["read"] = {"model": "model/9"}
-    columns, cells = report_table(report)
+    columns, cells = report_table(with_model_named(report))
     assert [line[:3] for line in cells] == [
         ["plain (model/7)", "60", ""],
         ["plain (model/9)", "80", "+33.3%"],
@@ -420,3 +421,12 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     assert [line[columns.index("perplexity on new text")] for line in cells] == [new, "100", "95"]
     assert cells[2][-1] == ("-13.6%" if new else "95"), "without theirs there is no column of changes"
     assert list(on_change(report)) == ["change: against plain, model/7 (report/7) without memory"]
+
+
+def test_beside_a_baseline_no_table_calls_the_own_row_by_the_name_of_both(capsys: pytest.CaptureFixture[str]) -> None:
+    baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": row("plain", 60.0)}
+    baseline["outside_repeated_paragraphs"] = None
+    report = {**REPORT, "frequency_buckets": BUCKETS, "baseline": baseline, "method": "lm"}
+    show_report("report/1", {**report, "read": {"model": "model/9"}})
+    lines = [line.split("  ")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("plain")]
+    assert lines == ["plain (model/7)", "plain (model/9)", "plain (model/9)"]

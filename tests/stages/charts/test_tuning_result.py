@@ -14,7 +14,7 @@ def told(nll: list[list[float | None]], plain: float = 90.0, **report: Any) -> T
         **{"scale_name": "theta", "scales": [0.0, 0.3], "weight_name": "lambda", "weights": [0.1, 0.2]},
         **{"nll": nll, "plain_nll": math.log(plain)},
     }
-    return tuning_result({"grid": grid, **report})
+    return tuning_result({"grid": grid, "rows": [{"row": "plain"}], **report})
 
 
 def test_the_best_place_and_the_limit_of_colours() -> None:
@@ -25,6 +25,11 @@ def test_the_best_place_and_the_limit_of_colours() -> None:
     assert found.helps and found.limit == pytest.approx(90)
     assert found.what == "Perplexity on valid: neural-cache, cache size 2,000"
     assert found.outcome == "Plain 90, best 75 at θ 0, λ 0.2"
+
+
+def test_what_it_is_without_memory_is_called_as_the_first_row() -> None:
+    found = told([[math.log(95), math.log(75)], [None, math.log(75)]], rows=[{"row": "plain (model/1)"}])
+    assert found is not None and found.outcome.startswith("Plain (model/1) 90, best 75 at ")
 
 
 def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> None:

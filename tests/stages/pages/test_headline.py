@@ -82,7 +82,11 @@ def test_a_baseline_stands_above_and_every_change_is_against_it(tmp_path: Path) 
     baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": made.row("plain", 100.0)}
     told = [made.row("plain", 200.0), made.row("neural-cache", 90.0)]
     rows = rows_of(tmp_path, {"rows": told, "baseline": baseline | {"outside_repeated_paragraphs": theirs}})
-    assert [row.name for row in rows] == ["plain (model/7)", "plain", "neural-cache"]
+    assert [row.name for row in rows] == [
+        "plain (model/7)",
+        f"plain ({rows[1].source.metrics['read']['model']})",
+        "neural-cache",
+    ]
     assert [row.change for row in rows] == [None, pytest.approx(1.0), pytest.approx(-0.1)]
     assert [row.change_on_new_text for row in rows] == [None, pytest.approx(174.25 / 120 - 1), pytest.approx(0.5 / 120)]
     other = baseline | {"outside_repeated_paragraphs": theirs | {"texts": [{"corpus": "tokens/9", "split": "train"}]}}

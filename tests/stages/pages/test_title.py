@@ -113,6 +113,32 @@ def test_a_row_that_is_no_better_is_not_praised(store: Store) -> None:
     assert title(store, nothing.reference) == "Report on corpus test"
 
 
+BASELINE = {"report": "report/7", "model": "model/7", "method": "lm", "row": made.row("plain", 80.0)}
+BASELINE |= {"outside_repeated_paragraphs": None}
+
+
+def test_what_is_worse_than_its_baseline_is_said_to_be_by_the_row_that_reads_a_memory(store: Store) -> None:
+    rows = [made.row("plain", 88.0), made.row("trime", 90.0, [made.CACHE])]
+    drawn = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
+    intervals = {**drawn, "rows": [{"row": "trime", "interval": [0.1, 0.15], "on_new_text": None}]}
+    report = made.chain(store, {"rows": rows, "change_intervals": intervals, "baseline": BASELINE})
+    said = "trime: perplexity 90.00 on corpus test, 12.5% [10.0%, 15.0%] above plain (model/7)"
+    assert title(store, report.reference) == said
+    own = report.input("model").reference
+    alone = another(store, report, "alone", rows=rows[:1], baseline=BASELINE)
+    assert title(store, alone.reference) == (
+        f"plain ({own}): perplexity 88.00 on corpus test, 10.0% above plain (model/7)"
+    )
+    assert title(store, report.reference, alone.reference) == (
+        f"2 reports on corpus test: lowest perplexity 88.00, first (plain ({own})); "
+        "a baseline, plain (model/7), is lower: 80.00"
+    )
+    better = another(store, report, "better", rows=[made.row("plain", 79.0), *rows[1:]], baseline=BASELINE)
+    assert (
+        title(store, better.reference) == f"plain ({own}): perplexity 79.00 on corpus test, 1.2% below plain (model/7)"
+    )
+
+
 def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
     report = made.chain(store)
     unnamed(store, "report", "first")
