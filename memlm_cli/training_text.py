@@ -31,9 +31,14 @@ def _ending(model: Figures) -> str:
     (before, first), (last, second) = validations
     lowest = f"{_perplexity(model['valid_loss'])} at step {model['valid_step']:,}"
     if model["still_falling"]:
-        return f"validation perplexity was still falling late in the run ({first} at step {before}, lowest, {lowest})"
+        steps = f"({first} at step {before}; lowest {lowest})"
+        if undertrained(model):
+            return f"validation perplexity was still falling late in the run {steps}"
+        return (
+            f"validation perplexity fell as the learning rate did {steps}: after so many passes no sign of more to come"
+        )
     if model["valid_step"] < model["steps"]:
-        return f"validation perplexity was lowest, {lowest}, whose weights are kept, and {second} at the last step"
+        return f"validation perplexity was lowest {lowest}, whose weights are kept, and {second} at the last step"
     fell = f"validation perplexity fell by less than 1% at the end ({first} at step {before}, {second} at step {last})"
     return f"{fell}, a sign that more steps would gain little"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.console import ConsoleReporter, say
 from memlm_cli.options import Common
-from stages.numbers import size
+from stages.numbers import joined, size
 
 if TYPE_CHECKING:
     from pipelines.trial_budget import Shares
@@ -114,7 +114,7 @@ def _plan(
     from stages.text.automatic import bpe_vocabulary
     from stages.text.files import file_digest
     from stages.text.records import TextFile
-    from stages.text.survey import first_bytes, survey
+    from stages.text.survey import first_bytes, survey, within
     from stages.text.token_size import token_bytes
     from stages.training.speed import training_speed
 
@@ -127,8 +127,11 @@ def _plan(
     for left in parts.glob("*.txt"):  # by a plan that was interrupted
         left.unlink()
     if budget.bytes < total:
-        part = parts / part_name([text.path for text in texts], budget.bytes, total)
-        write_atomically(part, "".join(first_bytes(texts, budget.bytes)))
+        tried = list(within(texts, budget.bytes))
+        if len(tried) < len(texts):
+            say(f"try: there is time for {joined([text.path for text in tried])} alone, or its first part")
+        part = parts / part_name([text.path for text in tried], budget.bytes, total)
+        write_atomically(part, "".join(first_bytes(tried, budget.bytes)))
         texts = [TextFile(str(part), "txt", file_digest(str(part)))]
         measured = token_bytes(texts)
     trial = plan_trial(survey(texts), total, budget, measured, machine, training, shares)

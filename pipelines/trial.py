@@ -202,6 +202,11 @@ def _described(trial: Trial) -> Iterator[str]:
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
+    if documents.wrapped:
+        yield (
+            "these lines look wrapped, so that sentences are cut: join the lines of a paragraph, or set paragraphs "
+            "apart by blank lines"
+        )
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"
     yield (
         f"a model {PRESET} of {budget.weights / 1e6:.1f} million weights, {trial.steps:,} steps: "

@@ -1,11 +1,22 @@
 """How much text there is, and into what documents it falls, found in one reading."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from stages.text.automatic import text_bytes
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
 from stages.text.pieces import pieces
 from stages.text.records import TextFile, records
+
+COLUMNS = (50, 100)
+"""Characters of a column into which text is commonly wrapped."""
+OUTSIDE = 0.02
+"""Share of lines that may be longer than the column."""
+FULL, MOSTLY = 0.75, 0.6
+"""A line that fills so much of the column is full; so many are, where text is wrapped."""
+LONGEST = 1000
+"""Characters of a line that are counted."""
 
 
 @dataclass
@@ -16,6 +27,8 @@ class Documents:
     """Of `tokenize --documents`; None: files, or the records in them."""
     count: int = 0
     largest: int = 0
+    wrapped: bool = False
+    """Whether they look like lines that end where a column does, in the midst of sentences."""
     _size: int = 0
 
     def add(self, characters: int, *, begins: bool) -> None:
@@ -45,14 +58,35 @@ def survey(files: Iterable[TextFile]) -> Survey:
 
     Raises: DataError naming the file for whatever is wrong with it.
     """
-    size = characters = 0
+    size = characters = line = 0
+    lengths = Counter[int]()
     whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
     for text, first, opens, new_line in _pieces(files):
         size, characters = size + len(text.encode()), characters + len(text)
         whole.add(len(text), begins=first)
         paragraphs.add(len(text), begins=opens)
         lines.add(len(text), begins=new_line)
+        if new_line:
+            lengths[line] += 1
+            line = 0
+        line = min(line + len(text.rstrip()), LONGEST)
+    lines.wrapped = looks_wrapped(lengths)
     return Survey(size, characters, (whole, paragraphs, lines))
+
+
+def looks_wrapped(lengths: Mapping[int, int]) -> bool:
+    """Whether most of so many lines of each length fill a column of common width.
+
+    >>> looks_wrapped({70: 60, 66: 300, 20: 40}), looks_wrapped({70: 60, 40: 300, 20: 40}), looks_wrapped({900: 50})
+    (True, False, False)
+    """
+    total, longer = sum(lengths.values()), 0
+    for column in sorted(lengths, reverse=True):
+        longer += lengths[column]
+        if longer > OUTSIDE * total:
+            full = sum(count for length, count in lengths.items() if FULL * column <= length <= column)
+            return COLUMNS[0] <= column <= COLUMNS[1] and full > MOSTLY * total
+    return False
 
 
 def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]:
@@ -64,6 +98,15 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
                 begins_line = first or (whole_line and not piece.text.isspace())
                 yield piece.text, first, bool(piece.marks & OPENS_DOCUMENT), begins_line
                 first, whole_line = False, piece.text.endswith("\n")
+
+
+def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
+    """Those files of which the first so many bytes hold a part."""
+    read = 0
+    for file in files:
+        if read < most:
+            yield file
+        read += text_bytes([file])
 
 
 def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:

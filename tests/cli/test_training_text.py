@@ -18,8 +18,8 @@ def model(passes: float, falling: bool | None, *validations: tuple[int, float], 
     [
         (
             model(0.5, True, (500, 91.0), (1000, 79.6), best=900),
-            "0.5 passes over the text; validation perplexity was still falling late in the run (91 at step 500, "
-            "lowest, 79.5 at step 900): train longer, --steps or --epochs of train, --minutes of try "
+            "0.5 passes over the text; validation perplexity was still falling late in the run (91 at step 500; "
+            "lowest 79.5 at step 900): train longer, --steps or --epochs of train, --minutes of try "
             "(a memory gains more on an undertrained model)",
         ),
         (
@@ -29,8 +29,13 @@ def model(passes: float, falling: bool | None, *validations: tuple[int, float], 
         ),
         (
             model(9, False, (500, 80.0), (1000, 95.0), best=400),
-            "9 passes over the text; validation perplexity was lowest, 79.5 at step 400, whose weights are kept, and "
+            "9 passes over the text; validation perplexity was lowest 79.5 at step 400, whose weights are kept, and "
             "95 at the last step",
+        ),
+        (
+            model(8, True, (500, 91.0), (1000, 79.6), best=900),
+            "8 passes over the text; validation perplexity fell as the learning rate did (91 at step 500; lowest 79.5 "
+            "at step 900): after so many passes no sign of more to come",
         ),
         (
             model(3, None, (1000, 80.0)),

@@ -132,6 +132,16 @@ def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Me
 
 
 @pytest.mark.usefixtures("small")
+def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, book: Path) -> None:
+    other = book.with_name("other.txt")
+    other.write_text("\n".join(reversed(book.read_text("utf-8").splitlines())), encoding="utf-8")
+    ended = memlm("try", book, other, "--minutes", 0.1, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert f"try: there is time for {book} alone, or its first part" in ended.err
+    assert re.findall(r"--train \S+/(book-first-)", ended.err)
+
+
+@pytest.mark.usefixtures("small")
 def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, book: Path) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))

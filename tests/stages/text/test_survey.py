@@ -1,13 +1,14 @@
 """A survey finds how much text there is, and how finely it must be cut."""
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from stages.text.files import file_digest, format_of
 from stages.text.records import TextFile
-from stages.text.survey import first_bytes, survey
+from stages.text.survey import first_bytes, survey, within
 
 
 def text_file(folder: Path, name: str, text: str) -> TextFile:
@@ -52,6 +53,20 @@ def test_records_are_documents(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in ["a b\n\nc", "d"])
     found = survey([text_file(tmp_path, "a.jsonl", lines)])
     assert [(cut.count, cut.largest) for cut in found.cuts] == [(2, 6), (3, 5), (3, 5)]
+
+
+def test_lines_that_fill_a_column_look_wrapped(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(2000))
+    wrapped = "\n".join(textwrap.wrap(words, 70))
+    sentences = "".join("word " * (1 + 7 * number % 20) + "\n" for number in range(300))
+    found = [survey([text_file(tmp_path, "a.txt", text)]).cuts for text in (wrapped, sentences, words, "")]
+    assert [[cut.wrapped for cut in cuts] for cuts in found] == [[False, False, True], *[[False] * 3] * 3]
+
+
+def test_files_that_the_first_bytes_are_of(tmp_path: Path) -> None:
+    files = [text_file(tmp_path, name, TEXT) for name in ("a.txt", "b.txt", "c.txt")]
+    size = len(TEXT.encode())
+    assert [len(list(within(files, most))) for most in (1, size, size + 1, 10 * size)] == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)])
