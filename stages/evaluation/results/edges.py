@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stages.evaluation.results.remarks import worse_than_trigram
 from stages.numbers import joined, number, percent
 from stages.retrieval.hyperparameters import amounts, settable
 
@@ -56,6 +57,9 @@ def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int],
             yield _of_no_use(report, tuned, place)
             continue
         gain = _gain(tuned, place)
+        if gain is not None and gain < 0 and (memory["reader"] == "joint" or tuned.rows[0].lowest[place]):
+            yield _worse_than_without(report, tuned, place)
+            continue
         if tuned.rows[0].lowest[place] and gain is not None and gain < NOTABLE:
             yield _hardly_needed(report, tuned, place, gain)
             continue
@@ -65,35 +69,45 @@ def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int],
             wider[place] = spelled({**memory, **values})
     if said:
         words = [wider.get(place) or spelled(memory, frozen=True) for place, memory in enumerate(memories)]
-        stay = [_name_alone(report, place) for place in range(len(memories)) if place not in wider]
+        stay = [_name_in_row(report, place) for place in range(len(memories)) if place not in wider]
         kept = f", {joined(stay)} as tuned before" if stay else ""
         yield f"{'; '.join(said)}; wider{kept}: {' '.join((command, *(f'--memory {word}' for word in words)))}"
 
 
 def _gain(tuned: Tuned, place: int) -> float | None:
     """The share of perplexity that a memory takes off what the row has without it; None where that is not known."""
-    memories, row = len(tuned.rows[0].lowest), tuned.rows[0].perplexity
-    without = tuned.plain if memories == 1 else tuned.rows[2 - place].perplexity if memories == 2 else None
+    without, row = _without(tuned, place), tuned.rows[0].perplexity
     return None if without is None or row is None else 1 - row / without
+
+
+def _without(tuned: Tuned, place: int) -> float | None:
+    """Perplexity of what the row has but for a memory; None where that is not known."""
+    memories = len(tuned.rows[0].lowest)
+    return tuned.plain if memories == 1 else tuned.rows[2 - place].perplexity if memories == 2 else None
 
 
 def _looked_beyond(
     report: Figures, tuned: Tuned, place: int, most: Mapping[str, int]
 ) -> tuple[list[str], dict[str, str]]:
-    """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed."""
+    """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed.
+
+    Not of `k` where the memory alone is worse than a trigram: that it gains is smoothing.
+    """
     memory, sentences = report["memories"][place], []
     name, alone = _name_alone(report, place), _alone(report, place)
     curve = tuned.rows[alone].curve
-    values = _beyond(memory, most, [amount for amount, _ in curve])
+    smoothing = worse_than_trigram(report, name)
+    beyond = _beyond(memory, most, [amount for amount, _ in curve])
+    values = {setting: value for setting, value in beyond.items() if setting != "k" or not smoothing}
     if values:
         best = " and ".join(f"{setting} ({_digits(memory[setting])})" for setting in values)
-        of = f" of {name}" if len(report["memories"]) > 1 else ""
+        of = f" of {_name_in_row(report, place)}" if len(report["memories"]) > 1 else ""
         lies = "lies at the edge of its grid" if len(values) == 1 else "lie at the edges of their grids"
         sentences.append(f"the best {best}{of} {lies}")
     over = tuned.rows[alone].over
     points = [{over: amount, "perplexity": value} for amount, value in curve if value is not None]
     grown = _still_gained(name, points, over, tuned.split, most.get(over, 0))
-    if grown is not None and over not in values:
+    if grown is not None and over not in values and not (over == "k" and smoothing):
         sentences.append(f"{grown} (said until one gains less than {percent(NOTABLE)})")
         values[over] = str(min(2 * points[-1][over], most[over]))
     return sentences, values
@@ -104,13 +118,21 @@ def _name_alone(report: Figures, place: int) -> str:
     return str(report["rows"][1 + _alone(report, place)]["row"])
 
 
+def _name_in_row(report: Figures, place: int) -> str:
+    """A memory of the row that was asked for, told from the row that reads it alone, whose numbers are others."""
+    names = [_name_alone(report, at) for at in range(len(report["memories"]))]
+    if place:
+        return f"{names[place]} after {joined(names[:place])}"
+    return f"{names[0]} before {joined(names[1:])}" if len(names) > 1 else names[0]
+
+
 def _alone(report: Figures, place: int) -> int:
     """Which of the rows with memory reads that of a place and no other."""
     return place + 1 if len(report["memories"]) > 1 else 0
 
 
 def _of_no_use(report: Figures, tuned: Tuned, place: int) -> str:
-    weight, name = tuned.rows[0].weights[place], _name_alone(report, place)
+    weight, name = tuned.rows[0].weights[place], _name_in_row(report, place)
     without = "the model alone is" if len(report["memories"]) == 1 else "the others alone are"
     return (
         f"{name} does not help: {without} best on {tuned.split}, so of all {weight} that were tried "
@@ -119,11 +141,19 @@ def _of_no_use(report: Figures, tuned: Tuned, place: int) -> str:
 
 
 def _hardly_needed(report: Figures, tuned: Tuned, place: int, gain: float) -> str:
-    weight, name = tuned.rows[0].weights[place], _name_alone(report, place)
+    weight, name = tuned.rows[0].weights[place], _name_in_row(report, place)
+    above = " above 0" if weight == "lambda" else ""
     return (
-        f"{name} is hardly needed: of all {weight} that were tried the lowest is best, "
-        f"{_digits(report['memories'][place][weight])}, and it gains {max(gain, 0):.1%} on {tuned.split}"
+        f"{name} is hardly needed: of all {weight}{above} that were tried the lowest is best, "
+        f"{_digits(report['memories'][place][weight])}, and it gains {gain:.1%} on {tuned.split}"
     )
+
+
+def _worse_than_without(report: Figures, tuned: Tuned, place: int) -> str:
+    row, without = tuned.rows[0].perplexity, _without(tuned, place)
+    assert row is not None and without is not None, "it is known what the memory gains"
+    name = _name_in_row(report, place)
+    return f"{name} does not help on {tuned.split} ({number(row)} against {number(without)})"
 
 
 def _beyond(memory: Figures, most: Mapping[str, int], tried: Sequence[int]) -> dict[str, str]:

@@ -283,6 +283,15 @@ def is_weak(report: Figures) -> bool:
     return len(list(control_lines(report))) > 1
 
 
+def worse_than_trigram(report: Figures, name: str) -> bool:
+    """Whether counting three tokens gives more than a row, on new text where some was read before."""
+    counted = report.get("trigram")
+    if not counted or counted["perplexity"] is None:
+        return False
+    rows, limit = _on_new_text(report) or (report["rows"], counted["perplexity"])
+    return any(row["row"] == name and not _beats(row, limit) for row in rows)
+
+
 def beside_trigram(report: Figures, row: Figures) -> str:
     """How a row of a weak model stands to counting: `worse than a trigram, 17.2`, or how the model does without it."""
     counted, first = report["trigram"]["perplexity"], _fair_rows(report, report["rows"])[0]

@@ -22,10 +22,11 @@ def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,), off=None):
     return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))
 
 
-def warned(tuned_rows, memories=(KNN,), plain=9.0, curves=(), **most):
+def warned(tuned_rows, memories=(KNN,), plain=9.0, curves=(), trigram=None, **most):
     alone = [{"row": "knn-lm", "memories": [KNN]}, {"row": "neural-cache", "memories": [CACHE]}]
     rows = alone[:1] if len(memories) == 1 else [{"row": "both", "memories": memories}, *alone]
-    report = {"memories": memories, "rows": [{"row": "plain", "memories": []}, *rows], "curves": curves}
+    rows = [{**row, "perplexity": 8.0} for row in ({"row": "plain", "memories": []}, *rows)]
+    report = {"memories": memories, "rows": rows, "curves": curves, "trigram": trigram}
     tuned = None if tuned_rows is None else Tuned("valid", plain, tuned_rows)
     return list(edge_warnings({**report, "split": "test"}, tuned, most, COMMAND))
 
@@ -47,9 +48,9 @@ def test_all_edges_are_one_sentence_and_one_command_and_memory_inside_its_grid_s
     both = [tuned_row(5.0, lowest=(False, False)), tuned_row(curve=[9, 8, 7]), tuned_row(curve=[9, 8, 7], over="size")]
     (line,) = warned(both, memories, k=9)
     assert line.startswith(
-        "the best temperature (12.5) and lambda (0.25) of knn-lm lie at the edges of their grids; "
+        "the best temperature (12.5) and lambda (0.25) of knn-lm before neural-cache lie at the edges of their grids; "
         "knn-lm still gained 12.5% on valid by the last doubling of k, to 4 (said until one gains less than 0.5%); "
-        "wider, neural-cache as tuned before: "
+        "wider, neural-cache after knn-lm as tuned before: "
     )
     first, second = line.partition(f"{COMMAND} --memory ")[2].split(" --memory ")
     assert first.endswith("k=8,temperature=3.12/6.25/12.5/25/50,lambda=0.0769/0.143/0.25/0.4/0.571")
@@ -60,7 +61,8 @@ def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
     memories = [{**KNN, "lambda": 0.02, "interior": {"lambda": False, "temperature": False}}]
     (line,) = warned([tuned_row(8.99, curve=[9, 8, 7], lowest=[True])], memories, k=9)
     assert line == (
-        "knn-lm is hardly needed: of all lambda that were tried the lowest is best, 0.02, and it gains 0.1% on valid"
+        "knn-lm is hardly needed: of all lambda above 0 that were tried the lowest is best, 0.02, "
+        "and it gains 0.1% on valid"
     )
     assert COMMAND in warned([tuned_row(8.0, lowest=[True])], memories)[0], "it gains"
     assert COMMAND in warned([tuned_row(8.99)], memories)[0], "the other edge"
@@ -68,7 +70,9 @@ def test_no_wider_grid_is_advised_for_memory_that_is_hardly_needed():
     chain = [KNN, {**CACHE, "interior": {"lambda": False}}]
     beside = [tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)]
     (line,) = warned(beside, chain)
-    assert line.startswith("neural-cache is hardly needed"), "it is what it gains on top of the other that counts"
+    assert line.startswith("neural-cache after knn-lm is hardly needed"), (
+        "it is what it gains on top of the other that counts"
+    )
 
 
 def test_of_memory_that_is_switched_off_no_number_but_that_is_told_however_much_is_not_known():
@@ -81,9 +85,37 @@ def test_of_memory_that_is_switched_off_no_number_but_that_is_told_however_much_
     chain = [off, {**CACHE, "interior": {"theta": False}}]
     beside = [tuned_row(None, lowest=(True, False), off=(True, False)), tuned_row(9.0), tuned_row(8.0, over="size")]
     first, second = warned(beside, chain)
-    assert first.startswith("knn-lm does not help: the others alone are best on valid, so ")
-    assert second.startswith("the best theta (0.3) of neural-cache lies at the edge of its grid; wider, knn-lm as ")
+    assert first.startswith("knn-lm before neural-cache does not help: the others alone are best on valid, so ")
+    said = (
+        "the best theta (0.3) of neural-cache after knn-lm lies at the edge of its grid; wider, knn-lm before neural-"
+    )
+    assert second.startswith(said)
     assert "--memory external:similarity=l2,key=ffn-input,k=1024,lambda=0 --memory long" in second
+
+
+def test_no_wider_grid_is_advised_for_memory_without_which_it_is_better():
+    joint = {**CACHE, "reader": "joint", "alpha": 0.0, "lambda": None, "interior": {"size": False}}
+    (line,) = warned([tuned_row(9.1, curve=[9.3, 9.2, 9.1], over="size")], [joint], size=900)
+    assert line == "knn-lm does not help on valid (9.1 against 9)"
+    assert COMMAND in warned([tuned_row(8.9)], [joint], size=900)[0], "it helps"
+    lists = {**KNN, "interior": {"lambda": False}}
+    assert warned([tuned_row(9.1, lowest=[True])], [lists]) == [line], "nor with the smallest weight that was tried"
+    assert COMMAND in warned([tuned_row(9.1)], [lists])[0], "the other edge"
+    beside = [tuned_row(6.1, lowest=(False, False)), tuned_row(6.0), tuned_row(8.0)]
+    (line,) = warned(beside, [KNN, {**joint, "interior": {}}])
+    assert line == "neural-cache after knn-lm does not help on valid (6.1 against 6)"
+
+
+def test_no_more_neighbours_are_advised_where_a_trigram_is_better():
+    def said(trigram, interior=None):
+        counted = {"perplexity": trigram, "perplexity_on_new_text": trigram}
+        memory = {**KNN, "interior": interior or {}}
+        return warned([tuned_row(curve=[9, 8, 7])], [memory], trigram=counted, k=9999)
+
+    assert ",k=8," in said(8.5)[0]
+    assert not said(7.5) and not said(7.5, {"k": False})
+    (line,) = said(7.5, {"k": False, "lambda": False})
+    assert line.startswith("the best lambda (0.25) lies at the edge") and ",k=1024," in line
 
 
 @pytest.mark.parametrize("memory", [KNN, CACHE, {**CACHE, "reader": "joint", "lambda": None, "alpha": -2.0}])
