@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def reading_line(memory: Mapping[str, Any]) -> str:
     """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
     from stages.retrieval.hyperparameters import hyperparameters
+    from stages.retrieval.memory_words import that_matter
 
+    memory = that_matter(memory)
     tuned = memory.get("tuned") or ()
     parts = ["+".join(memory["sources"]), memory["reader"]]
     for name in hyperparameters():

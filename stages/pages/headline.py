@@ -15,6 +15,7 @@ from stages.numbers import number
 from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source
 from stages.retrieval.hyperparameters import hyperparameters
+from stages.retrieval.memory_words import that_matter
 
 NEW_TEXT = "perplexity_on_new_text"
 MEASURES = (
@@ -213,7 +214,7 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    learned = memory.get("learned")
+    memory, learned = that_matter(memory), memory.get("learned")
     chosen = [
         f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}"
         for name in hyperparameters()

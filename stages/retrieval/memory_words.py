@@ -23,6 +23,24 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
     return words
 
 
+def switched_off(memory: Mapping[str, Any]) -> bool:
+    """Whether a reading of a report changes nothing: its λ is 0 in every context."""
+    return memory.get("lambda") == 0 and memory.get("learned") != "lambda"
+
+
+def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reading of a report; of one that is switched off without numbers that were tuned, as all are as good.
+
+    >>> that_matter({"sources": ["long"], "size": 50, "theta": 0.0, "lambda": 0.0, "tuned": ["lambda", "size"]})
+    {'sources': ['long'], 'theta': 0.0, 'lambda': 0.0, 'tuned': ['lambda']}
+    """
+    if not switched_off(memory):
+        return memory
+    tuned = memory.get("tuned") or ()
+    kept = {name: value for name, value in memory.items() if name not in tuned or name == "lambda"}
+    return {**kept, "tuned": [name for name in tuned if name == "lambda"]}
+
+
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """What the words mean by which reports call readings: sources, readers and numbers, with their symbols, each once.
 

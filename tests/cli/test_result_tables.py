@@ -209,6 +209,20 @@ def test_a_cache_and_a_joint_reading_are_told_by_their_own_settings(capsys: pyte
     assert "By cache size, test" in lines and "By neighbours read, test" not in lines
 
 
+def test_a_control_says_what_it_is_and_of_what_is_switched_off_no_number_is_said_to_be_tuned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on = memory("long", size=500, theta=0.3, **{"lambda": 0.1}, tuned=["size", "theta", "lambda"])
+    off = memory("long", size=50, theta=0.0, **{"lambda": 0.0}, tuned=["size", "lambda"])
+    rows = [row("plain", 80.0), {**row("neural-cache", 70.0), "memories": [on]}]
+    report = {**CACHE, "memories": [on], "rows": [*rows, {**row("unigram-cache", 80.0), "memories": [off]}]}
+    lines = shown(report, capsys)
+    assert "unigram-cache: long, interpolate, theta 0, lambda 0 (tuned on valid)" in lines
+    (control,) = (line for line in lines if "only counts tokens" in line)
+    assert control.endswith("; lambda 0 switches a memory off, however much is read of it")
+    assert not any("switches" in line or "only counts" in line for line in shown({**report, "rows": rows}, capsys))
+
+
 def test_of_several_rows_each_says_what_it_was_read_with(capsys: pytest.CaptureFixture[str]) -> None:
     """A reading on top of another is tuned by itself: its weight is not that of the reading alone."""
     datastore, cache = REPORT["memories"][0], {"sources": ["long"], "reader": "interpolate", "size": 50, "lambda": 0.1}

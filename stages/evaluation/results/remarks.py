@@ -11,9 +11,14 @@ from stages.evaluation.results.report import PLAIN
 from stages.methods import METHODS
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
 from stages.numbers import joined, number
-from stages.retrieval.memory_words import meanings
+from stages.retrieval.memory_words import meanings, switched_off
 
 Figures = Mapping[str, Any]
+UNIGRAM = (
+    "unigram-cache: a cache that only counts tokens and compares no contexts (theta 0): the control for what comparing "
+    "them gains"
+)
+OFF = "lambda 0 switches a memory off, however much is read of it"
 LONGER = "--steps or --epochs of train, --minutes of try"
 """What trains a model for longer."""
 HARDLY = 0.95
@@ -69,12 +74,16 @@ def on_text(report: Figures) -> Iterator[str]:
 
 
 def memory_words_lines(report: Figures) -> Iterator[str]:
-    """What the words and numbers of memories mean, and that a cache is all that there is, where it is."""
+    """What the words and numbers of memories mean, what is a control or off, and that a cache is all that there is."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
         yield "; ".join(f"{word}: {means}" for word, means in words.items())
-    sizes = [memory["size"] for memory in memories if memory.get("size")]
+    counts = any("unigram-cache" in row["row"] for row in report["rows"])
+    said = [*([UNIGRAM] if counts else []), *([OFF] if any(map(switched_off, memories)) else [])]
+    if said:
+        yield "; ".join(said)
+    sizes = [memory["size"] for memory in memories if memory.get("size") and not switched_off(memory)]
     if sizes and report.get("score") == "all" and max(sizes) >= report["tokens"]:
         yield (
             f"a cache of {max(sizes):,} holds every position before the one that reads: what was scored has no "

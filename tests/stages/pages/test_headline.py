@@ -66,6 +66,14 @@ def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_p
     assert reading.tuned == "θ, λ tuned on valid"
 
 
+def test_of_what_is_switched_off_the_weight_alone_was_tuned(tmp_path: Path) -> None:
+    off = {**made.CACHE, "theta": None, "lambda": 0.0, "tuned": ["size", "theta", "lambda"]}
+    rows = [made.row("plain", 80.0), made.row("neural-cache", 80.0, [off])]
+    (reading,) = rows_of(tmp_path, {"rows": rows})[1].readings
+    assert reading.settings.replace("\N{NO-BREAK SPACE}", " ") == "interpolate, dot, hidden, λ 0"
+    assert reading.tuned == "λ tuned on valid"
+
+
 def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
     assert measures_shown(rows_of(tmp_path, {"outside_repeated_paragraphs": None})) == [
         *("perplexity", "bits_per_character", "word_perplexity", "tokens_per_second"),
