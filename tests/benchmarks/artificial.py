@@ -30,6 +30,8 @@ class ArtificialConfig(StageConfig):
     metric: str = "l2"
     exact: bool = True
     index: str = "flat"
+    probe: int | None = None
+    candidates: int | None = None
     queries: list[str] = Field(["valid", "test"])
     method: str = "lm"
     model: dict[str, Any] = Field(
@@ -69,8 +71,11 @@ class Tokens(Artificial):
             for name, block in arrays.items():
                 job.draft.array(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24).write(0, block)
         units = ("tokens", "characters", "bytes", "words")
-        splits = {s: {**dict.fromkeys(units, n), "documents": 1} for s, n in job.config.splits.items()}
-        return {"splits": splits, "eos_id": 0, "eos_after": "line", "vocabulary_size": VOCABULARY}
+        splits = {
+            s: {**dict.fromkeys(units, n), "documents": 1, "unknown_rate": 0.0} for s, n in job.config.splits.items()
+        }
+        same = {"tokenizer": "word", "eos_id": 0, "eos_after": "line", "vocabulary_size": VOCABULARY}
+        return {"splits": splits, **same}
 
 
 class Model(Artificial):
@@ -86,7 +91,7 @@ class Model(Artificial):
         model = LanguageModel(TypeAdapter(ModelConfig).validate_python(job.config.model))
         save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
-        return {}
+        return {"parameters": sum(weight.numel() for weight in model.parameters())}
 
 
 class Datastore(Artificial):
@@ -109,7 +114,7 @@ class Index(Artificial):
     kind = "index"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
-        return {"rows": job.config.rows, "dim": 1, "lossless": True}
+        return {"rows": job.config.rows, "dim": 1, "lossless": True, "bytes": 0}
 
 
 class Neighbors(Artificial):
@@ -129,7 +134,7 @@ class Neighbors(Artificial):
                 ids.write(shard, random.integers(0, config.rows, shape))
                 distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
                 job.draft.commit(f"{split}-{shard}")
-        return {"splits": {split: {} for split in config.splits}}
+        return {"splits": {split: {"missing": 0.0, "queries": length} for split, length in config.splits.items()}}
 
 
 def zipf(length: int) -> np.ndarray:
