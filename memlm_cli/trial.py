@@ -129,7 +129,7 @@ def _plan(
     if budget.bytes < total:
         tried = list(within(texts, budget.bytes))
         if len(tried) < len(texts):
-            say(f"try: there is time for {joined([text.path for text in tried])} alone, or its first part")
+            say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
         part = parts / part_name([text.path for text in tried], budget.bytes, total)
         write_atomically(part, "".join(first_bytes(tried, budget.bytes)))
         texts = [TextFile(str(part), "txt", file_digest(str(part)))]

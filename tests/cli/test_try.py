@@ -137,7 +137,7 @@ def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, bo
     other.write_text("\n".join(reversed(book.read_text("utf-8").splitlines())), encoding="utf-8")
     ended = memlm("try", book, other, "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
-    assert f"try: there is time for {book} alone, or its first part" in ended.err
+    assert f"try: the part that there is time for is of {book} alone" in ended.err
     assert re.findall(r"--train \S+/(book-first-)", ended.err)
 
 
