@@ -28,8 +28,8 @@ from stages.tokenize import Tokenize, TokenizeConfig
 
 LARGEST = 1e-4
 ROOT = Path(__file__).parents[2]
-CHARACTERS = 1600
-"""Of the texts in English and Python; German is as long, and Chinese as many tokens."""
+CHARACTERS = 4800
+"""Of the texts in English and Python, so that each text has a thousand tokens or more."""
 GERMAN = """Als Gregor Samsa eines Morgens aus unruhigen Träumen erwachte, fand er sich in seinem Bett zu einem
 ungeheueren Ungeziefer verwandelt. Er lag auf seinem panzerartig harten Rücken und sah, wenn er den Kopf ein wenig hob,
 seinen gewölbten, braunen, von bogenförmigen Versteifungen geteilten Bauch, auf dessen Höhe sich die Bettdecke, zum
@@ -42,6 +42,19 @@ Musterkollektion von Tuchwaren ausgebreitet war – Samsa war Reisender –, hin
 illustrierten Zeitschrift ausgeschnitten und in einem hübschen, vergoldeten Rahmen untergebracht hatte. Es stellte eine
 Dame dar, die, mit einem Pelzhut und einer Pelzboa versehen, aufrecht dasaß und einen schweren Pelzmuff, in dem ihr
 ganzer Unterarm verschwunden war, dem Beschauer entgegenhob.
+
+Gregors Blick richtete sich dann zum Fenster, und das trübe Wetter – man hörte Regentropfen auf das Fensterblech
+aufschlagen – machte ihn ganz melancholisch. »Wie wäre es, wenn ich noch ein wenig weiterschliefe und alle Narrheiten
+vergäße«, dachte er, aber das war gänzlich undurchführbar, denn er war gewöhnt, auf der rechten Seite zu schlafen,
+konnte sich aber in seinem gegenwärtigen Zustand nicht in diese Lage bringen. Mit welcher Kraft er sich auch auf die
+rechte Seite warf, immer wieder schaukelte er in die Rückenlage zurück. Er versuchte es wohl hundertmal, schloß die
+Augen, um die zappelnden Beine nicht sehen zu müssen, und ließ erst ab, als er in der Seite einen noch nie gefühlten,
+leichten, dumpfen Schmerz zu fühlen begann.
+
+»Ach Gott«, dachte er, »was für einen anstrengenden Beruf habe ich gewählt! Tag aus, Tag ein auf der Reise. Die
+geschäftlichen Aufregungen sind viel größer, als im eigentlichen Geschäft zu Hause, und außerdem ist mir noch diese
+Plage des Reisens auferlegt, die Sorgen um die Zuganschlüsse, das unregelmäßige, schlechte Essen, ein immer
+wechselnder, nie andauernder, nie herzlich werdender menschlicher Verkehr. Der Teufel soll das alles holen!«
 """  # Kafka, Die Verwandlung, 1915
 CHINESE = """子曰：「學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？人不知而不慍，不亦君子乎？」
 
@@ -54,7 +67,29 @@ CHINESE = """子曰：「學而時習之，不亦說乎？有朋自遠方來，�
 子曰：「道千乘之國，敬事而信，節用而愛人，使民以時。」
 
 子曰：「弟子入則孝，出則弟，謹而信，汎愛眾，而親仁。行有餘力，則以學文。」
-"""  # Analects, book 1
+
+子禽問於子貢曰：「夫子至於是邦也，必聞其政，求之與？抑與之與？」子貢曰：「夫子溫、良、恭、儉、讓以得之。夫子之求之也，其諸異乎人之求之與？」
+
+子曰：「父在，觀其志；父沒，觀其行；三年無改於父之道，可謂孝矣。」
+
+有子曰：「禮之用，和為貴。先王之道斯為美，小大由之。有所不行，知和而和，不以禮節之，亦不可行也。」
+
+有子曰：「信近於義，言可復也；恭近於禮，遠恥辱也；因不失其親，亦可宗也。」
+
+子曰：「君子食無求飽，居無求安，敏於事而慎於言，就有道而正焉，可謂好學也已。」
+
+子貢曰：「貧而無諂，富而無驕，何如？」子曰：「可也。未若貧而樂，富而好禮者也。」
+
+子曰：「不患人之不己知，患不知人也。」
+
+子曰：「為政以德，譬如北辰，居其所而眾星共之。」
+
+子曰：「詩三百，一言以蔽之，曰：『思無邪。』」
+
+子曰：「道之以政，齊之以刑，民免而無恥；道之以德，齊之以禮，有恥且格。」
+
+子曰：「吾十有五而志于學，三十而立，四十而不惑，五十而知天命，六十而耳順，七十而從心所欲，不踰矩。」
+"""  # Analects, books 1 and 2
 
 
 def texts() -> dict[str, str]:

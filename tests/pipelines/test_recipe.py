@@ -1,12 +1,13 @@
 """Recipes are checked whole before anything runs."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pipelines.recipe import Recipe, find_recipe, load_recipe, read_recipe, shipped_recipes
 from stages.errors import UsageError
+from stages.training.config import TrainConfig
 
 Files = dict[str, list[str]]
 
@@ -38,9 +39,9 @@ def test_shipped_recipes_are_valid(name: str) -> None:
 
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
-TABLE, LONG = "trime-wikitext2-table", "trime-wikitext2-long"
+TABLE, LONG, SPALM_TABLE = "trime-wikitext2-table", "trime-wikitext2-long", "spalm-wikitext2-table"
 TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name not in (TABLE, LONG)]
-SPALM = [name for name in shipped_recipes() if name.startswith("spalm")]
+SPALM = [name for name in shipped_recipes() if name.startswith("spalm") and name != SPALM_TABLE]
 EXCLUDED = {"spalm-wikitext2-small": "document", "spalm-enwik8-small": "window:10000"}
 """Rows that a token may not find, where it is more than its own: on small corpora."""
 
@@ -54,7 +55,7 @@ def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
 def test_the_recipes_of_the_papers_are_shipped() -> None:
     caches = {f"neural-cache-{corpus}" for corpus in ("ptb", "wikitext2", "text8")}
     trime = {f"trime-wikitext103-{size}" for size in ("247m", "150m", "7m")} | {"trime-enwik8"}
-    spalm = {"spalm-wikitext103", "spalm-enwik8"}
+    spalm = {"spalm-wikitext103", "spalm-enwik8", SPALM_TABLE}
     small = {
         f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
     }
@@ -221,6 +222,23 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
         assert {report["mem_length"] for report in of_it} == lengths
     assert all(recipe.stages[stage].references == {"neighbors": "neighbors"} for stage in reports)
     assert list(recipe.stages)[-1] == "report"
+
+
+def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> None:
+    recipe = load_recipe(find_recipe(SPALM_TABLE), SPLITS, {})
+    trained = settings_of(recipe, "train")
+    methods = {name: config.pop("method") for name, config in trained.items()}
+    memories = [config.pop("memory") for config in trained.values()]
+    assert methods == {"xl": "lm", "encoder": "lm", "longer": "lm", "raw": "spalm", "spalm": "spalm"}
+    assert [memory and memory["k"] for memory in memories] == [None, None, None, 4, 4]
+    assert trained["encoder"] == trained["xl"] | {"seed": 100}, "as good as the reader, and another"
+    assert trained["longer"] == trained["xl"] | {"steps": 2 * trained["xl"]["steps"]}, "the encoder's updates added"
+    assert trained["spalm"] == trained["xl"]
+    values = {name: cast(TrainConfig, recipe.config(name)).model.gate_values for name in ("raw", "spalm")}
+    assert (trained["raw"], values) == (trained["xl"], {"raw": "raw", "spalm": None})
+    assert recipe.config("neighbors").model_dump()["exclude"] == "document"
+    assert (recipe.stages["xl_report"].source, recipe.stages["report"].source) == ("xl", "spalm")
+    assert recipe.config("xl_report") == recipe.config("report")
 
 
 @pytest.mark.parametrize(
