@@ -50,10 +50,19 @@ class ArrayLayout:
         return prod(self.shape) * self.dtype.itemsize
 
     @property
+    def row_bytes(self) -> int:
+        """Size of a row."""
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def shard_bytes(self) -> int:
+        """Size of the file of a shard: its rows one after the other, and the shard's index."""
+        return self.rows_per_shard * self.row_bytes + SHARD_INDEX_BYTES
+
+    @property
     def stored_bytes(self) -> int:
         """Size of all its files: the last shard takes as much as the others."""
-        shard = self.rows_per_shard * prod(self.shape[1:]) * self.dtype.itemsize
-        return self.shards * (shard + SHARD_INDEX_BYTES) + len(self._metadata)
+        return self.shards * self.shard_bytes + len(self._metadata)
 
     @property
     def _metadata(self) -> bytes:
@@ -67,6 +76,13 @@ class ArrayLayout:
     def shard_file(self, shard: int) -> Path:
         """File of a shard, relative to the draft's folder."""
         return Path(self.name, "c", str(shard), *["0"] * (len(self.shape) - 1))
+
+    def describes(self, root: Path) -> bool:
+        """Whether an array of this layout, and no other, lies below the root."""
+        try:
+            return (root / self.name / "zarr.json").read_bytes() == self._metadata
+        except OSError:
+            return False
 
     def create(self, root: Path) -> list[Path]:
         """Write the `zarr.json` of the array and of each group above it; the same layout gives the same bytes.

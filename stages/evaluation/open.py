@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import RowsByName
 from stages.diagnostics import PROBES
 from stages.encoding.hidden_memory import HiddenMemory
 from stages.encoding.key_encoder import KeyEncoder
@@ -131,7 +132,7 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
 def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> Retrieval:
     """Where neighbours come from."""
     if "neighbors" in read:
-        return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k, read["index"].config["metric"])
+        return StoredNeighbors(RowsByName(read["neighbors"].zarr("neighbors.zarr")), k, read["index"].config["metric"])
     index = read["index"]
     keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
     searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)

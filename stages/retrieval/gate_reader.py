@@ -82,8 +82,8 @@ class GateMemory(HiddenMemory):
         return ids[:, : self.k], tokens[:, : self.k]
 
     def of_text(self, reader: SplitReader) -> Self:
-        group = SearchedNeighbors(self.neighbors, reader)
-        return replace(self, tokens=replace(self.tokens, group=group))
+        found = SearchedNeighbors(self.neighbors, reader, self.tokens.k)
+        return replace(self, tokens=replace(self.tokens, arrays=found))
 
 
 def nearest(neighbors: Tensor, k: int) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import RowsByName
 
 
 def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -23,10 +24,10 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 class NeighborTokens:
     """The tokens that the best `k` stored neighbours of every token hold.
 
-    `group` holds `<split>/ids` [T, K], of which ranges are read; `values` int32 [N] are in memory.
+    `arrays[<split>/ids]` reads rows of [T, K], as `RowsByName` or `SearchedNeighbors`; `values` int32 [N] are at hand.
     """
 
-    group: Any
+    arrays: Any
     values: np.ndarray
     k: int
 
@@ -36,11 +37,11 @@ class NeighborTokens:
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)
-        return cls(neighbors.zarr("neighbors.zarr"), values, k)
+        return cls(RowsByName(neighbors.zarr("neighbors.zarr")), values, k)
 
     def ids(self, split: str, start: int, stop: int) -> np.ndarray:
         """Rows of the datastore that are the neighbours of tokens [start, stop), best first, int64 [n, k]."""
-        return np.asarray(self.group[f"{split}/ids"][start:stop, : self.k])
+        return self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
 
     def read(self, split: str, start: int, stop: int) -> np.ndarray:
         """Tokens of the neighbours of tokens [start, stop) of a split, best first, int64 [n, k], -1 where missing."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from stages.artifacts.rows import RowsByName
 from stages.lineage.runs import OwnRows
 from stages.search.searcher import Searcher
 
@@ -42,9 +43,9 @@ class Retrieval(Protocol):
 
 @dataclass(frozen=True)
 class StoredNeighbors:
-    """Neighbours that were found before; `group` holds `<split>/ids` and `<split>/distances`."""
+    """Neighbours that were found before; `arrays` holds `<split>/ids` and `<split>/distances`."""
 
-    group: Any
+    arrays: RowsByName
     k: int
     metric: str
     needs_keys = False
@@ -52,8 +53,8 @@ class StoredNeighbors:
     def find(
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        ids = np.asarray(self.group[f"{split}/ids"][start:stop, : self.k])
-        distances = np.asarray(self.group[f"{split}/distances"][start:stop, : self.k])
+        ids = self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
+        distances = self.arrays[f"{split}/distances"].read(start, stop)[:, : self.k]
         if rows is None:
             return FoundNeighbors(ids, distances)
         found = FoundNeighbors.none(len(rows), self.k, self.metric)

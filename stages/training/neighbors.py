@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import Rows
 from stages.retrieval.neighbor_tokens import neighbor_tokens
 from stages.training.mapped import mapped, remove
 
@@ -28,15 +29,16 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
     @cache
     def values() -> np.ndarray:
         stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
-        return mapped(beside, stored.shape, DTYPE, lambda start, stop: stored[start:stop])
+        return mapped(beside, stored.shape, DTYPE, Rows(stored).read)
 
     def tokens(split: str) -> np.ndarray:
         ids = group[f"{split}/ids"]
+        rows = Rows(ids)
         return mapped(
             folder / f"neighbors-{split}.npy",
             (ids.shape[0], k),
             DTYPE,
-            lambda start, stop: neighbor_tokens(np.asarray(ids[start:stop, :k]), values()),
+            lambda start, stop: neighbor_tokens(rows.read(start, stop)[:, :k], values()),
         )
 
     by_split = {split: tokens(split) for split in splits}

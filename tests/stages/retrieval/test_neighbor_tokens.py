@@ -3,14 +3,15 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from hypothesis.extra.numpy import arrays as any_array
 
+from stages.artifacts.rows import RowsByName
 from stages.retrieval.neighbor_tokens import NeighborTokens, neighbor_tokens
 
 VALUES = np.array([7, 0, 65_536, 3], np.int32)
 
 
-@given(arrays(np.int64, st.tuples(st.integers(0, 5), st.integers(0, 4)), elements=st.integers(-1, 3)))
+@given(any_array(np.int64, st.tuples(st.integers(0, 5), st.integers(0, 4)), elements=st.integers(-1, 3)))
 def test_every_neighbour_becomes_the_token_of_its_row(ids: np.ndarray) -> None:
     tokens = neighbor_tokens(ids, VALUES)
 
@@ -26,9 +27,9 @@ def test_a_mapped_file_serves_as_values(tmp_path) -> None:
 
 
 def test_the_best_neighbours_of_a_range_are_read() -> None:
-    group = {"test/ids": np.array([[3, 0, 1], [2, -1, -1], [1, 1, 0], [0, 0, 0]])}
+    arrays = RowsByName({"test/ids": np.array([[3, 0, 1], [2, -1, -1], [1, 1, 0], [0, 0, 0]])})
 
-    tokens = NeighborTokens(group, VALUES, k=2)
+    tokens = NeighborTokens(arrays, VALUES, k=2)
 
     assert tokens.read("test", 1, 3).tolist() == [[65_536, -1], [0, 0]]
     assert tokens.read("test", 2, 2).shape == (0, 2)
