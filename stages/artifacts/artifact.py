@@ -54,6 +54,7 @@ class Artifact:
         self.store = store
         self.path = path
         self.manifest = manifest
+        self._inputs: dict[str, Artifact] = {}
 
     def __repr__(self) -> str:
         return f"Artifact({self.reference})"
@@ -107,10 +108,15 @@ class Artifact:
         return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
 
     def input(self, role: str) -> Artifact:
-        """The artifact that this one was made from in the given role.
+        """The artifact that this one was made from in the given role; it is checked when it is first asked for.
 
         Raises: ArtifactError if it is gone, damaged, or has other bytes than those that were read.
         """
+        if role not in self._inputs:
+            self._inputs[role] = self._find_input(role)
+        return self._inputs[role]
+
+    def _find_input(self, role: str) -> Artifact:
         if role not in self.manifest.inputs:
             roles = ", ".join(self.manifest.inputs) or "none"
             raise ArtifactError(f"{self.reference} was made from no {role!r} (it has: {roles}).")
