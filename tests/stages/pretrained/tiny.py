@@ -1,5 +1,6 @@
 """Tiny models of transformers with random weights, saved as people save theirs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,71 @@ def saved(folder: Path, family: str, bos: bool = False, **settings: Any) -> Any:
     )
     tokenizer.save_pretrained(folder)
     return model
+
+
+def saved_gguf(file: Path, bos: bool = False) -> Any:
+    """A GGUF file with a Llama and its tokenizer, as llama.cpp writes them; returns the model."""
+    import gguf
+
+    model = tiny_model("llama", tie_word_embeddings=False)
+    config, tokenizer = model.config, tiny_tokenizer()
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(D)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(LAYERS)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(V)
+    types = sorted(tokenizer.get_vocab().items(), key=lambda type: type[1])
+    padding = [f"[PAD{id}]" for id in range(len(types), V)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([token for token, _ in types] + padding)
+    normal, control, unused = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
+    writer.add_token_types([control] * 2 + [normal] * (len(types) - 2) + [unused] * len(padding))
+    writer.add_token_merges([" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]])
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_add_bos_token(bos)
+    for name, weight in model.state_dict().items():
+        writer.add_tensor(_gguf_name(name), _gguf_order(name, weight, config).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model
+
+
+_GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers": "blk",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def _gguf_name(name: str) -> str:
+    for theirs, ours in _GGUF_NAMES.items():
+        name = name.replace(f"{theirs}.", f"{ours}.")
+    return name
+
+
+def _gguf_order(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
+    """llama.cpp rotates neighbouring rows of queries and keys, transformers rows half a head apart."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if heads is None:
+        return weight
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()
