@@ -25,6 +25,12 @@ _log: Callable[[str], None] | None = None
 """Writes lines into the log of the command; None: there is none."""
 _waiting: "Waiting | None" = None
 """What a terminal shows of work that says nothing; None: there is none under way, or no terminal."""
+_screen: TextIO | None = None
+"""Where all that is said goes while work is reported, even if a library's own words are sent elsewhere meanwhile."""
+
+
+def _stderr() -> TextIO:
+    return _screen or sys.stderr
 
 
 def log_to(write: Callable[[str], None] | None) -> None:
@@ -41,7 +47,7 @@ def note(message: str) -> None:
 
 def say(message: str, *, styled: bool = False) -> None:
     """Lines on stderr, and in the log; `styled`: with bold and colours of memlm's own."""
-    _write(message, sys.stderr, styled=styled)
+    _write(message, _stderr(), styled=styled)
     note(message)
 
 
@@ -61,7 +67,7 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
 
     Answers are data, and stay as they are where no terminal shows them; a log of messages is sure to reach one.
     """
-    shown = harmless(text, styled=styled) if stream.isatty() or stream is sys.stderr else text
+    shown = harmless(text, styled=styled) if stream.isatty() or stream is _stderr() else text
     try:
         if _waiting is not None:
             _waiting.clear()
@@ -79,7 +85,7 @@ def write_nowhere(stream: TextIO) -> None:
 
 def on_terminal() -> bool:
     """Whether a person watches stderr."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    return _stderr() is not None and _stderr().isatty()
 
 
 def answers_on_terminal() -> bool:
@@ -131,9 +137,12 @@ class ConsoleReporter:
         self._progress = Bar(lines, Waiting(command, clock), clock) if on_terminal() else lines
         self._speaks = first_process()
         self._lock = RLock()
+        self._before: TextIO | None = None
         self._ticks = Ticks(self._tick)
 
     def __enter__(self) -> Self:
+        global _screen
+        self._before, _screen = _screen, _stderr()
         if self._speaks:
             self._progress.open()
             self._ticks.start()
@@ -142,9 +151,11 @@ class ConsoleReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        global _screen
         self._ticks.stop()
         with self._lock:
             self._progress.close()
+        _screen = self._before
 
     def _tick(self) -> None:
         with self._lock:
@@ -183,11 +194,11 @@ class Waiting:
         quiet = self._clock() - self._since
         if quiet >= QUIET_SECONDS:
             self._shown = f"{self.command}: working, {int(quiet)} s"
-            print(f"\r{self._shown}", end="", file=sys.stderr, flush=True)
+            print(f"\r{self._shown}", end="", file=_stderr(), flush=True)
 
     def clear(self) -> None:
         if self._shown:
-            print(f"\r{' ' * len(self._shown)}\r", end="", file=sys.stderr, flush=True)
+            print(f"\r{' ' * len(self._shown)}\r", end="", file=_stderr(), flush=True)
         self._shown, self._since = "", self._clock()
 
 
@@ -247,11 +258,11 @@ class Bar:
         if self._bar is None:
             say(line)
         else:
-            self._bar.write(harmless(line), file=sys.stderr)
+            self._bar.write(harmless(line), file=_stderr())
             note(line)
 
     def aside(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._bar is None else self._bar.external_write_mode(sys.stderr)
+        return nullcontext() if self._bar is None else self._bar.external_write_mode(_stderr())
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         if self._logged is not None:
@@ -273,7 +284,7 @@ class Bar:
         self._end()
         self._left = TimeLeft(done, self._clock)
         shape = {"bar_format": self.FORMAT, "dynamic_ncols": True, "leave": False}
-        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", file=sys.stderr, **shape)
+        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", file=_stderr(), **shape)
         return self._bar
 
     def _end(self) -> None:

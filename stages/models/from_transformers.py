@@ -22,9 +22,22 @@ def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
     except ImportError:
         raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
     logging.set_verbosity_error()
-    settings = transformers.AutoConfig.for_model(**architecture)
+    settings = transformers.AutoConfig.for_model(**_with_infinities(architecture))
     with torch.device("cpu"), no_init_weights():
         return getattr(transformers, kind).from_config(settings, dtype=torch.float32, trust_remote_code=False)
+
+
+def _with_infinities(settings: Any) -> Any:
+    """Settings read from JSON, with the numbers that JSON lacks, which transformers writes as objects.
+
+    >>> _with_infinities({"time_step_limit": [0.0, {"__float__": "Infinity"}]})
+    {'time_step_limit': [0.0, inf]}
+    """
+    if isinstance(settings, dict):
+        if settings.keys() == {"__float__"}:
+            return float(settings["__float__"])
+        return {name: _with_infinities(value) for name, value in settings.items()}
+    return [_with_infinities(value) for value in settings] if isinstance(settings, list) else settings
 
 
 def blocks_of(model: Any) -> nn.Module:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages.artifacts.references import split_reference
 from stages.errors import DataError, UsageError
 
 HUB = "hf:"
@@ -54,6 +55,18 @@ class Location:
             raise DataError(f"{self.spec} has no weights as safetensors{_pickles(self.folder)}.")
         return [*self.files(("config.json", INDEX)), *shards]
 
+    def require_tokenizer(self) -> None:
+        """Raises: DataError if there is no tokenizer that can be read."""
+        if not any(self.folder.iterdir()):
+            raise DataError(f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model.")
+        if not self.files(("tokenizer.json",)):
+            name = self.spec.removeprefix(HUB).partition("@")[0] if self.spec.startswith(HUB) else self.spec
+            raise DataError(
+                f"{self.spec} has no tokenizer.json, the one kind of tokenizer that is read. Where transformers has a "
+                f'fast tokenizer for it, AutoTokenizer.from_pretrained("{name}").save_pretrained("FOLDER") writes one: '
+                "name that folder."
+            )
+
     def loading(self) -> dict[str, Any]:
         """How transformers is to read it: from these files alone, and never running what it finds there."""
         found: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -78,10 +91,13 @@ def locate(spec: str) -> Location:
 
 
 def is_location(spec: str) -> bool:
-    """Whether a name is one of a pretrained tokenizer rather than of a `tokenizer.json` or of an artifact."""
+    """Whether a name is one of a pretrained tokenizer rather than of a `tokenizer.json` or of an artifact.
+
+    A folder is one, with a tokenizer or without, unless it is an artifact's or is called as one of the store may be.
+    """
     path = Path(spec)
-    own = (path / "tokenizer.json").is_file() and not (path / "manifest.json").exists()
-    return spec.startswith(HUB) or path.suffix == ".gguf" or own
+    own = (path / "tokenizer.json").is_file() or (path.is_dir() and split_reference(spec) is None)
+    return spec.startswith(HUB) or path.suffix == ".gguf" or (own and not (path / "manifest.json").exists())
 
 
 def location_of(file: Path) -> Location:

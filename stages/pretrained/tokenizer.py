@@ -6,6 +6,7 @@ from typing import Any
 from stages.errors import DataError, UsageError
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
+from stages.text.given import load_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 
 USUAL_END = "<|endoftext|>"
@@ -51,8 +52,9 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
 def _load(location: Location) -> Any:
     from transformers import AutoTokenizer
 
-    if not location.files(("tokenizer.json",)):
-        raise DataError(f"{location.spec} has no tokenizer.json; tokenizers in other formats are not read.")
+    location.require_tokenizer()
+    if location.gguf is None:
+        load_tokenizer(location.folder / "tokenizer.json")  # which says what is wrong with a file, if it is the file
     found: Any = AutoTokenizer.from_pretrained(str(location.folder), **location.loading())
     if not found.is_fast:
         raise DataError(f"The tokenizer of {location.spec} cannot be written as a tokenizer.json.")

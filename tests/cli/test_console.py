@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from threading import Event
 from threading import enumerate as enumerate_threads
 
@@ -204,6 +205,23 @@ def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkey
         assert screen.getvalue() == said, "what was said is new"
     say("after it")
     assert screen.getvalue() == said + "after it\n"
+
+
+def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with ConsoleReporter("import-model", clock) as reporter:
+        with redirect_stderr(elsewhere := io.StringIO()):
+            clock.now += 3.0
+            reporter._tick()
+            reporter.info("reading weights")
+            reporter.progress(0, 12, "parts")
+        assert elsewhere.getvalue() == ""
+        said = screen.getvalue()
+        assert "\rimport-model: working, 3 s" in said and "import-model: reading weights\n" in said and "0/12" in said
+    with redirect_stderr(elsewhere):
+        say("afterwards")
+    assert elsewhere.getvalue() == "afterwards\n"
 
 
 def test_a_bar_counts_seconds_while_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

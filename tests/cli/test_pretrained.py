@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Memlm
-from tests.stages.pretrained.tiny import saved, saved_encoder
+from tests.stages.pretrained.tiny import saved, saved_encoder, saved_gguf
 
 pytest.importorskip("transformers")
 
@@ -29,6 +29,18 @@ def test_the_model_that_a_recipe_needs_is_asked_for(memlm: Memlm, text):
     assert ended.code == 2 and "pretrained: the model: a folder, FILE.gguf, or hf:NAME" in ended.err
     ended = memlm("run", "quickstart", "--pretrained", "x.gguf")
     assert ended.code == 2 and "has no input 'pretrained'" in ended.err
+
+
+def test_a_gguf_file_is_model_and_tokenizer_in_one(memlm: Memlm, text, tmp_path):
+    pytest.importorskip("gguf")
+    saved_gguf(file := tmp_path / "tiny.gguf", bos=True)
+    splits = [word for split in ("train", "valid", "test") for word in (f"--{split}", text)]
+    tokens = memlm("tokenize", "--tokenizer", file, *splits).reference
+    model = memlm("import-model", file, tokens).reference
+    assert memlm("evaluate", model).reference.startswith("report/")
+    assert memlm("export", model, "--output", tmp_path / "out").code == 0
+    again = memlm("import-model", tmp_path / "out", tokens)
+    assert again.code == 0, again.err
 
 
 def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(memlm: Memlm, text, tmp_path, monkeypatch):

@@ -95,3 +95,32 @@ def test_an_odd_tokenizer_file_is_bad_data(content: str, memlm: Memlm, text: Pat
     odd.write_text(content)
     ended = memlm("tokenize", "--train", text, "--tokenizer", odd)
     assert ended.code == 3, ended.err
+
+
+@pytest.mark.parametrize(
+    ("folder", "content", "message"),
+    [
+        ("empty", None, "empty is an empty folder; expected the tokenizer.json of a pretrained model."),
+        (
+            *("slow", {"vocab.txt": "a"}),
+            "slow has no tokenizer.json, the one kind of tokenizer that is read. Where transformers has a fast "
+            'tokenizer for it, AutoTokenizer.from_pretrained("slow").save_pretrained("FOLDER") writes one: name that '
+            "folder.",
+        ),
+        (
+            *("broken", {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}),
+            "broken/tokenizer.json is no tokenizer in Hugging Face's JSON format: Model missing. at line 1 column 2.",
+        ),
+    ],
+)
+def test_a_folder_without_a_tokenizer_is_told_as_one(
+    memlm: Memlm, text, tmp_path, monkeypatch, folder, content, message
+):
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / folder).mkdir()
+    for name, written in (content or {}).items():
+        (tmp_path / folder / name).write_text(written)
+    ended = memlm("tokenize", "--tokenizer", folder, "--train", text)
+    assert (ended.code, ended.out, ended.err.splitlines()[-1]) == (3, "", f"memlm tokenize: {message}")
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.name.endswith("-partial")]

@@ -44,3 +44,11 @@ def test_the_files_of_a_model_are_its_settings_and_all_of_its_weights(tmp_path):
     assert is_location(str(tmp_path)) and is_location("hf:gpt2") and not is_location("tokens/abc")
     (tmp_path / "manifest.json").write_text("{}")
     assert not is_location(str(tmp_path)), "the folder of a tokens artifact is an artifact"
+
+
+def test_a_folder_is_no_reference_to_the_store_unless_it_is_called_as_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "model/mine", "tokens/abc"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "model/mine/tokenizer.json").write_text("{}")
+    assert [is_location(name) for name in ("mine", "model/mine", "tokens/abc")] == [True, True, False]

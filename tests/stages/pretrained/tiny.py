@@ -1,5 +1,6 @@
 """Tiny models of transformers with random weights, saved as people save theirs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +10,70 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 V, D, LAYERS = 320, 16, 2
 TEXT = ["The cat sat on the mat.\n\nThe dog sat.\n", "  def f(x):\n\treturn x\n\n\n", "Grüße aus Köln, 你好\n"]
 _LLAMA = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+_GROUPED = {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40}
+_HALVES = {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40}
+_EXPERTS = {"num_local_experts": 3, "num_experts_per_tok": 2}
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": D, "n_layer": LAYERS, "n_head": 2, "n_positions": 40},
-    "llama": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "tie_word_embeddings": True},
-    "mistral": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "sliding_window": 8},
-    "qwen2": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40},
-    "qwen3": {**_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 40},
+    "llama": {**_GROUPED, "tie_word_embeddings": True},
+    "mistral": {**_GROUPED, "sliding_window": 8},
+    "mixtral": {**_GROUPED, **_EXPERTS},
+    "qwen2": _HALVES,
+    "qwen3": {**_HALVES, "head_dim": 8},
+    "qwen3_moe": {**_GROUPED, "head_dim": 8, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 12},
     "gpt_neox": {**_LLAMA, "max_position_embeddings": 40},
     "opt": {
         **{"hidden_size": D, "word_embed_proj_dim": 8, "ffn_dim": 24, "num_hidden_layers": LAYERS},
         **{"num_attention_heads": 2, "max_position_embeddings": 40, "do_layer_norm_before": True},
     },
     "bloom": {"hidden_size": D, "n_layer": LAYERS, "n_head": 2},
-    "gemma": {**_LLAMA, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 40},
+    "gemma": {**_GROUPED, "head_dim": 8},
     "gemma2": {
-        **{**_LLAMA, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 40},
+        **{**_GROUPED, "head_dim": 8},
         **{"final_logit_softcapping": 2.0, "query_pre_attn_scalar": 8, "sliding_window": 8},
     },
-    "phi": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40, "partial_rotary_factor": 0.5},
+    "gemma3_text": {**_GROUPED, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 8},
+    "recurrent_gemma": {
+        **{**_LLAMA, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 8},  # the third has the attention
+        **{"lru_width": D, "attention_window_size": 8},
+    },
+    "phi": {**_HALVES, "partial_rotary_factor": 0.5},
+    "phi3": {**_HALVES, "pad_token_id": 0, "original_max_position_embeddings": 40},
     "gptj": {"n_embd": D, "n_layer": LAYERS, "n_head": 2, "n_positions": 40, "rotary_dim": 4},
-    "granite": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logits_scaling": 4.0},
-    "cohere": {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40, "logit_scale": 0.25},
-    "olmo2": {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40},
+    "gpt_neo": {
+        **{"hidden_size": D, "num_layers": LAYERS, "num_heads": 2, "max_position_embeddings": 40},
+        **{"attention_types": [[["global", "local"], 1]], "window_size": 8},
+    },
+    "gpt_bigcode": {"n_embd": D, "n_layer": LAYERS, "n_head": 2, "n_positions": 40},
+    "gpt_oss": {**_GROUPED, **_EXPERTS, "head_dim": 8, "sliding_window": 8},
+    "starcoder2": {**_GROUPED, "sliding_window": 8},
+    "stablelm": _HALVES,
+    "smollm3": {**_GROUPED, "pad_token_id": 0},
+    "falcon": {
+        **{"hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "max_position_embeddings": 40}
+    },
+    "mpt": {"d_model": D, "n_layers": LAYERS, "n_heads": 2, "max_seq_len": 40},
+    "xglm": {"d_model": D, "ffn_dim": 24, "num_layers": LAYERS, "attention_heads": 2, "max_position_embeddings": 40},
+    "granite": {**_GROUPED, "logits_scaling": 4.0},
+    "cohere": {**_GROUPED, "logit_scale": 0.25},
+    "glm4": {**_GROUPED, "head_dim": 8, "pad_token_id": 0},
+    "olmo2": _HALVES,
+    "olmo3": {**_HALVES, "sliding_window": 8},
+    "lfm2": {**_GROUPED, "full_attn_idxs": [1], "block_auto_adjust_ff_dim": False, "block_ff_dim": 24},
+    "jamba": {
+        **{**_GROUPED, "mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False},
+        **{"attn_layer_period": 2, "attn_layer_offset": 1},
+        **{"expert_layer_period": 2, "expert_layer_offset": 1, "num_experts": 2},
+    },
     "mamba": {"hidden_size": D, "num_hidden_layers": LAYERS, "state_size": 4},
+    "mamba2": {
+        **{"hidden_size": D, "num_hidden_layers": LAYERS, "state_size": 4},
+        **{"head_dim": 8, "num_heads": 4, "n_groups": 1, "chunk_size": 8},
+    },
+    "rwkv": {
+        **{"hidden_size": D, "attention_hidden_size": D, "num_hidden_layers": LAYERS},
+        **{"intermediate_size": 24, "context_length": 40},
+    },
 }
 """Settings of one tiny model of each kind."""
 
@@ -114,3 +156,71 @@ def saved(folder: Path, family: str, bos: bool = False, **settings: Any) -> Any:
     )
     tokenizer.save_pretrained(folder)
     return model
+
+
+def saved_gguf(file: Path, bos: bool = False) -> Any:
+    """A GGUF file with a Llama and its tokenizer, as llama.cpp writes them; returns the model."""
+    import gguf
+
+    model = tiny_model("llama", tie_word_embeddings=False)
+    config, tokenizer = model.config, tiny_tokenizer()
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(D)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(LAYERS)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(V)
+    types = sorted(tokenizer.get_vocab().items(), key=lambda type: type[1])
+    padding = [f"[PAD{id}]" for id in range(len(types), V)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([token for token, _ in types] + padding)
+    normal, control, unused = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
+    writer.add_token_types([control] * 2 + [normal] * (len(types) - 2) + [unused] * len(padding))
+    writer.add_token_merges([" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]])
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_add_bos_token(bos)
+    for name, weight in model.state_dict().items():
+        writer.add_tensor(_gguf_name(name), _gguf_order(name, weight, config).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model
+
+
+_GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers": "blk",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def _gguf_name(name: str) -> str:
+    for theirs, ours in _GGUF_NAMES.items():
+        name = name.replace(f"{theirs}.", f"{ours}.")
+    return name
+
+
+def _gguf_order(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
+    """llama.cpp rotates neighbouring rows of queries and keys, transformers rows half a head apart."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if heads is None:
+        return weight
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()

@@ -49,7 +49,7 @@ def llama(tmp_path):
 TOKENS = torch.arange(12).reshape(2, 6)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"mamba"}))
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"mamba", "mamba2", "jamba"}))
 def test_what_is_written_computes_what_the_factors_did(tmp_path, family):
     model = imported(tmp_path, family)
     before, names = model.encode(TOKENS).hidden, set(model.state_dict())
@@ -105,9 +105,21 @@ def test_memory_and_checkpoints_are_those_of_what_learns(llama):
     assert checkpoint_bytes(whole, inputs, 4 * parameters) == 12 * parameters
 
 
-def test_a_family_without_factors_is_refused(tmp_path):
+def test_factors_beside_a_matrix_that_no_layer_multiplies_with_leave_it_as_it_is(tmp_path):
+    """Jamba reads W of one layer itself: B there has no gradient, and stays 0."""
+    model = imported(tmp_path, "jamba")
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    add_factors(model, RANK)
+    model.encode(TOKENS).hidden.sum().backward()
+    idle = {name for name, weight in model.named_parameters() if "lora_B" in name and weight.grad is None}
+    assert idle and all("dt_proj" in name for name in idle)
+    assert torch.equal(whole_weights(model)[name := "backbone.model.layers.0.mamba.dt_proj.weight"], before[name])
+
+
+@pytest.mark.parametrize("family", ["mamba", "mamba2"])
+def test_a_family_without_factors_is_refused(tmp_path, family):
     with pytest.raises(UsageError, match=r"--lora does not fit this model .*: leave it out"):
-        add_factors(imported(tmp_path, "mamba"), RANK)
+        add_factors(imported(tmp_path, family), RANK)
 
 
 def test_the_package_is_named_where_it_is_missing(llama, monkeypatch):

@@ -1,0 +1,74 @@
+"""GGUF files: the model and the tokenizer in them, and what is said of one that is damaged."""
+
+import pytest
+import torch
+
+from stages.errors import DataError
+from stages.models.language_model import LanguageModel
+from stages.pretrained.location import Location, locate
+from stages.pretrained.model import describe, read_weights
+from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
+from tests.stages.pretrained.tiny import TEXT, V, saved_gguf, tiny_tokenizer
+
+pytest.importorskip("transformers")
+pytest.importorskip("gguf")
+
+
+def imported(location: Location) -> LanguageModel:
+    config = describe(location, None)
+    model = LanguageModel(config)
+    model.load_state_dict(read_weights(location, config), assign=True)
+    return model.float().eval()
+
+
+@torch.no_grad()
+def test_log_probabilities_are_those_of_the_model_that_was_written(tmp_path):
+    theirs = saved_gguf(tmp_path / "tiny.gguf")
+    tokens = torch.randint(V, (3, 30), generator=torch.Generator().manual_seed(1))
+    ours = imported(locate(str(tmp_path / "tiny.gguf")))
+    wanted = theirs(tokens).logits.log_softmax(-1)
+    torch.testing.assert_close(ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5)
+    assert ours.config.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_its_tokenizer_gives_the_ids_that_were_written(tmp_path, bos):
+    saved_gguf(tmp_path / "tiny.gguf", bos)
+    location = locate(str(tmp_path / "tiny.gguf"))
+    tokenizer = read_tokenizer(location, None)
+    wanted = [id for text in TEXT for id in tiny_tokenizer().encode(text).ids]
+    assert [id for text in TEXT for id in tokenizer.encode_texts([text])[0].tolist()] == wanted
+    assert tokenizer.special.eos == 0 and tokenizer.special.prefix == (1 if bos else None)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert same_tokenizer(location, tokenizer.special, tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("kept", [0.999, 0.9, 0.5, 0.01])
+@pytest.mark.parametrize("read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)])
+def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
+    file = tmp_path / "tiny.gguf"
+    saved_gguf(file)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(DataError) as raised:
+        read(locate(str(file)))
+    left = f"{int(kept * len(content)):,}"
+    assert str(raised.value) == (
+        f"{file} is cut short or damaged: its {left} bytes are not what it says that it holds. Download or copy it "
+        "again, and compare its size with that of the original."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"GG", b"no GGUF file, but text"])
+def test_a_file_of_another_kind_is_told(tmp_path, content):
+    (tmp_path / "tiny.gguf").write_bytes(content)
+    with pytest.raises(DataError, match=r"tiny\.gguf is no GGUF file: it does not begin with the letters GGUF\."):
+        describe(locate(str(tmp_path / "tiny.gguf")), None)
+
+
+def test_a_file_of_an_unknown_architecture_is_not_called_damaged(tmp_path):
+    saved_gguf(tmp_path / "tiny.gguf")
+    content = (tmp_path / "tiny.gguf").read_bytes()
+    (tmp_path / "tiny.gguf").write_bytes(content.replace(b"llama", b"lemma"))
+    with pytest.raises(DataError, match=r"cannot be read: .*lemma.* is not supported"):
+        describe(locate(str(tmp_path / "tiny.gguf")), None)
