@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memlm_cli.tables import table
+from stages.evaluation.results.remarks import unknown_rate_line
 from stages.numbers import measured, percent
 
 Figures = Mapping[str, Any]
@@ -51,7 +52,7 @@ def _notes(found: Figures, names: Sequence[str]) -> list[str]:
         )
     if any(len(group["reports"]) > 1 for group in found["groups"]):
         remarks.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
-    return remarks
+    return [*remarks, *unknown_rate_line(found["split"], found["unknown_rate"])]
 
 
 def _any_change(found: Figures) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import figure_name, say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import show_table
-from memlm_cli.training_text import training_line
+from memlm_cli.training_text import training_lines
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
 from stages.evaluation.results.row_names import baseline_name, with_model_named
@@ -68,14 +68,10 @@ def show_result(artifact: "Artifact", named: bool = False) -> None:
         on_disk = {"bytes": artifact.manifest.bytes} if "bytes" in artifact.metrics else {}
         show_table(title, ("", ""), list(_plain({**artifact.metrics, **on_disk})))
     if artifact.kind == "model":
-        _say(training_line(artifact.metrics))
+        for line in training_lines(artifact):
+            say(line)
     if artifact.kind == "index" and "recall" in artifact.metrics:
-        _say(RECALL)
-
-
-def _say(line: str | None) -> None:
-    if line is not None:
-        say(line)
+        say(RECALL)
 
 
 def _show_made_report(title: str, artifact: "Artifact") -> None:

@@ -1,14 +1,36 @@
 """Whether a model was trained for long enough, as text for people."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import exp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stages.evaluation.results.remarks import LONGER, passes
+from stages.errors import ArtifactError
+from stages.evaluation.results.remarks import LONGER, passes, unknown_rate_line
 from stages.metrics import undertrained
 from stages.numbers import number
 
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+
 Figures = Mapping[str, Any]
+
+
+def training_lines(model: "Artifact") -> Iterator[str]:
+    """Whether a model was trained for long enough, and how much of valid is no word that it could know."""
+    line = training_line(model.metrics)
+    if line is not None:
+        yield line
+    if model.metrics.get("valid_perplexity") is not None:
+        yield from unknown_rate_line("valid", _unknown_rate(model))
+
+
+def _unknown_rate(model: "Artifact") -> float | None:
+    """Of the tokens of valid; None where what the model learned is no longer there."""
+    try:
+        rate: float = model.input("tokens").metrics["splits"]["valid"]["unknown_rate"]
+    except ArtifactError:
+        return None
+    return rate
 
 
 def training_line(model: Figures) -> str | None:

@@ -53,8 +53,8 @@ def train(
         str | None,
         typer.Option(
             metavar="N|auto",
-            help="Updates of the weights; auto: as many as the text is worth to the model "
-            "(default: those of --model, else auto).",
+            help="Updates of the weights; auto: as many as the text is worth to the model, however fast the machine "
+            "is; the time that they take is said after the first (default: those of --model, else auto).",
         ),
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training split, in place of --steps.")] = None,

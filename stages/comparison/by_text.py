@@ -55,8 +55,8 @@ def compare_text(
         "paired_on": "text",
         "tokens_a": len(a),
         "tokens_b": len(b),
-        "unknown_rate_a": _unknown_rate(a),
-        "unknown_rate_b": _unknown_rate(b),
+        "unknown_rate_a": a.unknown_rate,
+        "unknown_rate_b": b.unknown_rate,
         "per": _meaningful(
             [
                 {"unit": unit, **_means(int(count.sum()), float(nll_a.sum()), float(nll_b.sum()), interval)}
@@ -122,10 +122,6 @@ def _documents_scored(places: Places) -> np.ndarray:
     scored = np.zeros(len(places.doc_offsets) - 1, np.int64)
     scored[places.documents(places.chosen)] = 1
     return scored
-
-
-def _unknown_rate(scores: TokenScores) -> float:
-    return float(scores.tokens.metrics["splits"][scores.split]["unknown_rate"])
 
 
 def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -31,6 +31,7 @@ def compare_tokens(
     groups = sums.groups(bootstrap, progress)
     return {
         "paired_on": "tokens",
+        "unknown_rate": a.unknown_rate,
         **_overall(groups.all),
         "bootstrap": _bootstrap_facts(sums.tally, units, bootstrap),
         "by_frequency": _by_frequency(groups.buckets, frequencies),

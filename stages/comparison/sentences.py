@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.evaluation.results.remarks import resampled_line
+from stages.evaluation.results.remarks import UNKNOWN_TOLD, resampled_line, unknown_rate_line
 from stages.numbers import number
 
 Facts = Mapping[str, Any]
@@ -32,6 +32,7 @@ def text_lines(found: Facts) -> Iterator[str]:
             f"B gives more probability to {found['won_share']:.1%} of the tokens, less to {found['lost_share']:.1%}"
             f"{f', the same to {even:,}' if even else ''}"
         )
+        yield from unknown_rate_line(found["split"], found["unknown_rate"])
     else:
         yield (
             f"{found['split']}, {scored}: one text in two tokenizations, {found['tokens_a']:,} tokens in A and "
@@ -87,7 +88,7 @@ def interval_text(edges: Sequence[float] | None) -> str:
 
 def _unknown(found: Facts) -> Iterator[str]:
     rates = found["unknown_rate_a"], found["unknown_rate_b"]
-    if any(rates):
+    if max(rates) > UNKNOWN_TOLD:
         yield (
             f"beware: {rates[0]:.1%} of A's tokens and {rates[1]:.1%} of B's are <unk>, which is easier to guess than "
             "the words that it stands for"

@@ -403,19 +403,22 @@ def test_a_text_of_one_paragraph_is_not_checked(capsys) -> None:
 @pytest.mark.parametrize(
     ("share", "told"),
     [
-        (0.61, "12.1% of the tokens are <unk>: 61% of the gain of knn-lm comes from them; perplexity without them: "),
-        (None, "12.1% of the tokens are <unk>: perplexity without them: "),
+        (0.61, "12.1% of the tokens are <unk>; perplexity without them, their share of each gain: "),
+        (None, "12.1% of the tokens are <unk>; perplexity without them: "),
     ],
 )
 def test_many_unknown_tokens_are_told_with_what_they_gain(capsys, share, told) -> None:
     rows = [
         {"row": "plain", "perplexity_without": 640.0, "share_of_gain": None},
         {"row": "knn-lm", "perplexity_without": 384.0, "share_of_gain": share},
+        {"row": "neural-cache", "perplexity_without": 656.0, "share_of_gain": share and 1.04},
+        {"row": "unigram-cache", "perplexity_without": None, "share_of_gain": None},
     ]
+    cache = f"neural-cache 656 (+2.5%){', 104%' if share else ''}"
     for rate, shown in ((0.121, True), (0.009, False)):
         show_report("report/1", {**REPORT, "unknown_rate": rate, "unknown_tokens": {"rate": rate, "rows": rows}})
-        said = f"{told}plain 640, knn-lm 384 (-40.0%)\n" in capsys.readouterr().err
-        assert said == shown
+        one = f"{told}plain 640; knn-lm 384 (-40.0%){', 61%' if share else ''}; {cache}; unigram-cache not known\n"
+        assert (one in capsys.readouterr().err) == shown
 
 
 @pytest.mark.parametrize(("text", "new"), [("tokens/1", "110"), ("tokens/2", "")])

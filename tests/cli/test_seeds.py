@@ -50,6 +50,15 @@ def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Pat
     assert first["rows"][0]["change"] is None and second["rows"][0]["change"]["n"] == 4
 
 
+def test_unknown_tokens_are_told_beside_means(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.txt").write_text("the cat sees the heron\n" * 4)
+    tokens = memlm("tokenize", "--train", text, "--test", tmp_path / "test.txt", "--tokenizer", "word").reference
+    small = ["--steps", 1, "--segment-length", 16, "--batch-tokens", 32]
+    models = [memlm("train", tokens, *small, "--seed", seed).reference for seed in range(3)]
+    compared = memlm("compare", *(memlm("evaluate", model).reference for model in models))
+    assert compared.out.count("16.7% of the tokens of test are <unk>") == 1, compared.err
+
+
 def test_means_are_of_reports_of_one_text(memlm: Memlm, text: Path) -> None:
     small = ["--steps", 1, "--segment-length", 16, "--batch-tokens", 32]
     references = []

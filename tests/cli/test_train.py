@@ -51,6 +51,16 @@ def test_a_backbone_that_the_model_to_begin_with_does_not_have_is_refused(memlm:
         assert (ended.code, "'transformer' carries no positions: leave --mem-length out." in ended.err) == (2, True)
 
 
+def test_unknown_tokens_of_valid_are_told_once_beside_its_perplexity(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text("the cat sees the heron\n" * 4)
+    settings = ["--steps", 2, "--set", "valid_every=1", "--segment-length", 16, "--batch-tokens", 32]
+    line = "16.7% of the tokens of valid are <unk>, which is easier to guess than the words that it stands for"
+    for tokenizer, told in (("word", 1), ("char", 0)):
+        splits = ["--train", text, "--valid", tmp_path / "valid.txt"]
+        tokens = memlm("tokenize", *splits, "--tokenizer", tokenizer).reference
+        assert memlm("train", tokens, *settings).err.count(line) == told
+
+
 def test_an_interrupted_run_says_that_it_goes_on(memlm: Memlm, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -66,6 +66,36 @@ def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Pat
 
 
 @pytest.mark.usefixtures("small")
+def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
+    ended = memlm("try", "builtin:pydocs", "--minutes", 0.3, "--output", "page.html", *QUICK[:2])
+    assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
+    assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
+    page = Path("page.html").read_text("utf-8")
+    assert re.search(r"Text: builtin-pydocs-first-[\d.]+kB-of-[\d.]+kB\.txt: train ", page)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_page_is_opened_at_a_terminal_with_a_display(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
+    monkeypatch.setattr("memlm_cli.commands.try_text.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.browser.on_terminal", lambda: True)
+    monkeypatch.setattr("sys.platform", "linux")
+    arguments = ["try", book, "--minutes", 0.3, "--output", "page.html", *QUICK[:2]]
+    told = []
+    for display, more in ((":0", []), (":0", ["--no-open"]), ("", [])):
+        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+            monkeypatch.setenv(name, display)
+        ended = memlm(*arguments, *more)
+        assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
+        told.append("no browser here; the page is" in ended.err)
+    assert opened == [Path("page.html").resolve().as_uri()], "once: not with --no-open, nor without a display"
+    assert told == [False, False, True]
+
+
+@pytest.mark.usefixtures("small")
 def test_the_machine_is_timed_with_the_settings_that_are_trained_with(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,25 +341,29 @@ def passes(count: float) -> str:
 
 
 def unknown_line(unknown: Figures) -> str:
-    """How many tokens are `<unk>`, what a memory gains by them, and the perplexities without them."""
-    first, *others = unknown["rows"]
-    note = f"{unknown['rate']:.1%} of the tokens are <unk>: "
-    if others and others[0]["share_of_gain"] is not None:
-        note += f"{others[0]['share_of_gain']:.0%} of the gain of {others[0]['row']} comes from them; "
-    without = [f"{row['row']} {_perplexity(row)}" for row in (first, *others[:1])]
-    change = _change(others[0], first) if others else ""
-    return f"{note}perplexity without them: {', '.join(without)}{change}"
+    """How many tokens are `<unk>`; of every row the perplexity without them, and how much of its gain they make up."""
+    first = unknown["rows"][0]
+    gains = ", their share of each gain" if any(row["share_of_gain"] is not None for row in unknown["rows"]) else ""
+    rows = "; ".join(f"{row['row']} {_without_unknown(row, first)}" for row in unknown["rows"])
+    return f"{unknown['rate']:.1%} of the tokens are <unk>; perplexity without them{gains}: {rows}"
 
 
-def _perplexity(row: Figures) -> str:
-    value = row["perplexity_without"]
-    return "" if value is None else number(value)
+def _without_unknown(row: Figures, first: Figures) -> str:
+    """`384 (-40.0%), 61%`: perplexity, its change, the part of the whole gain that is of unknown tokens."""
+    value, before, share = row["perplexity_without"], first["perplexity_without"], row["share_of_gain"]
+    if value is None:
+        return "not known"
+    change = f" ({value / before - 1:+.1%})" if before and value != before else ""
+    return f"{number(value)}{change}{'' if share is None else f', {share:.0%}'}"
 
 
-def _change(row: Figures, first: Figures) -> str:
-    """` (-12.3%)`; empty where there is no change or none is known."""
-    value, before = row["perplexity_without"], first["perplexity_without"]
-    return f" ({value / before - 1:+.1%})" if value and before and value != before else ""
+def unknown_rate_line(split: str, rate: float | None) -> Iterator[str]:
+    """That a perplexity of some tokens says less of words than it seems to, where enough of them are `<unk>`."""
+    if (rate or 0) > UNKNOWN_TOLD:
+        yield (
+            f"{rate:.1%} of the tokens of {split} are <unk>, which is easier to guess than the words that it stands "
+            "for: perplexity is lower by that"
+        )
 
 
 def _repeated_lines(split: str, outside: Figures) -> Iterator[str]:

@@ -24,6 +24,7 @@ def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, 
     first = groups[0]
     return {
         "split": first[0].metrics["split"],
+        "unknown_rate": first[0].metrics.get("unknown_rate"),
         "confidence": confidence,
         "groups": [_summary(group, first, confidence) for group in groups],
     }

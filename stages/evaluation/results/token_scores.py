@@ -42,6 +42,11 @@ class TokenScores:
         """Which tokens count: `all` or `last-word`."""
         return str(self.report.config["score"])
 
+    @property
+    def unknown_rate(self) -> float:
+        """Share of the split's tokens that are `<unk>`."""
+        return float(self.tokens.metrics["splits"][self.split]["unknown_rate"])
+
     def __len__(self) -> int:
         return int(self.targets.shape[0])
 

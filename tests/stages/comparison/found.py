@@ -38,7 +38,8 @@ def side(row: str, perplexity: float) -> dict[str, Any]:
 
 FOUND: dict[str, Any] = {
     **{"a": side("plain", 80.0), "b": side("knn-lm", 72.0), "reading": "final", "split": "test", "score": "all"},
-    **{"paired_on": "tokens", **group(1234, -0.1, [-0.15, -0.05]), "won_share": 0.6, "lost_share": 0.4},
+    **{"paired_on": "tokens", "unknown_rate": 0.0, **group(1234, -0.1, [-0.15, -0.05])},
+    **{"won_share": 0.6, "lost_share": 0.4},
     **{"perplexity_ratio": 0.9, "perplexity_ratio_interval": [0.86, 0.95]},
     "bootstrap": {
         **{"samples": 100, "confidence": 0.95, "seed": 0, "unit": "document", "block_tokens": None},

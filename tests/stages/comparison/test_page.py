@@ -31,6 +31,14 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
     assert "prefers-color-scheme: dark" in html
 
 
+@pytest.mark.parametrize(("rate", "told"), [(0.121, True), (0.009, False)])
+def test_unknown_tokens_are_told_where_they_are_many(rate: float, told: bool) -> None:
+    said = "".join(Outline(page(FOUND | {"unknown_rate": rate})).text)
+    assert ("12.1% of the tokens of test are <unk>, which is easier to guess than the words" in said) == told
+    said = "\n".join(sentences(BY_TEXT | {"unknown_rate_a": rate, "unknown_rate_b": 0.0}))
+    assert ("beware: 12.1% of A's tokens and 0.0% of B's are <unk>" in said) == told
+
+
 def test_tokens_are_marked_by_who_wins_them_and_white_space_is_seen() -> None:
     html = page(FOUND)
     assert '<mark class="win" style="--strength: 100"> hall</mark>' in html
