@@ -22,6 +22,7 @@ from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of, shape_of
+from stages.numbers import rate
 from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
             "dtype": job.config.dtype,
             "key": job.config.key,
             "bytes": plan.layouts.nbytes,
-            "tokens_per_second": round(plan.rows / seconds, 1),
+            "tokens_per_second": rate(plan.rows, seconds),
         }
 
 

@@ -24,7 +24,7 @@ from stages.lineage.rows import DatastoreRows, own_rows, own_splits
 from stages.lineage.runs import OwnRows
 from stages.models.config import model_of, shape_of
 from stages.models.windows import WindowSettings
-from stages.numbers import percent
+from stages.numbers import percent, rate
 from stages.search.exclusion import excluding_fewer
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
 from stages.search.size import memory_to_search
@@ -316,7 +316,7 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
     seconds = sum(record["seconds"] for record in records)
     return {
         "queries": tokens,
-        "queries_per_second": round(tokens / seconds, 1),
+        "queries_per_second": rate(tokens, seconds),
         "top1_accuracy": round(sum(record["hits"] for record in records) / tokens, 6),
         "missing": round(sum(record["missing"] for record in records) / (tokens * k), 6),
     }

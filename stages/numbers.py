@@ -26,6 +26,18 @@ def measured(value: float, name: str) -> str:
     return f"{value:,.2f}" if abs(value) < 1000 else number(float(value))
 
 
+def rate(done: float, seconds: float) -> float:
+    """So much a second; of less than a second, in which a machine is busy with much else, two digits say all there is.
+
+    >>> rate(15_117, 3.118)
+    4848.3
+    >>> rate(15_117, 0.3024)
+    50000.0
+    """
+    speed = done / seconds
+    return round(speed, 1) if seconds >= 1 else float(f"{speed:.2g}")
+
+
 def size(count: float) -> str:
     """Bytes: `552.5 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

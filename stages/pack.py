@@ -22,6 +22,7 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import DataError
 from stages.lineage.corpus import require_split
+from stages.numbers import rate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -179,7 +180,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
             "tokens_left_out": tokens - plan.segments * length,
             **_figures(packed, np.concatenate([matches["scores"] for matches in found]), _counts(job), permutation),
             "same_document": same_document(spans, packed.order),
-            "segments_per_second": plan.segments / searched,
+            "segments_per_second": rate(plan.segments, searched),
         }
 
 

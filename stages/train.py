@@ -25,7 +25,7 @@ from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.lengths import asked_length
 from stages.models.windows import WindowSettings
-from stages.numbers import number
+from stages.numbers import number, rate
 from stages.reporting import first_process
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
@@ -348,6 +348,6 @@ def _metrics(trainer: "Trainer", lines: Path) -> dict[str, Any]:
         "valid_loss": valid,
         "valid_perplexity": None if valid is None else perplexity(valid, 1),
         "valid_step": progress.valid_step,
-        "tokens_per_second": round(tokens / progress.seconds, 1) if progress.seconds else None,
+        "tokens_per_second": rate(tokens, progress.seconds) if progress.seconds else None,
         **convergence(tokens / len(trainer.splits.train), read_validations(lines)),
     }

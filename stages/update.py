@@ -22,6 +22,7 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_split
 from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.lineage.rows import DatastoreRows, sources_of, tokenizer_of
+from stages.numbers import rate
 from stages.updating.added import encode_added
 from stages.updating.again import encode_again
 from stages.updating.change import Change
@@ -146,7 +147,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             "forgotten": before - plan.kept.rows,
             "added": plan.rows - plan.kept.rows,
             "encoded_again": sum(record["again"] for record in records),
-            "rows_per_second": round(plan.rows / sum(record["seconds"] for record in records), 1),
+            "rows_per_second": rate(plan.rows, sum(record["seconds"] for record in records)),
         }
 
 

@@ -135,6 +135,8 @@ def rm(
     json_: JsonOption = False,
 ) -> None:
     """Remove artifacts; refuses what others were made from, unless these go too."""
+    from stages.artifacts.garbage import folder_bytes
+
     opened = _store(store)
     folders = dict.fromkeys(opened.own_folder(reference) for reference in references)
     going = [f"{folder.parent.name}/{folder.name}" for folder in folders]
@@ -142,7 +144,7 @@ def rm(
         _require_unused(opened, going)
     removed = []
     for reference, folder in zip(going, folders, strict=True):
-        freed = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+        freed = folder_bytes(folder)
         with resumable("what was said to be removed is gone, and the rest is as it was"):
             opened.remove(reference)
         removed.append({"reference": reference, "bytes": freed})
@@ -163,7 +165,8 @@ def gc(
     json_: JsonOption = False,
 ) -> None:
     """Remove what interrupted work left behind (it could not be resumed afterwards)."""
-    from stages.artifacts.garbage import find_garbage, remove_garbage
+    from memlm_cli.trial import TRIALS
+    from stages.artifacts.garbage import find_garbage, folder_bytes, remove_garbage
 
     opened = _store(store)
     garbage = find_garbage(opened, unnamed=unnamed)
@@ -179,6 +182,12 @@ def gc(
             remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
+    trials = opened.root / TRIALS
+    if kept := folder_bytes(trials):
+        say(
+            f"kept: {trials}, {size(kept)}, recipes and parts of texts of memlm try, so that the same command goes on; "
+            "where none is to, delete that folder"
+        )
 
 
 BucketAddress = Annotated[

@@ -34,6 +34,7 @@ class Summary:
 
     reference: str
     bytes: int
+    """Of all its files, the manifest among them."""
     created: str
     inputs: Mapping[str, str]
     """References by role."""
@@ -56,11 +57,6 @@ class Summary:
         """Of the parents those that it cannot be read without."""
         return {reference for role, reference in self.inputs.items() if role not in USED_UP}
 
-    @classmethod
-    def of(cls, reference: str, manifest: Manifest) -> "Summary":
-        inputs = {role: record.reference for role, record in manifest.inputs.items()}
-        return cls(reference, manifest.bytes, manifest.created, inputs)
-
 
 def summaries(store: "Store") -> list[Summary]:
     """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out."""
@@ -71,11 +67,18 @@ def summaries(store: "Store") -> list[Summary]:
     if settled.keys() != known.keys() or any(settled[reference] is not known[reference] for reference in settled):
         _write(file, settled)
     order = {kind: place for place, kind in enumerate(KINDS)}
-    return sorted((Summary(r, *said) for r, (_, said) in found.items()), key=lambda s: (order[s.kind], s.created, s.id))
+    artifacts = (_summary(reference, *line) for reference, line in found.items())
+    return sorted(artifacts, key=lambda one: (order[one.kind], one.created, one.id))
+
+
+def _summary(reference: str, stamp: Stamp, said: list[Any]) -> Summary:
+    files, created, inputs = said
+    return Summary(reference, files + stamp[0], created, inputs)
 
 
 Line = tuple[Stamp, list[Any]]
-"""Of a manifest: what the file system said of it, and what it said: bytes, created, inputs."""
+"""Of a manifest: what the file system said of it, its own size first, and what it said: bytes of the other files,
+created, inputs."""
 
 
 def _look(store: "Store", known: Mapping[str, Line]) -> Iterator[tuple[str, Line]]:
@@ -84,8 +87,9 @@ def _look(store: "Store", known: Mapping[str, Line]) -> Iterator[tuple[str, Line
             stamp = _stamp(f"{store.root}/{reference}/{MANIFEST}")
             line = known.get(reference)
             if line is None or line[0] != stamp:
-                summary = Summary.of(reference, Manifest.read(store.root / reference))
-                line = stamp, [summary.bytes, summary.created, dict(summary.inputs)]
+                manifest = Manifest.read(store.root / reference)
+                inputs = {role: record.reference for role, record in manifest.inputs.items()}
+                line = stamp, [manifest.bytes, manifest.created, inputs]
             yield reference, line
 
 

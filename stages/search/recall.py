@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.numbers import rate
 from stages.reporting import Progress, unheard
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
@@ -85,7 +86,7 @@ def measure(
     for k in dict.fromkeys((min(4, at[-1]), at[-1])):
         started = time.perf_counter()
         found, _ = searcher.search(sample, k, itself)
-        rates[str(k)] = round(len(rows) / (time.perf_counter() - started), 1)
+        rates[str(k)] = rate(len(rows), time.perf_counter() - started)
     recalled = Recalled(found, true)
     figures = {
         "queries": len(rows),

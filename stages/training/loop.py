@@ -40,7 +40,7 @@ from stages.training.journal import LINES, Journal, is_whole
 from stages.training.low_rank import factors_alone
 from stages.training.objective import Objective
 from stages.training.optimizer import make_optimizer, set_learning_rates
-from stages.training.progress import Forecast, Progress, Splits
+from stages.training.progress import Forecast, Pace, Progress, Splits
 from stages.training.ranks import gather_over_ranks, mean_over_ranks
 from stages.training.readings import UpdateReadings
 from stages.training.schedule import learning_rate_factor
@@ -119,6 +119,7 @@ class Trainer:
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
             stop = stack.enter_context(deferred_signals())
+            self._pace = Pace(self.update_tokens)
             self._forecast = Forecast(self.progress, self.config.steps, self.update_tokens)
             while self.progress.step < self.config.steps:
                 self._update()
@@ -237,19 +238,11 @@ class Trainer:
         valid = self._validate() if validates else None
         if writes or valid is not None:
             self._write_line(valid)
-        self.reporter.progress(
-            step,
-            self.config.steps,
-            "steps",
-            loss=self.progress.mean_loss,
-            perplexity=_exp(self.progress.mean_loss),
-            tokens_per_second=self._tokens_per_second(),
-        )
+        loss, speed = self.progress.mean_loss, self._pace.tokens_per_second(step)
+        figures = {"loss": loss, "perplexity": _exp(loss)} | ({} if speed is None else {"tokens_per_second": speed})
+        self.reporter.progress(step, self.config.steps, "steps", **figures)
         if (line := self._forecast.line(self.progress)) is not None:
             self.reporter.info(line)
-
-    def _tokens_per_second(self) -> float:
-        return self.progress.steps_per_second * self.update_tokens
 
     @property
     def update_tokens(self) -> int:
@@ -269,7 +262,7 @@ class Trainer:
                 documents=self.progress.mean_documents,
                 valid_loss=valid,
                 learning_rate=self._optimizer.param_groups[0]["lr"],
-                tokens_per_second=round(self._tokens_per_second(), 1),
+                tokens_per_second=round(self.progress.steps_per_second * self.update_tokens, 1),
             )
         self.progress.start_line(loss)
 

@@ -1,6 +1,7 @@
 """What a training run reads, and where it stands."""
 
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,25 @@ class Progress:
         since_line = self.step - self.line_step, self.seconds - self.line_seconds
         steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
         return steps / max(seconds, 1e-9)
+
+
+class Pace:
+    """Tokens a second since the first report of a run, with what lies between updates, such as validations.
+
+    The time left that is shown beside it follows the same mean, so that either leads to the other.
+    """
+
+    def __init__(self, update_tokens: int) -> None:
+        self._update_tokens = update_tokens
+        self._began: tuple[int, float] | None = None
+
+    def tokens_per_second(self, step: int) -> float | None:
+        """Of the updates up to `step`, which is reported now; None for the first, which it counts from."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = step, now
+        first, began = self._began
+        return (step - first) * self._update_tokens / (now - began) if now > began else None
 
 
 class Forecast:

@@ -33,7 +33,7 @@ from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
 from stages.training.loop import Trainer
-from stages.training.progress import Forecast, Splits
+from stages.training.progress import Forecast, Pace, Splits
 from stages.training.ranks import make_fabric
 from tests.benchmarks.timing import Taken, times_in_turn
 
@@ -138,6 +138,7 @@ def our_steps(
     )
     trainer.objective.train()
     trainer.journal = None
+    trainer._pace = Pace(trainer.update_tokens)
     trainer._forecast = Forecast(trainer.progress, config.steps, trainer.update_tokens)
 
     def steps() -> None:

@@ -140,6 +140,27 @@ def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: L
     assert [a.reference for a in store.artifacts()] == [made.tokens]
 
 
+def test_a_size_is_of_all_files_wherever_it_is_told(memlm: Memlm, store: Store, made: Lineage) -> None:
+    for _ in range(2):  # the second time from what was kept of manifests
+        listed = {one["reference"]: one["bytes"] for one in json.loads(memlm("artifacts", "list", "--json").out)}
+        for reference, told in listed.items():
+            assert told == sum(file.stat().st_size for file in (store.root / reference).rglob("*") if file.is_file())
+    dry = json.loads(memlm("artifacts", "gc", "--unnamed", "--dry-run", "--json").out)
+    assert {one["folder"]: one["bytes"] for one in dry} == {one: listed[one] for one in (made.model, made.datastore)}
+    (removed,) = json.loads(memlm("artifacts", "rm", made.datastore, "--json").out)
+    assert removed["bytes"] == listed[made.datastore]
+
+
+def test_gc_tells_of_what_try_keeps(memlm: Memlm, store: Store, made: Lineage) -> None:
+    assert memlm("artifacts", "gc").err == ""
+    part = store.root / "trials" / "0123456789ab" / "book-first-2.5kB-of-9.0kB.txt"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(2500))
+    ended = memlm("artifacts", "gc")
+    assert f"kept: {store.root / 'trials'}, 2.5 kB, recipes and parts of texts of memlm try" in ended.err
+    assert (ended.out, part.is_file()) == ("0 B was freed\n", True)
+
+
 def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineage) -> None:
     left = store.draft_folder("model", "0123456789ab")
     left.mkdir(parents=True)

@@ -1,6 +1,7 @@
 """SIGINT and SIGTERM end every command in the same way."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
+from tests.cli.test_artifacts import SMALL
 
 WORKING = """
 import sys, time
@@ -42,6 +44,32 @@ def test_a_job_in_the_background_hears_them(signum: int, code: int, told: str) -
         said = process.stderr.read()
         assert (process.wait(30), said.count("\n")) == (code, 1)
         assert said.startswith(f"memlm evaluate: {told}; ")
+
+
+IN_BACKGROUND = '"$@" & echo $!; wait $!'
+"""What a script does with `memlm … &`; a shell without job control starts that with SIGINT ignored."""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="runs a job of bash")
+def test_an_evaluation_in_the_background_is_interrupted(memlm: Memlm, tmp_path: Path) -> None:
+    text, store = tmp_path / "text.txt", Store(tmp_path / "store")
+    text.write_text("a line of nineteen.\n" * 5000)
+    tokens = memlm("tokenize", "--train", text, "--tokenizer", "byte").reference
+    model = memlm("train", tokens, *SMALL).reference
+    arguments = ["evaluate", model, "--split", "train", "--memory", "long:size=500,theta=0.3,lambda=0.1"]
+    command = ["bash", "-c", IN_BACKGROUND, "bash", sys.executable, "-m", "memlm_cli", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as shell:
+        assert shell.stdout is not None
+        job = int(shell.stdout.readline())
+        while not any(store.root.glob("report/.*-partial/*")):
+            assert shell.poll() is None
+            time.sleep(0.01)
+        os.kill(job, signal.SIGINT)
+        out, err = shell.communicate(timeout=60)
+    assert (shell.returncode, out) == (130, ""), err
+    assert err.splitlines()[-1].startswith("memlm evaluate: interrupted; ")
+    assert store.artifacts("report") == []
 
 
 DONE = """

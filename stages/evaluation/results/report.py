@@ -9,6 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
+from stages.numbers import rate
 
 if TYPE_CHECKING:
     from stages.evaluation.results.breakdown import Repeated
@@ -94,7 +95,7 @@ def table(
             "row": name,
             **figures(nll, counts),
             "diverged": diverged(perplexity(nll, counts.tokens), vocabulary),
-            "tokens_per_second": round(read_tokens / seconds, 1),
+            "tokens_per_second": rate(read_tokens, seconds),
             "memories": list(readings),
         }
         for name, readings, nll, seconds in columns

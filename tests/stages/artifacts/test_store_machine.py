@@ -25,11 +25,11 @@ from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import Outcome, make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.artifacts.summaries import Summary, summaries
+from stages.artifacts.summaries import summaries
 from stages.errors import ArtifactError
 from tests.endurance.campaign.mutate import damaged_bytes
 from tests.endurance.power_loss.record import CHANGING, SYNCING, replaced
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, summary_of
 
 LENGTHS = st.integers(1, 3).map(lambda shards: 3 * shards)
 KINDS = st.sampled_from(["tokens", "model"])
@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert {
                 f"{k}/{n}": f"{k}/{i}" for k in ("tokens", "model") for n, i in store.names(k).items()
             } == self.names
-            assert summaries(store) == [Summary.of(a.reference, a.manifest) for a in store.artifacts()]
+            assert summaries(store) == [summary_of(artifact) for artifact in store.artifacts()]
 
     # Small things
 

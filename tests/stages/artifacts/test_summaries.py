@@ -12,7 +12,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.artifacts.summaries import Summary, summaries
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate, summary_of
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def manifests(store: Store) -> list[Summary]:
-    return [Summary.of(a.reference, a.manifest) for a in store.artifacts()]
+    return [summary_of(artifact) for artifact in store.artifacts()]
 
 
 def index(store: Store) -> Path:

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import manifest_digest
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.artifacts.summaries import Summary
 from stages.config import StageConfig
 
 
@@ -170,3 +172,11 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
 
     def finish(self, job: Job[SquaresConfig], plan: int) -> dict[str, Any]:
         return {"sum": job.draft.record("all")["sum"]}
+
+
+def summary_of(artifact: Artifact) -> Summary:
+    """What the summaries of its store are to say of an artifact."""
+    manifest = artifact.manifest
+    inputs = {role: record.reference for role, record in manifest.inputs.items()}
+    size = manifest.bytes + (artifact.path / "manifest.json").stat().st_size
+    return Summary(artifact.reference, size, manifest.created, inputs)

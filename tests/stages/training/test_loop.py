@@ -3,12 +3,14 @@ import math
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from memlm_cli.console import TimeLeft
 from stages.encoding.windows import windows
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.interrupts import Terminated
@@ -103,6 +105,25 @@ def uninterrupted(tmp_path_factory):
     run = trainer(folder)
     run.run()
     return outcome(folder, run)
+
+
+def test_speed_and_time_left_follow_one_estimate(tmp_path, monkeypatch):
+    """Steps of a second, then of three: at any time, what is left takes as long as the speed says."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("stages.training.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
+    left, told = TimeLeft(1, lambda: clock.now), []
+
+    class Watched(Notes):
+        def progress(self, done, total, unit, **figures):
+            left.hear(done, total)
+            told.append((figures.get("tokens_per_second"), left._left, 32 * (total - done)))
+            clock.now += 1.0 if done < 10 else 3.0
+
+    trainer(tmp_path, Watched()).run()
+    assert told[0][0] is None and len(told) == 20
+    for speed, seconds, tokens in told[1:]:
+        assert speed * seconds == pytest.approx(tokens)
+    assert told[-1][0] == pytest.approx(32 * 19 / (9 + 10 * 3))
 
 
 def test_loss_falls(tmp_path):

@@ -50,6 +50,11 @@ def test_records_are_added_up() -> None:
     assert [row["nll"] for row in rows(totals)] == [2.0, 1.0]
 
 
+def test_speeds_of_less_than_a_second_have_two_digits() -> None:
+    long, short = Totals.of([record(seconds=[3.0, 1.5])]), Totals.of([record(seconds=[0.3, 0.0123])])
+    assert [row["tokens_per_second"] for row in rows(long) + rows(short)] == [3.3, 6.7, 33.0, 810.0]
+
+
 def test_unknown_tokens_are_told_apart_with_their_share_of_the_gain() -> None:
     worse = record(nll=[20.0, 21.0])
     for records, share in (([record(), record()], 8 / 20), ([worse], None)):
