@@ -20,7 +20,7 @@ from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods import METHODS
-from stages.methods.config import TRAIN, MethodSettings, methods_for
+from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.lengths import asked_length
@@ -67,7 +67,7 @@ class Train(Stage[TrainConfig]):
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
-            "memory": _resolved_memory(config, model, _segments(config, tokens)),
+            "memory": _resolved_memory(config, model, inputs),
             "precision": precision,
             "epochs": None,
         }
@@ -231,13 +231,19 @@ def _segments(config: TrainConfig, tokens: Artifact) -> int:
     return _train_tokens(tokens) // config.segment_length
 
 
-def _resolved_memory(config: TrainConfig, model: BackboneConfig, segments: int) -> MethodSettings | None:
+def _resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> MethodSettings | None:
     """The settings of memory with what follows from the backbone and the batches filled in."""
+    return None if config.memory is None else config.memory.sized(model, _batches(config, inputs))
+
+
+def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
     from stages.training.ranks import world_size
 
-    if config.memory is None:
-        return None
-    return config.memory.sized(model, max(1, min(config.batch_segments, segments)), world_size())
+    split = inputs["tokens"].metrics["splits"][TRAIN]
+    segments = max(1, min(config.batch_segments, _segments(config, inputs["tokens"])))
+    borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
+    same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
+    return Batches(segments, world_size(), config.accumulate, borders, same)
 
 
 def _warn(job: Job[TrainConfig]) -> None:

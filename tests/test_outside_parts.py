@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.methods import METHODS
-from stages.methods.config import MethodSettings
+from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (
     Batch,
     BatchIndex,
@@ -103,7 +103,7 @@ class DampedConfig(MethodSettings):
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model
 
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         return self
 
 

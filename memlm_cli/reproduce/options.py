@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.reproduce.references import IMPORT
 from memlm_cli.reproduce.spelling import all_spelled, differences
-from memlm_cli.reproduce.training import training_options, with_gate_values
+from memlm_cli.reproduce.training import training_options, with_left_out
 from pipelines.catalogue import stage_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def options(command: str, member: "Member") -> Iterator[list[str]]:
     assert member.artifact is not None
     config = dict(member.artifact.config)
     if command == "train":
-        yield from training_options(with_gate_values(config), "init" in member.inputs)
+        yield from training_options(with_left_out(config), "init" in member.inputs)
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]

@@ -56,12 +56,27 @@ def _as_trained(settings: Settings) -> Settings:
     from stages.training.config import TrainConfig
 
     config = TrainConfig.model_validate(settings)
-    model = config.method_settings.fitted(config.model)
-    return with_gate_values(config.model_copy(update={"model": model}).model_dump(mode="json"))
+    trained = config.model_copy(update={"model": config.method_settings.fitted(config.model)})
+    return _with_gate_values({**trained.model_dump(mode="json"), "memory": _whole(config.memory)})
 
 
-def with_gate_values(config: Settings) -> Settings:
-    """The same, with the setting that stored models leave out where it is as it was before there was a choice."""
+def _whole(memory: Any) -> Settings | None:
+    """The settings of memory, with those that are left out where they are stored."""
+    if memory is None:
+        return None
+    stored = memory.model_dump(mode="json")
+    return {name: stored.get(name, getattr(memory, name)) for name in type(memory).model_fields}
+
+
+def with_left_out(config: Settings) -> Settings:
+    """The same, with what stored models leave out where it is as it was before there was a choice."""
+    memory = config["memory"]
+    if memory and memory["method"] == "trime-ext":
+        config = {**config, "memory": {"groups": 1, **memory}}
+    return _with_gate_values(config)
+
+
+def _with_gate_values(config: Settings) -> Settings:
     model = config["model"]
     return {**config, "model": {"gate_values": "raw", **model}} if model.get("gate") else config
 

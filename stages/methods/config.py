@@ -1,6 +1,7 @@
 """Settings of the training methods, and what their models are read with. Free of torch."""
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
@@ -12,6 +13,44 @@ from stages.models.config import BackboneConfig
 TRAIN, VALID = "train", "valid"
 """The splits that training reads."""
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+ENOUGH_DOCUMENTS = 8
+"""Of how many documents an update should be at the least: of fewer its gradient says much less than its tokens could.
+
+Measured: docs/benchmarks-effects.md, "Batches of few documents".
+"""
+
+
+class Batches(NamedTuple):
+    """What the updates of a training run read, as far as it is known before."""
+
+    segments: int
+    """Of a forward batch, over all processes."""
+    processes: int = 1
+    """How many train together."""
+    accumulate: int = 1
+    """Forward batches of an update."""
+    borders: float = 0.0
+    """Borders of documents that fall into a segment, on average."""
+    same_document: float | None = None
+    """Of packed segments, the share that is of the document of the one before it; None: none are packed."""
+
+    def documents(self, groups: int, same: float) -> float:
+        """Of about how many documents an update reads a part. In a text of one document, its places count as documents.
+
+        Args:
+            groups: equal groups of a forward batch, each begun anywhere in the text.
+            same: share of the other segments of a group that are of the document of the one before.
+        """
+        others = self.segments / groups - 1
+        return self.accumulate * (groups * (1 + others * (1 - same)) + self.segments * self.borders)
+
+    def enough(self, groups: Iterable[int], same: float) -> int:
+        """The fewest of some numbers of groups that make an update of enough documents, or of the most that can be."""
+        documents = {one: round(self.documents(one, same)) for one in sorted(groups)}
+        wanted = min(ENOUGH_DOCUMENTS, max(documents.values()))
+        return next(one for one, found in documents.items() if found >= wanted)
 
 
 class EvaluationDefaults(NamedTuple):
@@ -55,12 +94,9 @@ class MethodSettings(Settings):
         """The model with what this method adds to it."""
 
     @abstractmethod
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         """The settings with what follows from the model and the batches filled in.
 
-        Args:
-            batch: segments of a forward batch, over all processes.
-            processes: how many train together.
         Raises: UsageError if these do not go together.
         """
 

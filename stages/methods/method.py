@@ -108,6 +108,8 @@ class Method(ABC, Generic[S]):
 
     hints: ClassVar[str] = ""
     """What else to try where the loss is no number, as it stands in a list."""
+    grouped_by: ClassVar[str] = ""
+    """The setting that says how a batch is cut into groups of segments that are alike, where it is."""
 
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings

@@ -5,10 +5,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from stages.errors import DataError
+from stages.methods.config import ENOUGH_DOCUMENTS
 from stages.methods.method import BatchLayout, Method
-from stages.methods.segments import Segments, aligned_order
+from stages.methods.segments import Segments, aligned_order, shuffled_order
 from stages.reporting import Reporter
 from stages.training.config import TrainConfig
+
+UPDATES_LOOKED_AT = 8
+"""The first ones, of which documents are counted before training."""
+NEARLY_RANDOM = 0.75
+"""Of the documents that random segments would be of: more than this share is what a small batch has in any case."""
 
 
 def batch_size(config: TrainConfig, segments: Segments, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
@@ -62,6 +68,30 @@ class SegmentOrder:
     def documents_in(self, numbers: Iterable[int]) -> int:
         """How many documents some batches, of all ranks, read a part of."""
         return len(self._segments.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
+
+    def few_documents(self, accumulate: int) -> str | None:
+        """What to say where updates read fewer documents than are enough and as random segments would; None: nothing.
+
+        Args:
+            accumulate: forward batches of an update.
+        """
+        if not self._method.grouped_by:
+            return None
+        count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
+        orders = self._of_epoch(0)[:count], shuffled_order(self._segments.count, self._size, self._seed, 0)[:count]
+        found, random = (self._mean_documents(order, accumulate) for order in orders)
+        if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
+            return None
+        return (
+            f"documents an update: {found:.0f} on average, {random:.0f} if its segments were random, so it learns less "
+            f"from them. {self._method.grouped_by} says how segments are grouped; a larger --batch-tokens or "
+            "--accumulate has more groups"
+        )
+
+    def _mean_documents(self, order: np.ndarray, accumulate: int) -> float:
+        """Documents of an update, by the batches of an order [batches, size]."""
+        updates = np.array_split(order, max(1, len(order) // accumulate))
+        return float(np.mean([len(self._segments.documents_in(update.flatten())) for update in updates]))
 
     def _of_epoch(self, epoch: int) -> np.ndarray:
         if self._streams:

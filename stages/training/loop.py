@@ -118,6 +118,8 @@ class Trainer:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""
         with ExitStack() as stack:
             self.journal = self._open_journal(stack)
+            if self.progress.step == 0 and (warning := self._order.few_documents(self.accumulate)) is not None:
+                self.reporter.warning(warning)
             stop = stack.enter_context(deferred_signals())
             self._pace = Pace(self.update_tokens)
             self._forecast = Forecast(self.progress, self.config.steps, self.update_tokens)

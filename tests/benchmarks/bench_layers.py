@@ -61,9 +61,10 @@ def attention(name: str, *settings: str) -> list[str]:
     return [f"attention.{one}" for one in (f"name={name}", *settings)]
 
 
-MODELS = {
+MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "transformer": Trained(preset="wikitext2-8x128"),
     "transformer-xl": Trained(),
+    "transformer-xl-wide": Trained(["ffn_width=1472"]),
     "transformer-xl-512": Trained(["memory_length=512"]),
     "compressive": Trained(attention("compressive"), remembered=256, long_lengths=(None, 0)),
     "memorizing-0": Trained(attention("memorizing", "layers=[2]"), remembered=0),

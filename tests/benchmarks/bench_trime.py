@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from stages.methods import METHODS
+from stages.methods.config import Batches
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
@@ -43,7 +44,7 @@ def configured(method: str, arguments: argparse.Namespace) -> TrainConfig:
         factor=4,
     )
     batch = arguments.batch_tokens // arguments.segment_length
-    memory = None if method == PLAIN else METHODS.settings(method)(warmup=0).sized(model, batch, 1)
+    memory = None if method == PLAIN else METHODS.settings(method)(warmup=0).sized(model, Batches(batch))
     return TrainConfig(
         method=method,
         memory=memory,

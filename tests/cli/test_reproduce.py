@@ -161,6 +161,11 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
         line = spelled("model/1", {"tokens": "tokens/1", "init": "model/xl"}, **config)
         assert f"--long-length {length}" in line
         assert "attention" not in line
+    config = trained("wikitext2-8x128", method="trime-ext")
+    for stored, said in (({}, "--set memory.groups=1"), ({"groups": 4}, "--set memory.groups=4")):
+        config["memory"] = {"method": "trime-ext", "key": "ffn-input", **stored}
+        line = spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)
+        assert "--model wikitext2-8x128 --method trime-ext" in line and said in line, "stored where it is not 1"
     config = trained("tiny")
     config["model"]["width"] = 64
     assert "--set model.width=64" in spelled("model/1", {"batches": "batches/1", "tokens": "tokens/1"}, **config)

@@ -42,8 +42,8 @@ SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
 TABLE, LONG, SPALM_TABLE = "trime-wikitext2-table", "trime-wikitext2-long", "spalm-wikitext2-table"
 TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name not in (TABLE, LONG)]
 SPALM = [name for name in shipped_recipes() if name.startswith("spalm") and name != SPALM_TABLE]
-EXCLUDED = {"spalm-wikitext2-small": "document", "spalm-enwik8-small": "window:10000"}
-"""Rows that a token may not find, where it is more than its own: on small corpora."""
+EXCLUDED = {"wikitext": "document", "enwik8": "window:10000"}
+"""Rows that a token may not find: of its own article, or near it where the bytes of all articles are one document."""
 
 
 def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
@@ -74,14 +74,26 @@ def test_caches_are_read_by_both_readers_on_an_lstm_trained_without_them(name: s
     assert recipe.config("model").model_dump()["model"]["backbone"] == "lstm"
 
 
+TABLE_9 = {
+    "trime-wikitext103-247m": (4, 1),
+    "trime-wikitext103-150m": (60, None),
+    "trime-wikitext103-7m": (8, 1),
+    "trime-enwik8": (24, None),
+}
+"""Consecutive segments of TRIME-long, and groups of a forward batch of TRIME-ext; others leave them to the defaults."""
+
+
 @pytest.mark.parametrize("name", TRIME)
 def test_models_that_are_compared_differ_in_their_method_alone(name: str) -> None:
-    trained = settings_of(load_recipe(find_recipe(name), SPLITS, {}), "train")
+    recipe = load_recipe(find_recipe(name), SPLITS, {})
+    trained = settings_of(recipe, "train")
     methods = [config.pop("method") for config in trained.values()]
     memories = [config.pop("memory") for config in trained.values()]
     external = ["trime-ext"] if "trime_ext" in trained else []
     assert methods == ["lm", "trime", "trime-long", *external]
-    assert [memory["consecutive"] for memory in memories[2:3]] == [4 if name.endswith("247m") else None]
+    runs, groups = TABLE_9.get(name, (None, None))
+    assert memories[2]["consecutive"] == runs
+    assert [recipe.config("trime_ext").memory.groups for _ in external] == [groups for _ in external]
     assert all(config == trained["plain"] for config in trained.values())
 
 
@@ -128,6 +140,7 @@ def test_models_of_long_segments_differ_in_their_method_alone() -> None:
     assert [config.pop("memory") is None for config in trained.values()] == [True, False, False]
     assert methods == ["lm", "trime", "trime-ext"]
     assert trained["plain"] == trained["trime"] == trained["ext"]
+    assert recipe.config("ext").memory.groups == 1
     lengths = recipe.config("batches").model_dump()["segment_length"], trained["ext"]["segment_length"]
     assert lengths == (3072, 3072)
     metrics = {stage: recipe.config(stage).model_dump()["metric"] for stage in settings_of(recipe, "build-index")}
@@ -150,6 +163,7 @@ def test_models_of_the_table_differ_in_their_method_alone() -> None:
     assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
     assert recipe.stages["trime_ext_packed"].source == "packed"
     assert {recipe.stages[name].source for name in ("ext", "trime_ext", "plain_on_batches")} == {"batches"}
+    assert recipe.config("ext").memory.groups == 1
     assert recipe.config("batches").model_dump()["exclude"] == "document"
 
 
@@ -188,7 +202,7 @@ def test_spalm_reads_neighbours_in_the_final_hidden_states_of_a_vanilla_transfor
     assert [recipe.stages[stage].source for stage in chain] == ["tokens", *chain[:-1]]
     datastore, index, neighbors = (recipe.config(stage).model_dump() for stage in chain[1:4])
     assert (datastore["key"], index["metric"]) == ("hidden", "ip")
-    assert neighbors["exclude"] == EXCLUDED.get(name, "self")
+    assert [neighbors["exclude"]] == [exclude for text, exclude in EXCLUDED.items() if text in name]
     assert neighbors["k"] == (2 if "enwik8" in name else 4)
     assert recipe.config("encoder").model_dump()["model"]["backbone"] == "transformer"
 

@@ -129,13 +129,19 @@ class Slow:
             if not model.config.carries_state or w.start in begins:
                 state = None
             with torch.no_grad():
-                seen = model.encode(torch.from_numpy(inputs[None, w.start : w.stop]), state)
+                seen = model.encode(torch.from_numpy(inputs[None, w.start : w.stop]), state, self._back(model, w))
                 scores = vocabulary_scores(model.vocabulary, self._softmax_reads(model, seen.hidden[0], w)).numpy()
             state = seen.state
             keys = {w.start + i: one.double().numpy() for i, one in enumerate(seen.key(key)[0])}
             for t in range(w.scored_from, w.stop):
                 self.scores[t] = scores[t - w.start]
                 self.as_scored[t], self.in_window[t], self.window_start[t] = keys[t], keys, w.start
+
+    def _back(self, model: LanguageModel, w: Window) -> Tensor | None:
+        """How many tokens of its document stand before each of a window, for a model that reads documents, [1, n]."""
+        if not model.config.reads_documents:
+            return None
+        return torch.tensor([[t - self.document_start(t) for t in range(w.start, w.stop)]])
 
     def _softmax_reads(self, model: LanguageModel, hidden: Tensor, w: Window) -> Tensor:
         """Hidden states of a window as they are scored, float64 [n, d]."""

@@ -12,7 +12,15 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
-from tests.stages.small_store import VOCABULARY, ModelConfig, array, small_model, small_tokens
+from tests.stages.small_store import (
+    REMEMBERING,
+    VOCABULARY,
+    ModelConfig,
+    array,
+    remembering,
+    small_model,
+    small_tokens,
+)
 
 TRANSFORMER = ModelConfig().model
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
@@ -60,6 +68,19 @@ def test_a_reading_is_what_its_equation_says(store, request, backbone, spec, ask
     model = request.getfixturevalue(backbone)
     report = evaluated(store, model, spec)
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), Slow(model, "test").log_p(**asked), atol=2e-4)
+
+
+@pytest.mark.parametrize("attention", REMEMBERING)
+def test_caches_read_the_encodings_of_layers_that_remember(store, attention):
+    """A cache, and TRIME's local and long memory in one softmax, on top of what layers keep."""
+    model = small_model(store, small_tokens(store), model=remembering(attention))
+    slow = Slow(model, "test")
+    for spec, asked in [
+        ("long:size=20,theta=0.5,lambda=0.3", {"size": 20, "lam": 0.3}),
+        ("local+long:size=17,theta=0.5,reader=joint", {"local": True, "size": 17, "alpha": 0.0}),
+    ]:
+        report = evaluated(store, model, spec)
+        np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4)
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

@@ -23,7 +23,7 @@ from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.stages.artifacts.toy import restate
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
-from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
+from tests.stages.small_store import REMEMBERING, VOCABULARY, array, remembering, small_model, small_tokens
 
 SIZES = {"vocab_size": VOCABULARY, "layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
 TRANSFORMER = {"backbone": "transformer", "max_positions": 16, "positions": "learned", **SIZES}
@@ -34,6 +34,7 @@ MODELS = {
     "transformer, adaptive": {**TRANSFORMER, **ADAPTIVE, "gate": "vector"},
     "transformer-xl": {**TRANSFORMER_XL, "gate": "scalar"},
     "transformer-xl, adaptive": {**TRANSFORMER_XL, **ADAPTIVE, "gate": "vector"},
+    **{name: {**remembering(name), "gate": "vector"} for name in REMEMBERING},
 }
 MEMORY = {"method": "spalm", "k": 3, "only_gate": False}
 

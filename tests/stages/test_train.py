@@ -280,6 +280,16 @@ class TestMemory:
         settings = json.loads((model.path / "config.json").read_text())
         assert settings["memory"] == model.config["memory"]
 
+    @pytest.mark.parametrize(("batch_tokens", "accumulate", "consecutive"), [(32, 1, 2), (32, 4, 4), (64, 1, 8)])
+    def test_how_segments_are_grouped_follows_from_the_documents_an_update(
+        self, store, batch_tokens, accumulate, consecutive
+    ):
+        tokens = small_tokens(store, lengths={"train": 900, "valid": 40, "test": 35})
+        batches = {"batch_tokens": batch_tokens, "accumulate": accumulate, "method": "trime-long"}
+        model = train(store, tokens, **batches)
+        assert model.config["memory"]["consecutive"] == consecutive
+        assert train(store, tokens, **batches, memory={"consecutive": consecutive}).id == model.id
+
     def test_an_lstm_is_searched_with_its_hidden_state(self, store):
         model = train(store, small_tokens(store), method="trime", model={"backbone": "lstm", "width": 8})
         assert model.config["memory"]["key"] == "hidden"

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from stages.methods.config import WithoutNeighbors
+from stages.methods.config import Batches, WithoutNeighbors
 from stages.models.config import BackboneConfig
 
 
@@ -11,5 +11,5 @@ class LmConfig(WithoutNeighbors):
 
     method: Literal["lm"] = "lm"
 
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         return self

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from stages.methods.config import MethodSettings
+from stages.methods.config import Batches, MethodSettings
 from stages.models.config import BackboneConfig
 
 
@@ -34,5 +34,5 @@ class SpalmConfig(MethodSettings):
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
         return model.model_copy(update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"})
 
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal, Self
 
-from stages.methods.config import EvaluationDefaults
+from stages.methods.config import Batches, EvaluationDefaults
 from stages.methods.in_batch_config import InBatchConfig
 from stages.models.config import BackboneConfig
 
@@ -14,5 +14,5 @@ class TrimeConfig(InBatchConfig):
 
     method: Literal["trime"] = "trime"
 
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         return self.with_key(model)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.methods.config import EvaluationDefaults, Share
+from stages.methods.config import Batches, EvaluationDefaults, Share
 from stages.methods.in_batch_config import InBatchConfig
 from stages.models.config import BackboneConfig
 
@@ -21,24 +21,27 @@ class TrimeExtConfig(InBatchConfig):
     method: Literal["trime-ext"] = "trime-ext"
     local_dropout: Share = 0.9
     """p: probability that a group goes without the local part of memory."""
-    groups: Annotated[int, Field(gt=0, exclude_if=lambda groups: groups == 1)] = 1
+    groups: Annotated[int, Field(gt=0)] | None = Field(default=None, exclude_if=lambda groups: groups in (None, 1))
     """Equal groups that a forward batch is cut into; a segment reads the others of its group alone. 1: of all
-    processes; of more, each process has whole ones."""
+    processes; of more, each process has whole ones. None: as few as leave an update `ENOUGH_DOCUMENTS`; of a
+    trained model: 1."""
 
-    def sized(self, model: BackboneConfig, batch: int, processes: int) -> Self:
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        batch, processes = batches.segments, batches.processes
         if batch < 2:
             raise UsageError(
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
         legal = [groups for groups in range(1, batch // 2 + 1) if _divides(groups, batch, processes)]
-        if self.groups not in legal:
+        groups = self.groups or batches.enough(legal, batches.same_document or 0)
+        if groups not in legal:
             raise UsageError(
                 f"memory.groups: a forward batch of {batch} segments{_shared_by(processes)} cannot be cut into "
-                f"{self.groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - self.groups))}, "
+                f"{groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - groups))}, "
                 "or another --batch-tokens."
             )
-        return self.with_key(model)
+        return self.with_key(model).model_copy(update={"groups": groups})
 
 
 def _divides(groups: int, batch: int, processes: int) -> bool:

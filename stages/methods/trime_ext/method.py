@@ -40,6 +40,12 @@ class TrimeExt(Method[TrimeExtConfig]):
     """
 
     hints = in_batch.HINTS
+    grouped_by = "memory.groups"
+
+    @property
+    def groups(self) -> int:
+        """Of a forward batch."""
+        return self.settings.groups or 1
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [ParameterGroup(list(model.parameters()))]
@@ -55,11 +61,11 @@ class TrimeExt(Method[TrimeExtConfig]):
         batches = segments // size
         first = random.integers(segments - batches * size + 1)
         chain = self.side_inputs.packing[first : first + batches * size]
-        return random.permutation(chain.reshape(batches * self.settings.groups, -1)).reshape(batches, size)
+        return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
 
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
         batch = Batch.read(split, segments)
-        draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.settings.groups)
+        draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
         own = draws[self._own_groups()]
         local = np.repeat(own >= self.settings.local_dropout, len(segments) // len(own))
         plain = in_batch.is_plain(self.settings, index)
@@ -76,8 +82,8 @@ class TrimeExt(Method[TrimeExtConfig]):
     def _own_groups(self) -> slice:
         """Which groups of a batch this process has segments of."""
         rank, processes = _rank_of()
-        each = max(1, self.settings.groups // processes)
-        return slice(rank * each, (rank + 1) * each) if self.settings.groups > 1 else slice(0, 1)
+        each = max(1, self.groups // processes)
+        return slice(rank * each, (rank + 1) * each) if self.groups > 1 else slice(0, 1)
 
     def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
         """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [B·L, d]."""
@@ -85,7 +91,7 @@ class TrimeExt(Method[TrimeExtConfig]):
         own = torch.arange(len(keys), device=keys.device)
         segment = own - own % length
         values = batch.targets.flatten()
-        if self.settings.groups == 1:
+        if self.groups == 1:
             keys, values = with_other_ranks(keys), with_other_ranks(values)
         visible = others(segment, segment + length, own, len(keys), batch.local.repeat_interleave(length))
         here = self._own_groups()

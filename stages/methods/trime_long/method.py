@@ -34,6 +34,7 @@ class TrimeLong(Method[TrimeLongConfig]):
     """
 
     hints = in_batch.HINTS
+    grouped_by = "memory.consecutive"
 
     @property
     def consecutive(self) -> int:

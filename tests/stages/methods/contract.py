@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.config import TRAIN, VALID
+from stages.methods.config import TRAIN, VALID, Batches
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments, aligned_order
 from stages.models import IMPORTED
@@ -57,7 +57,7 @@ class MethodContract:
 
     @pytest.fixture
     def method(self, name, model):
-        settings = METHODS.settings(name)().sized(model.config, ROWS, 1)
+        settings = METHODS.settings(name)().sized(model.config, Batches(ROWS))
         tokens = np.random.default_rng(3).integers(-1, V, (TOKENS, settings.neighbors_read)).astype(np.int32)
         side_inputs = SideInputs(np.arange(TOKENS // L), {TRAIN: tokens, VALID: tokens})
         return METHODS.load(name)(settings, side_inputs)

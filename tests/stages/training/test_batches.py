@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.methods import METHODS
-from stages.methods.method import BatchLayout
+from stages.methods.method import BatchLayout, SideInputs
 from stages.methods.segments import Segments
 from stages.training.batches import SegmentOrder
 from stages.training.config import TrainConfig
@@ -48,3 +48,35 @@ def test_documents_of_several_batches_are_counted_once() -> None:
     asked = order(streams=True)
     assert asked.of_batch(0).tolist() == [0, 5, 10, 15]
     assert asked.documents_in([0]) == asked.documents_in([0, 1]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "accumulate", "found"),
+    [
+        ("trime-long", {"consecutive": 16}, 1, 3),
+        ("trime-long", {"consecutive": 8}, 1, 4),
+        ("trime-long", {"consecutive": 4}, 1, 6),
+        ("trime-long", {"consecutive": 16}, 2, 6),
+        ("trime-long", {"consecutive": 8}, 2, None),
+        ("trime-long", {"consecutive": 2}, 1, None),
+        ("trime-ext", {"groups": 1}, 1, 3),
+        ("trime-ext", {"groups": 8}, 1, None),
+        ("trime", {}, 1, None),
+    ],
+)
+def test_updates_of_few_documents_are_told_with_the_setting_that_helps(name, settings, accumulate, found) -> None:
+    """Documents of eight segments; the packing has them one after the other."""
+    split = Segments(np.arange(8 * 512), 8, 0, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0])
+    method = METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(np.arange(512)))
+    order = SegmentOrder(split, method, BatchLayout(), 16, 0)
+    warning = order.few_documents(accumulate)
+    if found is None:
+        assert warning is None
+    else:
+        assert f"documents an update: {found} on average" in warning
+        assert f"memory.{next(iter(settings))} says" in warning
+
+
+def test_of_a_text_of_one_document_nothing_is_said() -> None:
+    method = METHODS.load("trime-long")(METHODS.settings("trime-long")(consecutive=16))
+    assert SegmentOrder(Segments(np.arange(800), 8, 0), method, BatchLayout(), 16, 0).few_documents(1) is None

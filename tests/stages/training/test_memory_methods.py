@@ -9,6 +9,7 @@ from stages.methods import METHODS
 from stages.methods.trime_ext.method import with_other_ranks
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.training import loop
+from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS, seen_states
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
@@ -39,6 +40,25 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
             trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how).run()
     run = trainer(tmp_path / "parts", **how)
     assert run.progress.step == 8
+    run.run()
+    assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
+
+
+@pytest.mark.parametrize("model", [SLOTS, ENTRIES, SIGNAL], ids=["compressive", "memorizing", "infinity"])
+def test_trime_long_carries_what_layers_remember_beside_its_own_memory(model, tmp_path, monkeypatch):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    how = {"method": "trime-long", "memory": {"consecutive": 2, "key": model.keys[0]}, "model": model, "steps": 14}
+    whole = trainer(tmp_path / "whole", **how)
+    carried = len(model.state_spec(8)) + len(("keys", "values"))
+    seen = seen_states(whole, monkeypatch)
+    whole.run()
+    epochs = [None if number % 9 == 0 else carried for number in range(14)]
+    assert [state and len(state) for _, state, _ in seen] == epochs
+    with pytest.raises(Crash):
+        trainer(tmp_path / "parts", Notes(at=crash_at(6)), checkpoint_seconds=0, **how).run()
+    run = trainer(tmp_path / "parts", **how)
+    assert run.progress.step == 5
     run.run()
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
 

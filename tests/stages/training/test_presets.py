@@ -3,6 +3,7 @@ import torch
 from pydantic import ValidationError
 
 from stages.errors import UsageError
+from stages.methods.config import Batches
 from stages.models import NAMED, trainable_backbones
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.language_model import LanguageModel
@@ -121,14 +122,14 @@ def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segment
     ("name", "asked", "consecutive", "in_batch"),
     [
         ("wikitext103-247m", {"consecutive": 4}, 4, 24_576),
-        ("wikitext103-150m", None, 60, 9_000),
-        ("wikitext103-7m", None, 8, 24_576),
-        ("enwik8-38m", None, 24, 12_288),
+        ("wikitext103-150m", {"consecutive": 60}, 60, 9_000),
+        ("wikitext103-7m", {"consecutive": 8}, 8, 24_576),
+        ("enwik8-38m", {"consecutive": 24}, 24, 12_288),
     ],
 )
 def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in_batch):
     config = TrainConfig.model_validate(load_preset(name) | {"method": "trime-long", "memory": asked})
-    sized = config.memory.sized(config.model, config.batch_segments, processes=1)
+    sized = config.memory.sized(config.model, Batches(config.batch_segments))
     assert sized.consecutive == consecutive
     assert config.batch_tokens == in_batch
     assert config.batch_segments % consecutive == 0

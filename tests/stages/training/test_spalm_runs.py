@@ -10,6 +10,7 @@ from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.training.loop import Trainer
 from stages.training.ranks import make_fabric
+from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
 
 XL = TransformerXLConfig(
@@ -27,9 +28,9 @@ def given(data):
     return SideInputs(neighbor_tokens=made)
 
 
-def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
+def trainer(folder, notes=None, checkpoint_seconds=1e9, model=XL, **changes):
     changes = {"memory": {"k": 2}} | changes
-    config = settings(method="spalm", model=XL.model_copy(update={"gate": "vector"}), **changes)
+    config = settings(method="spalm", model=model.model_copy(update={"gate": "vector"}), **changes)
     torch.manual_seed(config.seed)
     return Trainer(
         make_fabric(torch.device("cpu")),
@@ -43,15 +44,18 @@ def trainer(folder, notes=None, checkpoint_seconds=1e9, **changes):
     )
 
 
-def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
+@pytest.mark.parametrize(
+    "model", [XL, SLOTS, ENTRIES, SIGNAL], ids=["transformer-xl", "compressive", "memorizing", "infinity"]
+)
+def test_a_killed_run_ends_with_the_same_bytes(model, tmp_path):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = trainer(tmp_path / "whole", steps=14)
+    whole = trainer(tmp_path / "whole", steps=14, model=model)
     whole.run()
     for step in (4, 9):
         with pytest.raises(Crash):
-            trainer(tmp_path / "parts", Notes(at=crash_at(step)), 0, steps=14).run()
-    run = trainer(tmp_path / "parts", steps=14)
+            trainer(tmp_path / "parts", Notes(at=crash_at(step)), 0, steps=14, model=model).run()
+    run = trainer(tmp_path / "parts", steps=14, model=model)
     assert run.progress.step == 8
     run.run()
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
