@@ -103,9 +103,15 @@ class ImportModel(Stage[ImportConfig]):
         from stages.pretrained.model import read_weights
 
         assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
+        location, tokens = _location(job.inputs), job.inputs["tokens"]
+        if not location.has_tokenizer:
+            job.reporter.warning(
+                f"{location.spec} has no tokenizer.json: it could not be checked whether {tokens.reference} was made "
+                "with the model's own tokenizer; with another, perplexities mean nothing."
+            )
         made = "keys" if job.config.model.pools else "scores"
         job.reporter.info(f"reading weights, and comparing {made} with those of transformers")
-        weights = read_weights(_location(job.inputs), job.config.model)
+        weights = read_weights(location, job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))
         settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}

@@ -1,6 +1,7 @@
 """Settings and weights of a pretrained model, as transformers reads them."""
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,15 +41,22 @@ def load(location: Location, kind: str) -> Loaded:
 
     Args:
         kind: the class of transformers that chooses its own by the settings.
-    Raises: DataError if it cannot be read, or holds weights that are no numbers.
+    Raises: DataError if it cannot be read, or holds weights of other shapes than its settings say, or that are no
+        numbers.
     """
     with reading(location, "model"):
         import transformers
 
         loaded: Any = getattr(transformers, kind).from_pretrained(
-            str(location.folder), use_safetensors=True, dtype="auto", output_loading_info=True, **location.loading()
+            str(location.folder),
+            use_safetensors=True,
+            dtype="auto",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # transformers names them in a table alone; here they are refused by name
+            **location.loading(),
         )
     model, info = loaded
+    _require_shapes(location, info["mismatched_keys"])
     dtype = model.dtype
     torch.nn.Module.float(model.eval())  # its own refuses where weights were quantized, though they are not any more
     _require_numbers(location, model)
@@ -59,6 +67,19 @@ def require_all(location: Location, missing: list[str]) -> None:
     """Raises: DataError if weights that are needed are missing."""
     if missing:
         raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}.")
+
+
+def _require_shapes(location: Location, other: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
+    """`other`: names, shapes found and shapes expected of weights that do not fit."""
+    for name, found, expected in sorted(other):
+        raise DataError(
+            f"{location.spec} holds a weight of another shape than its settings ask for: {name} is "
+            f"{_shape(found)}, expected {_shape(expected)}. Its config.json is that of another checkpoint, or changed."
+        )
+
+
+def _shape(lengths: Sequence[int]) -> str:
+    return "x".join(map(str, lengths))
 
 
 def _require_numbers(location: Location, model: torch.nn.Module) -> None:

@@ -21,7 +21,8 @@ def fetch(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
-    by_hand = f"download it elsewhere (hf download {repository}), copy the folder here, and name the folder"
+    wanted = f"{repository} --revision {revision}" if revision else repository
+    by_hand = f"download it elsewhere (hf download {wanted} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
     with hub_errors(f"hf:{name}", by_hand):
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(WANTED)))
 

@@ -55,11 +55,16 @@ class Location:
             raise DataError(f"{self.spec} has no weights as safetensors{_pickles(self.folder)}.")
         return [*self.files(("config.json", INDEX)), *shards]
 
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether there is one that can be read."""
+        return bool(self.files(("tokenizer.json",)))
+
     def require_tokenizer(self) -> None:
         """Raises: DataError if there is no tokenizer that can be read."""
         if not any(self.folder.iterdir()):
             raise DataError(f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model.")
-        if not self.files(("tokenizer.json",)):
+        if not self.has_tokenizer:
             name = self.spec.removeprefix(HUB).partition("@")[0] if self.spec.startswith(HUB) else self.spec
             raise DataError(
                 f"{self.spec} has no tokenizer.json, the one kind of tokenizer that is read. Where transformers has a "

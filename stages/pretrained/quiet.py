@@ -5,7 +5,7 @@ from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 
 from stages.errors import DataError, MemlmError
-from stages.pretrained.gguf_file import damage
+from stages.pretrained.damage import damage
 from stages.pretrained.location import Location, require_extra
 
 
@@ -27,8 +27,8 @@ def reading(location: Location, what: str) -> Iterator[None]:
 
     Args:
         what: is read, as a message names it: "model".
-    Raises: UsageError without the extra; DataError for what cannot be read: that a GGUF file is cut short, else the
-        library's own first line.
+    Raises: UsageError without the extra; DataError for what cannot be read: that a file of weights is cut short, else
+        the library's own first line.
     """
     try:
         with quiet():
@@ -39,8 +39,7 @@ def reading(location: Location, what: str) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')") from error
     except Exception as error:
-        wrong = None if location.gguf is None else damage(location.folder / location.gguf)
-        if wrong is not None:
-            raise DataError(f"{location.spec} {wrong}") from error
+        if (wrong := damage(location)) is not None:
+            raise DataError(wrong) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise DataError(f"The {what} of {location.spec} cannot be read: {reason}") from error

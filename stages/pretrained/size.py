@@ -8,6 +8,7 @@ from stages.models.backbones.huggingface.config import HuggingFaceConfig
 from stages.models.backbones.text_encoder.config import TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.location import Location
+from stages.pretrained.quiet import reading
 
 FULL = torch.float32
 TABLES = ("vocabulary.embedding", "vocabulary.output")
@@ -48,6 +49,6 @@ def _first_type(location: Location) -> str:
     from safetensors import safe_open
 
     file = next(path for path in location.weights() if path.suffix == ".safetensors")
-    with safe_open(file, framework="pt") as opened:
+    with reading(location, "model"), safe_open(file, framework="pt") as opened:
         types = (opened.get_slice(name).get_dtype() for name in opened.keys())  # noqa: SIM118
         return {"F16": "float16", "BF16": "bfloat16"}.get(next(types, ""), "float32")

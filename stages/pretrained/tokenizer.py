@@ -29,7 +29,7 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
 
 def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bool:
     """Whether a `tokenizer.json` that memlm wrote is the tokenizer of a model; True where that comes without one."""
-    if not location.files(("tokenizer.json",)):
+    if not location.has_tokenizer:
         return True
     with reading(location, "tokenizer"):
         backend = _load(location).backend_tokenizer

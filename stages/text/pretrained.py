@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 
+AROUND_CUT = 100
+"""Characters on either side of a cut that tell whether it changes a token."""
+
+
 @dataclass(frozen=True)
 class SpecialTokens:
     """Ids of the tokens that no text has, as a pretrained model knows them."""
@@ -40,10 +44,7 @@ class SpecialTokens:
 
 
 class PretrainedTokenizer(TextTokenizer):
-    """Encodes whole documents, since a token may reach across lines; adds nothing to the vocabulary.
-
-    A document that lies in two shards of text (each about 1 MB) is cut where they meet, at the end of a line.
-    """
+    """Encodes whole documents, since a token may reach across lines; adds nothing to the vocabulary."""
 
     kind = "pretrained"
     eos_after = "document"
@@ -58,9 +59,22 @@ class PretrainedTokenizer(TextTokenizer):
         self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
         self.vocabulary_size = max(vocabulary.values()) + 1
         self._tokenizer = tokenizer
+        self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return self._joined(texts)
+
+    def may_cut(self, before: str, after: str) -> bool:
+        """For byte-level tokenizers, between a newline that no white space is before, and a letter.
+
+        Others read the beginning of a text as nothing within it: a Metaspace puts a mark there. Whether the text is
+        cut there into the parts that are encoded by themselves is tried on the characters around.
+        """
+        newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
+        if not (self._byte_level and newline and after[:1].isalpha()):
+            return False
+        left, right = before[-AROUND_CUT:], after[:AROUND_CUT]
+        return self._parts(left + right) == self._parts(left) + self._parts(right)
 
     def encode(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
         closing = pieces.where(ENDS_DOCUMENT)
@@ -77,6 +91,12 @@ class PretrainedTokenizer(TextTokenizer):
     def save(self, path: Path) -> None:
         super().save(path)
         self.special.write(path.with_name(self.FILE))
+
+    def _parts(self, text: str) -> list[str]:
+        """What is encoded by itself."""
+        if self._tokenizer.normalizer is not None:
+            text = self._tokenizer.normalizer.normalize_str(text)
+        return [part for part, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
     def _joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids of texts read as one, int64 [T], and how many tokens begin in each, int64 [P]."""

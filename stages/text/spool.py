@@ -91,18 +91,25 @@ class Spool:
         return self.folder / _text_name(number)
 
 
-def write_spool(pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], Path]) -> Iterator[SpoolShard]:
+MayEnd = Callable[[MarkedPiece, MarkedPiece], bool]
+"""(piece, the one after it) -> whether a shard may end between them."""
+
+
+def write_spool(
+    pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], Path], may_end: MayEnd = lambda *_: True
+) -> Iterator[SpoolShard]:
     """Write text to a spool, shard by shard.
 
     Args:
         pieces: the text; its first piece opens a document.
         first: number of the first shard, counting the shards already in the spool.
         add: gives the path of a file of the spool, made anew if `first` is 0.
+        may_end: asked once a shard is large enough; it grows until the answer is yes.
     """
     hashes, names = ParagraphHashes(), NameRuns()
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
-        for number, batch in enumerate(_batches(pieces), start=first):
+        for number, batch in enumerate(_batches(pieces, may_end), start=first):
             finished = [value for piece in batch if (value := hashes.add(piece)) is not None]
             hash_file.write(np.array(finished, "<u8").tobytes())
             name_file.writelines(run.dumps().encode() for piece in batch if (run := names.add(piece)))
@@ -113,15 +120,16 @@ def write_spool(pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], 
             name_file.write(run.dumps().encode())
 
 
-def _batches(pieces: Iterable[MarkedPiece]) -> Iterator[list[MarkedPiece]]:
+def _batches(pieces: Iterable[MarkedPiece], may_end: MayEnd) -> Iterator[list[MarkedPiece]]:
     batch: list[MarkedPiece] = []
     characters = 0
     for piece in pieces:
-        batch.append(piece)
-        characters += len(piece.text)
-        if characters >= SHARD_CHARACTERS or len(batch) >= SHARD_PIECES:
+        large = characters >= SHARD_CHARACTERS or len(batch) >= SHARD_PIECES
+        if large and may_end(batch[-1], piece):
             yield batch
             batch, characters = [], 0
+        batch.append(piece)
+        characters += len(piece.text)
     if batch:
         yield batch
 

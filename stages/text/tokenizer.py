@@ -44,6 +44,10 @@ class TextTokenizer(ABC):
         """The smallest of uint16 and uint32 that holds every id."""
         return np.dtype(np.uint16 if self.vocabulary_size < 2**16 else np.uint32)
 
+    def may_cut(self, before: str, after: str) -> bool:
+        """Whether ids stay the same where a document is cut between these two consecutive pieces."""
+        return True
+
     def encode(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
         """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P]."""
         return self.closed(*self.encode_texts(pieces.texts), pieces)

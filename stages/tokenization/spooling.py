@@ -9,6 +9,7 @@ from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
 from stages.text.corpus import read_corpus
+from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.given import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer
 from stages.text.scripts import lacks_words
@@ -46,14 +47,15 @@ def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
 
 def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     """The text of every split, in pieces: read, unless that is done already; and a tokenizer, unless it is of words."""
-    spool = Spool(job.folder / SPOOL)
+    spool, given = Spool(job.folder / SPOOL), is_given(job.inputs)
+    if given and not job.draft.done(TOKENIZER_MADE):
+        _make_tokenizer(job, spool, [])  # which says where documents may be cut
     if not job.draft.done(SCANNED):
-        _scan(job)
+        _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if given else None)
     shards = list(_text_shards(job, spool))
     if not job.draft.done(TOKENIZER_MADE):
         train = [shard.text for shard in shards if shard.split == "train"]
-        if not is_given(job.inputs):
-            job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
+        job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
         if counts_words(job.config, job.inputs):
             _warn_of_script(job, spool.pieces(train[0]))
         else:
@@ -61,8 +63,13 @@ def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     return shards
 
 
-def _scan(job: Job[TokenizeConfig]) -> None:
-    """Read all text once into the spool, split after split."""
+def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
+    """Read all text once into the spool, split after split; `tokenizer`: that which is given."""
+
+    def may_end(piece: MarkedPiece, following: MarkedPiece) -> bool:
+        closed = piece.marks & ENDS_DOCUMENT
+        return bool(closed) or tokenizer is None or tokenizer.may_cut(piece.text, following.text)
+
     record: dict[str, list[dict[str, int]]] = {}
     documents = job.config.documents or "file"
     job.reporter.info("reading text")
@@ -71,7 +78,7 @@ def _scan(job: Job[TokenizeConfig]) -> None:
         if files:
             first = sum(map(len, record.values()))
             pieces = read_corpus(files, documents)
-            shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"))
+            shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"), may_end)
             record[role] = [asdict(shard) for shard in shards]
     job.draft.commit(SCANNED, record)
 

@@ -105,6 +105,26 @@ def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path
 
 
 @pytest.mark.timeout(300)
+def test_without_a_network_a_model_and_its_tokenizer_are_to_be_brought_by_hand(tmp_path: Path, text: str) -> None:
+    commands = [
+        [*CHARACTERS, f"--train={text}", "--name=text"],
+        ["tokenize", "--tokenizer", "hf:me/tiny@main", f"--train={text}"],
+        ["import-model", "hf:me/tiny@main", "tokens/text"],
+    ]
+    made, *results = ended(commands, tmp_path, "http://127.0.0.1:9")
+    assert made[0] == 0, made
+    told = (
+        "is there no network? Then download it elsewhere (hf download me/tiny --revision main --local-dir FOLDER), "
+        "copy FOLDER here, and name FOLDER.\n"
+    )
+    for (command, *_), (code, out, err) in zip(commands[1:], results, strict=True):
+        assert (code, out) == (3, "") and len(err.splitlines()) == 1, err
+        assert err.startswith(f"memlm {command}: hf:me/tiny@main cannot be fetched (") and err.endswith(told)
+    kept = [path for kind in ("tokens", "model") for path in (tmp_path / "store" / kind).glob("*")]
+    assert [path for path in kept if path.name.endswith("-partial")] == []
+
+
+@pytest.mark.timeout(300)
 def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_path: Path, text: str) -> None:
     saved(tmp_path / "folder", "llama")
     files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}

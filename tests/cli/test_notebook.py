@@ -1,9 +1,12 @@
 """`import memlm`: what it gives is what the command line gives."""
 
 import json
+import os
 import runpy
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +160,35 @@ def test_memlm_is_imported_at_once_and_is_the_notebook_module() -> None:
     heavy = "import memlm_cli.notebook, sys; print([m for m in ('torch', 'faiss', 'zarr') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+INSTALLED = """
+import memlm
+from importlib.metadata import distribution
+from pathlib import Path
+files = [str(file.locate()) for file in distribution("memlm").files]
+assert str(Path(memlm.__file__)) in files or str(Path(memlm.__file__).resolve()) in files, memlm.__file__
+print(memlm.open("store").path, *memlm.__all__)
+"""
+
+
+def test_memlm_is_imported_once_it_is_installed(tmp_path: Path) -> None:
+    """From the distribution itself, in a folder that has nothing of the repository."""
+    try:
+        distribution("memlm")
+    except PackageNotFoundError:
+        pytest.skip("memlm is not installed: pip install -e .")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", INSTALLED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["store", *memlm.__all__]), done.stderr
+
+
+def test_what_is_built_has_the_module_at_its_top() -> None:
+    """As an installation that was made before the build changed cannot show."""
+    build = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    included = build["targets"]["wheel"]["force-include"]
+    assert {DOCS.parent / source: name for source, name in included.items()} == {TOPLEVEL / "memlm.py": "memlm.py"}
 
 
 def test_what_is_public_is_on_the_page() -> None:

@@ -199,6 +199,21 @@ def test_tokens_of_another_tokenizer_are_refused(store, folder, tmp_path):
         made(store, ImportModel(), ImportConfig(), source=other.reference, checkpoint=str(folder[0]))
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_where_a_model_has_no_tokenizer_it_is_said_that_tokens_could_not_be_checked(store, folder, tokens, there):
+    class Heard(Silent):
+        def warning(self, message):
+            warnings.append(message)
+
+    warnings = []
+    if not there:
+        (folder[0] / "tokenizer.json").unlink()
+    references = {"source": tokens.reference, "checkpoint": str(folder[0])}
+    made(store, ImportModel(), ImportConfig(segment_length=8), reporter=Heard(), **references)
+    assert len(warnings) == (0 if there else 1)
+    assert there or f"could not be checked whether {tokens.reference} was made with the model's own" in warnings[0]
+
+
 def test_longer_windows_than_it_can_read_are_refused(store, folder, tokens):
     with pytest.raises(UsageError, match="--segment-length 40 is more than the 39 tokens"):
         config = ImportConfig(segment_length=40)

@@ -137,5 +137,24 @@ def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
     with pytest.raises(DataError, match="no numbers"):
         read_weights(location, describe(location, None))
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"model\.safetensors is cut short or damaged: its 1,000 bytes are not"):
+        read_weights(location, describe(location, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("model.embed_tokens.weight", r"313x16, expected 320x16"),
+        ("model.layers.1.mlp.up_proj.weight", r"17x16, expected 24x16"),
+    ],
+)
+def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_path, name, shapes):
+    saved(tmp_path, "llama")
+    weights = load_file(tmp_path / "model.safetensors")
+    weights[name] = weights[name][:-7].clone()
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    location = locate(str(tmp_path))
+    with pytest.raises(
+        DataError, match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config"
+    ):
         read_weights(location, describe(location, None))

@@ -1,7 +1,11 @@
 """Tokenizers of pretrained models: ids, and the tokens that no text has."""
 
 import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pretrained.location import locate
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
@@ -11,7 +15,9 @@ from stages.text.given import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 from stages.text.records import TextFile
 from stages.text.spool import Spool, TextRange, write_spool
-from tests.stages.pretrained.tiny import TEXT, saved
+from stages.tokenization import spooling
+from stages.tokenize import Tokenize, TokenizeConfig
+from tests.stages.pretrained.tiny import TEXT, saved, tiny_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -58,6 +64,72 @@ def test_what_was_written_is_opened_as_the_same(folder, tmp_path):
     other = (tmp_path / "tokenizer.json").read_text().replace('"the"', '"teh"').replace("Ġsat", "Ġtas")
     (tmp_path / "tokenizer.json").write_text(other)
     assert not same_tokenizer(locate(str(path)), tokenizer.special, tmp_path / "tokenizer.json")
+
+
+def unigram(pre_tokenizer):
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizer
+    trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=["<unk>", "</s>"], unk_token="<unk>")
+    trainer.show_progress = False
+    tokenizer.train_from_iterator(TEXT * 3, trainer)
+    return tokenizer
+
+
+def word_piece():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    tokenizer.train_from_iterator(TEXT * 3, trainers.WordPieceTrainer(special_tokens=special, show_progress=False))
+    return tokenizer
+
+
+def byte_level(**settings):
+    tokenizer = tiny_tokenizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(**settings)
+    return tokenizer
+
+
+KINDS = {
+    "byte-level": (lambda: byte_level(add_prefix_space=False), "<|endoftext|>", True),
+    "byte-level, a space before each text": (lambda: byte_level(add_prefix_space=True), "<|endoftext|>", False),
+    "byte-level, in one part": (lambda: byte_level(add_prefix_space=False, use_regex=False), "<|endoftext|>", False),
+    "Metaspace": (lambda: unigram(pre_tokenizers.Metaspace()), "</s>", False),
+    "Metaspace, in one part": (
+        *(lambda: unigram(pre_tokenizers.Metaspace(prepend_scheme="first", split=False)), "</s>", False),
+    ),
+    "WordPiece": (word_piece, "[SEP]", False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path, monkeypatch, kind):
+    """Many cuts would change them, and where none is safe there is none."""
+    make_tokenizer, end, cut = KINDS[kind]
+    transformers.PreTrainedTokenizerFast(tokenizer_object=make_tokenizer(), eos_token=end).save_pretrained(tmp_path)
+    monkeypatch.setattr("stages.text.spool.SHARD_CHARACTERS", 60)
+    written, write_spool = [], spooling.write_spool
+
+    def watched(*arguments):
+        for shard in write_spool(*arguments):
+            written.append(shard)
+            yield shard
+
+    monkeypatch.setattr(spooling, "write_spool", watched)
+    long = "".join(TEXT) * 5 + "a line \nand another\n\n  and more\nthe end"
+    (tmp_path / "long.txt").write_text(long)
+    (tmp_path / "short.txt").write_text(TEXT[0])
+    files = [str(tmp_path / "long.txt"), str(tmp_path / "short.txt")]
+    execution = Execution(device="cpu", checkpoint_seconds=0)
+    references = {"source": [], "tokenizer": str(tmp_path), "train": files}
+    config = TokenizeConfig(tokenizer="given")
+    tokens = make(Tokenize(), config, references, Store(tmp_path / "store"), execution).artifact
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs.backend_tokenizer.pre_tokenizer is not None
+    ends = [theirs.eos_token_id]
+    wanted = [theirs(text, add_special_tokens=False).input_ids + ends for text in (long, TEXT[0])]
+    assert tokens.zarr("tokens.zarr")["train/ids"][:].tolist() == [*wanted[0], *wanted[1]]
+    assert tokens.zarr("tokens.zarr")["train/doc_offsets"][:].tolist() == [0, len(wanted[0]), sum(map(len, wanted))]
+    assert len(written) > 3 if cut else len(written) == 2
 
 
 def _below(folder, name):
