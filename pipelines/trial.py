@@ -24,6 +24,7 @@ from pipelines.trial_budget import (
     minutes_for,
 )
 from stages.errors import DataError, UsageError
+from stages.evaluation.results.remarks import passes
 from stages.numbers import duration, joined, number, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
@@ -39,7 +40,7 @@ novel after 4 passes 57.3, then 52.2 (51.4), after 8 passes 54.2, then 48.0; of 
 27.4 and 25.1 (22.2)."""
 WARM_UP = 0.1
 """Of all steps, in which the learning rate rises, where they are few."""
-RULES = 6
+RULES = 7
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -213,9 +214,11 @@ def _described(trial: Trial) -> Iterator[str]:
         f"{budget.passes:.2g} passes over the text (more than {budget.worthwhile:.2g} gain little)"
     )
     if trial.good is not None:
+        made = passes(float(f"{budget.passes:.2g}"))
         yield (
-            f"so few passes for want of time: what a memory gains on a model trained so little says little; --minutes "
-            f"{trial.good} would be enough for about {number(min(GOOD_PASSES, budget.worthwhile))} passes"
+            f"{made} over {size(budget.bytes)}: expect a model hardly better than a trigram, on which what a memory "
+            f"gains says little; --minutes {trial.good} would be enough for "
+            f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )
     yield "read alone, with a cache, with kNN-LM, and with both"
     if budget.trime:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stages.errors import DataError, UsageError
-from stages.metrics import NEARLY
+from stages.metrics import MOST_PASSES, NEARLY
 from stages.numbers import number, size
 from stages.text.automatic import bpe_vocabulary
 from stages.training.automatic import weights, worthwhile_passes
@@ -24,9 +24,10 @@ Shares = tuple[float, float]
 """Of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
 """Of a whole text, for valid and for test each; of a part of one, whose rest is not read; and tokens there."""
-GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
-"""Passes that are made, where they are worth making, before more of a text is taken, since memory gains more on a worse
-model; and those without which nothing is tried."""
+GOOD_PASSES, FEWEST_PASSES = float(MOST_PASSES), 1.0
+"""Passes that are made, where they are worth making, before more of a text is taken or a second model is trained: after
+fewer a report calls the model undertrained, and after four it was no better than a trigram (`trial.CHANGES`); and those
+without which nothing is tried."""
 
 ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
