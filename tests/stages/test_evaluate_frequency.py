@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stages.artifacts.artifact import Artifact
@@ -126,6 +127,29 @@ def test_unknown_tokens_are_told_apart(store, tmp_path: Path):
     gain = (plain - final).sum()
     share = (plain - final)[unknown].sum() / gain if gain > 0 else None
     assert told["rows"][1]["share_of_gain"] == pytest.approx(share, rel=1e-4)
+
+
+def test_ends_of_documents_are_told_apart_with_the_line_ends_before_them(store, tmp_path: Path):
+    files = {split: [str(tmp_path / split)] for split in ("train", "test")}
+    for path in files.values():
+        Path(path[0]).write_text("the sea\n\na mill by\nthe gull\n")
+    tokens = make(
+        Tokenize(), TokenizeConfig(tokenizer="bpe", vocab_size=280, documents="line"), files, store, Execution()
+    ).artifact
+    small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
+    report = evaluated(store, small, CACHE)
+    target, eos = array(report, "scores.zarr", "target"), tokens.metrics["eos_id"]
+    ends = (target == eos) | (np.append(target[1:], -1) == eos)
+    assert 2 * (target == eos).sum() == ends.sum() == 6, "each line ends in a line break"
+    plain, final = (-array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp"))
+    told = metrics(report)["end_tokens"]
+    assert (told["tokens"], told["rate"]) == (ends.sum(), ends.mean())
+    for row, nll in zip(told["rows"], (plain, final), strict=False):
+        assert row["perplexity_without"] == pytest.approx(math.exp(nll[~ends].mean()), rel=1e-5)
+
+
+def test_where_documents_have_no_end_of_their_own_none_is_told(store, model):
+    assert metrics(evaluated(store, model, CACHE))["end_tokens"] is None
 
 
 @pytest.mark.parametrize("theta", ["1e4", "1e38"])

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.results.document_ends import end_tokens
 from stages.evaluation.results.frequency import Frequencies, find_frequencies
 from stages.evaluation.results.last_word import LastWords
 from stages.evaluation.results.paragraphs import KnownText, known_texts, paragraphs_of, repeated_tokens
@@ -41,6 +42,7 @@ class Breakdown:
     `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
     `repeated`: those texts, the model's and the datastores'.
     `unknown_id`: of `<unk>`; None: the tokenizer has none.
+    `ends`: bool [T], that end documents; None where these have no `<eos>`, or last words alone count.
     `frequencies`: by how often their type stands in a text; None if that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
@@ -51,6 +53,7 @@ class Breakdown:
     frequencies: Frequencies | None
     accuracy: Accuracy
     unknown_id: int | None = None
+    ends: np.ndarray | None = None
 
 
 def find_breakdown(
@@ -83,6 +86,7 @@ def find_breakdown(
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
+        end_tokens(read["tokens"], split) if counted is None else None,
     )
 
 

@@ -59,6 +59,7 @@ def metrics_of(
         "unknown_rate": unknown and unknown["rate"],
         "unknown_tokens": unknown,
         "document_ends": _document_ends(job),
+        "end_tokens": report.end_tokens(names, totals),
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},

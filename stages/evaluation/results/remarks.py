@@ -59,7 +59,7 @@ def on_text(report: Figures) -> Iterator[str]:
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
     yield from _word_lines(report)
-    yield from _ends_lines(report.get("document_ends"))
+    yield from _ends_lines(report)
     yield from list(training_text_lines(report)) or _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
@@ -132,13 +132,20 @@ def _word_lines(report: Figures) -> Iterator[str]:
     yield f"no word perplexity{of}: {why}; bits/char compare vocabularies"
 
 
-def _ends_lines(share: float | None) -> Iterator[str]:
-    """That ends of documents lower a perplexity, where they are many."""
-    if share and share > MANY_ENDS:
-        yield (
-            f"{share:.1%} of the tokens are <eos>, one a document, and easy to tell: the same text in larger documents "
-            "has a higher perplexity, and more bits a character"
-        )
+def _ends_lines(report: Figures) -> Iterator[str]:
+    """That ends of documents lower a perplexity, where they are many, and what it is without them."""
+    share, ends = report.get("document_ends"), report.get("end_tokens")
+    if not share or share <= MANY_ENDS:
+        return
+    larger = "the same text in larger documents has a higher perplexity, and more bits a character"
+    if ends is None:  # a report of before that was measured
+        yield f"{share:.1%} of the tokens are <eos>, one a document, and easy to tell: {larger}"
+        return
+    line_ends = ", or the line end before it" if ends["rate"] > share else ""
+    yield (
+        f"{ends['rate']:.1%} of the tokens are the <eos> of a document{line_ends}, and easy to tell: {larger}; "
+        f"{_without_line(ends)}"
+    )
 
 
 def uneven(report: Figures) -> str | None:
@@ -342,14 +349,18 @@ def passes(count: float) -> str:
 
 def unknown_line(unknown: Figures) -> str:
     """How many tokens are `<unk>`; of every row the perplexity without them, and how much of its gain they make up."""
-    first = unknown["rows"][0]
-    gains = ", their share of each gain" if any(row["share_of_gain"] is not None for row in unknown["rows"]) else ""
-    rows = "; ".join(f"{row['row']} {_without_unknown(row, first)}" for row in unknown["rows"])
-    return f"{unknown['rate']:.1%} of the tokens are <unk>; perplexity without them{gains}: {rows}"
+    return f"{unknown['rate']:.1%} of the tokens are <unk>; {_without_line(unknown)}"
 
 
-def _without_unknown(row: Figures, first: Figures) -> str:
-    """`384 (-40.0%), 61%`: perplexity, its change, the part of the whole gain that is of unknown tokens."""
+def _without_line(left_out: Figures) -> str:
+    """Of every row the perplexity without some tokens, and how much of its gain they make up."""
+    rows = left_out["rows"]
+    gains = ", their share of each gain" if any(row["share_of_gain"] is not None for row in rows) else ""
+    return f"perplexity without them{gains}: " + "; ".join(f"{row['row']} {_without(row, rows[0])}" for row in rows)
+
+
+def _without(row: Figures, first: Figures) -> str:
+    """`384 (-40.0%), 61%`: perplexity, its change, the part of the whole gain that is of the tokens left out."""
     value, before, share = row["perplexity_without"], first["perplexity_without"], row["share_of_gain"]
     if value is None:
         return "not known"

@@ -25,6 +25,7 @@ class Totals:
     `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
     tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
     `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
+    `nll_ends`: of the `tokens_ends` tokens that end documents; None where these have no `<eos>`.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
     tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
@@ -37,6 +38,8 @@ class Totals:
     tokens_outside: int
     nll_unknown: list[float] | None
     tokens_unknown: int
+    nll_ends: list[float] | None
+    tokens_ends: int
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
@@ -48,6 +51,7 @@ class Totals:
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
         outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
+        ends = [r.get("nll_ends") for r in records]  # absent: without, or the shard of an older draft
         in_buckets = [r["bucket_tokens"] for r in records]
         wrong = [r["wrong"] for r in records]
         return cls(
@@ -57,6 +61,8 @@ class Totals:
             tokens_outside=sum(r["tokens_outside"] for r in records),
             nll_unknown=None if unknown[0] is None else _columns(unknown),
             tokens_unknown=sum(r["tokens_unknown"] for r in records),
+            nll_ends=None if None in ends else _columns(ends),
+            tokens_ends=sum(r.get("tokens_ends", 0) for r in records),
             nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
             bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
             bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
@@ -153,17 +159,29 @@ def outside_repeated_paragraphs(
 
 def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
     """The rows again without the tokens that are `<unk>`, and how much of each gain comes from these."""
-    if totals.nll_unknown is None:
-        return None
-    nll, unknown = totals.nll, totals.nll_unknown
+    return None if totals.nll_unknown is None else _without(names, totals, totals.nll_unknown, totals.tokens_unknown)
+
+
+def end_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again without the tokens that end documents, and how much of each gain comes from these."""
+    return None if totals.nll_ends is None else _without(names, totals, totals.nll_ends, totals.tokens_ends)
+
+
+def _without(names: Sequence[str], totals: Totals, left_out: Sequence[float], tokens: int) -> dict[str, Any]:
+    """The rows again without so many tokens.
+
+    Args:
+        left_out: sums over these tokens, row by row.
+    """
+    nll = totals.nll
     return {
-        "tokens": totals.tokens_unknown,
-        "rate": totals.tokens_unknown / totals.tokens,
+        "tokens": tokens,
+        "rate": tokens / totals.tokens,
         "rows": [
             {
                 "row": name,
-                "perplexity_without": perplexity(nll[row] - unknown[row], totals.tokens - totals.tokens_unknown),
-                "share_of_gain": _share_of_gain(nll[0] - nll[row], unknown[0] - unknown[row]),
+                "perplexity_without": perplexity(nll[row] - left_out[row], totals.tokens - tokens),
+                "share_of_gain": _share_of_gain(nll[0] - nll[row], left_out[0] - left_out[row]),
             }
             for row, name in enumerate(names)
         ],

@@ -34,6 +34,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
         "tokens_outside": 0 if outside is None else int(outside.sum()),
         **_of_unknown(breakdown.unknown_id, targets, nll),
+        **({} if breakdown.ends is None else _of_ends(breakdown.ends[start:stop], nll)),
         "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
         "matches": {str(k): int((scores.rows[accuracy.row].first_matches < k).sum()) for k in accuracy.at},
@@ -48,6 +49,10 @@ def _of_unknown(unknown_id: int | None, targets: np.ndarray, nll: Sequence[np.nd
     unknown = targets == unknown_id
     sums = None if unknown_id is None else [finite(float(one[unknown].sum())) for one in nll]
     return {"tokens_unknown": int(unknown.sum()), "nll_unknown": sums}
+
+
+def _of_ends(ends: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
+    return {"tokens_ends": int(ends.sum()), "nll_ends": [finite(float(one[ends].sum())) for one in nll]}
 
 
 def _by_frequency(

@@ -189,6 +189,20 @@ def test_many_ends_of_documents_are_remarked_on(share: float | None, said: bool)
     assert any(line.startswith("4.8% of the tokens are <eos>") for line in lines) == said
 
 
+@pytest.mark.parametrize(("rate", "which"), [(0.1, ", or the line end before it,"), (0.053, ",")])
+def test_ends_of_documents_are_counted_with_their_line_ends_and_the_perplexity_is_told_without(
+    rate: float, which: str
+) -> None:
+    rows = [
+        {"row": "plain", "perplexity_without": 43.57, "share_of_gain": None},
+        {"row": "knn-lm", "perplexity_without": 37.86, "share_of_gain": 0.01},
+    ]
+    report = {**REPORT, "document_ends": 0.053, "end_tokens": {"rate": rate, "rows": rows}}
+    (line,) = (line for line in remarks(report) if "<eos>" in line)
+    assert line.startswith(f"{rate:.1%} of the tokens are the <eos> of a document{which} and easy to tell: ")
+    assert line.endswith("; perplexity without them, their share of each gain: plain 43.57; knn-lm 37.86 (-13.1%), 1%")
+
+
 def test_a_model_that_diverged_is_no_better_and_without_a_control_nothing_is_said() -> None:
     rows = [{"row": "plain", "perplexity": None}]
     assert (

@@ -10,6 +10,7 @@ from stages.evaluation.results.frequency import Frequencies
 from stages.evaluation.results.report import (
     Totals,
     curves,
+    end_tokens,
     frequency_buckets,
     outside_repeated_paragraphs,
     table,
@@ -63,6 +64,15 @@ def test_unknown_tokens_are_told_apart_with_their_share_of_the_gain() -> None:
         assert [row["share_of_gain"] for row in told["rows"]] == [None, share]
         assert told["rows"][0]["perplexity_without"] == pytest.approx(math.exp(15 / 8))
     assert unknown_tokens(NAMES, Totals.of([record(nll_unknown=None, tokens_unknown=0)])) is None
+
+
+def test_tokens_that_end_documents_are_told_apart() -> None:
+    ends = {"nll_ends": [3.0, 1.0], "tokens_ends": 4}
+    told = end_tokens(NAMES, Totals.of([record(**ends), record(**ends)]))
+    assert told and (told["tokens"], told["rate"]) == (8, 0.4)
+    assert [row["perplexity_without"] for row in told["rows"]] == pytest.approx([math.exp(17 / 6), math.exp(9 / 6)])
+    assert [row["share_of_gain"] for row in told["rows"]] == [None, 4 / 20]
+    assert end_tokens(NAMES, Totals.of([record(**ends), record()])) is None, "half a draft of before"
 
 
 def test_perplexity_by_frequency_has_the_buckets_that_hold_tokens() -> None:
