@@ -14,7 +14,6 @@ from stages.numbers import joined, size
 
 if TYPE_CHECKING:
     from pipelines.trial_budget import Shares
-    from stages.reporting import Reporter
     from stages.text.records import TextFile
 
 
@@ -59,8 +58,7 @@ def planned(
         say("try: as it was planned before; what is done is not done again, and the time is that of the whole")
     else:
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        with ConsoleReporter("try") as reporter:
-            _plan(texts, total, minutes, seeds, shares, recipe, parts, common.device, reporter, began)
+        _plan(texts, total, minutes, seeds, shares, recipe, parts, common.device, began)
     return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
 
 
@@ -104,7 +102,6 @@ def _plan(
     recipe: Path,
     parts: Path,
     device: str,
-    reporter: "Reporter",
     began: float,
 ) -> None:
     """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
@@ -119,8 +116,11 @@ def _plan(
     from stages.training.speed import training_speed
 
     training = training_settings()
-    speed = training_speed(training, bpe_vocabulary(total), device, reporter)
-    measured = token_bytes(texts)
+    with ConsoleReporter("try") as reporter:
+        speed = training_speed(training, bpe_vocabulary(total), device, reporter)
+    say("try: counting the tokens of the text")
+    with ConsoleReporter("try"):
+        measured = token_bytes(texts)
     machine = Machine(speed, minutes, seeds, time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
     recipe.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
 """Between text and the ids of a tokenizer."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +41,18 @@ class TokenText:
         return [*brought[:-1], brought[-1] + stream.end()] if brought else []
 
     def label(self, id: int) -> str:
-        """One token by itself: its text; bytes that are no character by themselves as the vocabulary spells them."""
+        r"""One token by itself: its text; a part of a character, as of Chinese in a small vocabulary, as `\xe5\x85`."""
         text = self.decoded([id])
-        return str(self._tokenizer.id_to_token(id)) if UNFINISHED in text or not text else text
+        if text and UNFINISHED not in text:
+            return text
+        token = str(self._tokenizer.id_to_token(id))
+        return self._bytes_of(token).decode("utf-8", "backslashreplace") if text else token
+
+    @cached_property
+    def _bytes_of(self) -> Callable[[str], bytes]:
+        from stages.text.words import speller
+
+        return speller(json.loads(self._tokenizer.to_str()))
 
     def decoded(self, ids: list[int]) -> str:
         """The text of tokens as the tokenizer itself joins them, `<eos>` spelled out."""

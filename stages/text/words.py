@@ -95,20 +95,20 @@ def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
     """The text of every id, in order; nothing for ids that no token has."""
     huggingface = tokenizer.huggingface()
     specification = json.loads(huggingface.to_str())
-    speller = _speller(specification)
+    spelled_as = speller(specification)
     spelled = [b""] * tokenizer.vocabulary_size
     for token, id in huggingface.get_vocab(with_added_tokens=True).items():
-        spelled[id] = speller(token)
+        spelled[id] = spelled_as(token)
     for added in specification["added_tokens"]:
         spelled[added["id"]] = b" " if added["special"] else added["content"].encode()
     spelled[tokenizer.eos_id] = b" "
     if tokenizer.unk_id is not None:
-        spelled[tokenizer.unk_id] = speller(UNKNOWN.decode())
+        spelled[tokenizer.unk_id] = spelled_as(UNKNOWN.decode())
     return spelled
 
 
-def _speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
-    """How tokens of a `tokenizer.json` are written, read from its decoder and model."""
+def speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
+    """The bytes that tokens of a `tokenizer.json` stand for, by how it writes them: read from its decoder and model."""
     steps = {*_steps(specification["pre_tokenizer"]), *_steps(specification["decoder"])}
     model = specification["model"]
     if "ByteLevel" in steps:

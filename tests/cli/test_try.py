@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -17,6 +18,17 @@ from tests.cli.conftest import Memlm
 
 WORDS = ["cat", "dog", "fox", "hen", "cow"]
 QUICK = ["--set", "model.steps=2", "--set", "trime.steps=2"]
+
+
+LAOZI = (
+    "道可道，非常道。名可名，非常名。无名天地之始，有名万物之母。故常无欲，以观其妙；常有欲，以观其徼。此两者，同出而异名，同谓之玄。"
+    "玄之又玄，众妙之门。天下皆知美之为美，斯恶已。皆知善之为善，斯不善已。故有无相生，难易相成，长短相较，高下相倾，音声相和，前后相随。"
+    "是以圣人处无为之事，行不言之教；万物作焉而不辞，生而不有。为而不恃，功成而弗居。夫唯弗居，是以不去。不尚贤，使民不争；"
+    "不贵难得之货，使民不为盗；不见可欲，使心不乱。天地不仁，以万物为刍狗；圣人不仁，以百姓为刍狗。天地之间，其犹橐籥乎？"
+    "虚而不屈，动而愈出。多言数穷，不如守中。谷神不死，是谓玄牝。玄牝之门，是谓天地根。绵绵若存，用之不勤。天长地久。"
+    "上善若水。水善利万物而不争，处众人之所恶，故几于道。居善地，心善渊，与善仁，言善信，正善治，事善能，动善时。夫唯不争，故无尤。"
+)
+"""Sentences of the first eight chapters of the Daodejing; text without a space."""
 
 
 @pytest.fixture
@@ -72,6 +84,26 @@ def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
     assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
     page = Path("page.html").read_text("utf-8")
     assert re.search(r"Text: builtin-pydocs-first-[\d.]+kB-of-[\d.]+kB\.txt: train ", page)
+
+
+@pytest.mark.usefixtures("small")
+def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm, tmp_path: Path) -> None:
+    sentences, draw = re.findall(".+?[。？]", LAOZI), random.Random(0)
+    paragraphs = ("".join(draw.sample(sentences, 8)) for _ in range(60))
+    learnt = ["--set", "model.steps=30"]
+    (tmp_path / "道德经.txt").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    ended = memlm("try", tmp_path / "道德经.txt", "--minutes", 1, "--output", "page.html", *learnt)
+    assert ended.code == 0, ended.err
+    for page in (False, True):
+        said = " ".join((Path("page.html").read_text("utf-8") if page else ended.err).split())
+        assert re.search(r"no word perplexity: white space sets \d+ characters apart on average, which are no", said)
+        assert "bits/char" in said and "<unk>" not in said and "look wrapped" not in said
+        assert "道德经" in said
+    assert not re.search(r"^ +perplexity .*word perplexity", ended.err, re.M), "no such column"
+    (line,) = (line for line in ended.err.splitlines() if "where the memories gain most" in line)
+    shown = memlm(*shlex.split(line.partition(": memlm ")[2]))
+    assert shown.code == 0 and re.search("[一-鿿]", shown.out), shown.err
+    assert not re.search("[\u00a1-\u017f]", shown.out), "bytes of a character are no letters"
 
 
 @pytest.mark.usefixtures("small")

@@ -47,6 +47,8 @@ def test_a_character_that_never_ends_is_given_out_last(texts):
     assert stream.end() == ""
 
 
-def test_bytes_by_themselves_are_spelled_as_the_vocabulary_does(texts):
-    assert texts["byte"].label(0xE2) == "â"
+def test_bytes_that_are_no_character_are_spelled_as_bytes(texts):
+    assert texts["byte"].label(0xE2) == r"\xe2"
+    ids = texts["bpe"].ids("奶é")
+    assert "".join(map(texts["bpe"].label, ids)) == r"\xe5\xa5\xb6\xc3\xa9"
     assert texts["byte"].label(65) == "A"
