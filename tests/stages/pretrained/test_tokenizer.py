@@ -9,6 +9,7 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pretrained.location import locate
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
+from stages.reporting import Silent
 from stages.text.corpus import read_corpus
 from stages.text.files import file_digest
 from stages.text.given import open_tokenizer
@@ -107,6 +108,7 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     make_tokenizer, end, cut = KINDS[kind]
     transformers.PreTrainedTokenizerFast(tokenizer_object=make_tokenizer(), eos_token=end).save_pretrained(tmp_path)
     monkeypatch.setattr("stages.text.spool.SHARD_CHARACTERS", 60)
+    monkeypatch.setattr(spooling, "LONG", 200)
     written, write_spool = [], spooling.write_spool
 
     def watched(*arguments):
@@ -119,7 +121,13 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     (tmp_path / "long.txt").write_text(long)
     (tmp_path / "short.txt").write_text(TEXT[0])
     files = [str(tmp_path / "long.txt"), str(tmp_path / "short.txt")]
-    execution = Execution(device="cpu", checkpoint_seconds=0)
+
+    class Heard(Silent):
+        def warning(self, message):
+            warnings.append(message)
+
+    warnings = []
+    execution = Execution(device="cpu", reporter=Heard(), checkpoint_seconds=0)
     references = {"source": [], "tokenizer": str(tmp_path), "train": files}
     config = TokenizeConfig(tokenizer="given")
     tokens = make(Tokenize(), config, references, Store(tmp_path / "store"), execution).artifact
@@ -130,6 +138,8 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     assert tokens.zarr("tokens.zarr")["train/ids"][:].tolist() == [*wanted[0], *wanted[1]]
     assert tokens.zarr("tokens.zarr")["train/doc_offsets"][:].tolist() == [0, len(wanted[0]), sum(map(len, wanted))]
     assert len(written) > 3 if cut else len(written) == 2
+    said = f"a document of {len(long):,} characters stays whole"
+    assert [said in warning for warning in warnings if "whole" in warning] == ([] if cut else [True])
 
 
 def _below(folder, name):
