@@ -375,7 +375,7 @@ def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
 def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
     show_report("report/1", {**REPORT, "exclude": "window:3", "read": {"datastore": "datastore/2"}})
     told = capsys.readouterr().err
-    assert "datastore/2 was made of what is read here; tokens may not find the rows of --exclude window:3" in told
+    assert "datastore/2 was made of what is read here (--exclude window:3): a token may not find" in told
 
 
 def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:
