@@ -198,6 +198,6 @@ def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) ->
     said = "".join(made.Outline(page.html).text)
     for words in (
         *("change: against plain, a/b without memory", "was trained for 0.5 passes", "25.0% of the tokens stand in"),
-        *("20.0% of the tokens are <unk>", "tokens may not find the rows of --exclude self", "x 0.9 [0.8, 0.95]"),
+        *("20.0% of the tokens are <unk>", "(--exclude self): a token may not find its own row", "x 0.9 [0.8, 0.95]"),
     ):
         assert words in said
