@@ -190,14 +190,15 @@ def against_lines(report: Figures) -> Iterator[str]:
     else:
         return
     yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
-    if first == PLAIN and _trained_with_memory(method):
+    if first == PLAIN and trained_with_memory(method):
         yield (
             "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
             "ordinary model above"
         )
 
 
-def _trained_with_memory(method: str) -> bool:
+def trained_with_memory(method: str) -> bool:
+    """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
     return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
 
 
@@ -283,7 +284,7 @@ def control_lines(report: Figures) -> Iterator[str]:
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Those of a model as it was trained to be read, the first of which stands for it."""
-    return rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
+    return rows[1:] if len(rows) > 1 and trained_with_memory(report["method"]) else rows
 
 
 def _of_others(rows: Sequence[Figures], limit: float) -> str:

@@ -15,7 +15,8 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.lineage import find_reports
+from stages.pages.artifacts import artifact_rows
+from stages.pages.lineage import Member, find_reports
 from stages.pages.page import Page, build_page
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
@@ -184,6 +185,24 @@ def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None
     assert {"heat-map-a-b", "heat-map-a-b--2"} <= set(names)
     assert len(names) == len(set(names))
     assert "a.b: neural-cache" in page.html
+
+
+@pytest.mark.parametrize(("method", "told"), [("lm", False), ("trime-long", True), ("elsewhere", False)])
+def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(store: Store, method: str, told: bool) -> None:
+    found = {"parameters": 1234, "valid_perplexity": 49.04}
+    tokens = made.chain(store).input("tokens")
+    model = made.made(store, "model", metrics=found, method=method, tokens=tokens)
+    (row,) = artifact_rows([Member(model.reference, model)])
+    assert "valid perplexity 49.04" in row.facts
+    assert (
+        row.facts.endswith("(with the memory of its training: not to be compared with that of a plain model)") == told
+    )
+
+
+def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
+    said = "".join(made.Outline(page.html).text)
+    assert "Settings: dot: scores are inner products; hidden: compared are the hidden states" in said
+    assert "scaled-dot" not in said
 
 
 def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) -> None:
