@@ -55,11 +55,15 @@ DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
 
-def show_result(artifact: "Artifact", named: bool = False) -> None:
-    """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
+def show_result(artifact: "Artifact", named: bool = False, variant: str = "") -> None:
+    """The tables of an artifact's kind; `named`: its reference stands on the screen already.
+
+    Args:
+        variant: of a recipe that runs in several, which one it is of: `seed 2`.
+    """
     if not first_process():
         return
-    title = "" if named else artifact.reference
+    title = "" if named else _joined(artifact.reference, variant)
     if artifact.kind == "tokens":
         _show_splits(title, artifact)
     elif artifact.kind == "report":
