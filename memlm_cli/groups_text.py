@@ -5,7 +5,7 @@ from typing import Any
 
 from memlm_cli.tables import table
 from stages.evaluation.results.remarks import unknown_rate_line
-from stages.numbers import measured, percent
+from stages.numbers import measured, percent, tenths
 
 Figures = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ def _value(value: float) -> str:
 
 
 def _share(value: float) -> str:
-    return f"{value:+.1%}"
+    return f"{tenths(value, '+')}%"
 
 
 def _range(interval: Sequence[float], shown: Any) -> str:

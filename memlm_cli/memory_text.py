@@ -50,10 +50,9 @@ def place_of(source: "Excerpt") -> str:
 
 
 def text_around(source: "Excerpt") -> str:
-    """The text around a token in one line, the token in brackets."""
-    token = source.token.strip() or source.token
+    """The text around a token in one line, the token in brackets, spelled as it is by itself."""
     space = " " if source.token[:1].isspace() else ""
-    return printable(" ".join(f"{source.before}{space}[{token}]{source.after}".split()))
+    return printable(" ".join(f"{source.before}{space}[{shown(source.token)}]{source.after}".split()))
 
 
 def shown(label: str) -> str:

@@ -81,7 +81,10 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
         least, most = (sum(seconds) for seconds in zip(*known, strict=True))
         lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
     elif new:
-        lines.append("time: not known, nothing like it was made in this store; --calibrate may measure it")
+        lines.append(
+            "time: not known, nothing like it was made in this store; --calibrate measures what it can, by a few "
+            "updates of a training and a shard of other stages: within a minute for a small text"
+        )
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
     continued = [one.name for one in new if one.state == "continues" and one.seconds is not None]

@@ -10,8 +10,8 @@ from memlm_cli.training_text import training_lines
 from stages.charts.symbols import symbol_in_words
 from stages.evaluation.results.remarks import on_change, on_text
 from stages.evaluation.results.row_names import baseline_name, with_model_named
-from stages.metrics import FEW_NOTE, FEW_TOKENS, shown_word_perplexity
-from stages.numbers import bucket_label, number, size
+from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS, shown_word_perplexity
+from stages.numbers import bucket_label, number, size, tenths
 from stages.reporting import first_process
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 from stages.text.tokens import SPLITS
@@ -55,11 +55,15 @@ DIVERGES = "diverges"
 """In place of a comparison, where a row is worse than a uniform guess."""
 
 
-def show_result(artifact: "Artifact", named: bool = False) -> None:
-    """The tables of an artifact's kind; `named`: its reference stands on the screen already."""
+def show_result(artifact: "Artifact", named: bool = False, variant: str = "") -> None:
+    """The tables of an artifact's kind; `named`: its reference stands on the screen already.
+
+    Args:
+        variant: of a recipe that runs in several, which one it is of: `seed 2`.
+    """
     if not first_process():
         return
-    title = "" if named else artifact.reference
+    title = "" if named else _joined(artifact.reference, variant)
     if artifact.kind == "tokens":
         _show_splits(title, artifact)
     elif artifact.kind == "report":
@@ -101,8 +105,10 @@ def show_report(title: str, report: Figures) -> None:
     buckets = report.get("frequency_buckets")
     if buckets:
         counted_in = "train" if buckets["counted_in"] == "train" else report["split"]
-        few = any(bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"])
-        note = f" ({FEW_NOTE})" if few else ""
+        counts = [bucket["tokens"] for bucket in buckets["buckets"]]
+        notes = [FEW_NOTE] if any(TOO_FEW_TOKENS <= count < FEW_TOKENS for count in counts) else []
+        notes += [f"{NOT_MEASURED}: of fewer than {TOO_FEW_TOKENS}"] if min(counts) < TOO_FEW_TOKENS else []
+        note = f" ({'; '.join(notes)})" if notes else ""
         show_table(f"Perplexity by how often a token stands in {counted_in}{note}", *buckets_table(buckets))
 
 
@@ -174,11 +180,18 @@ def buckets_table(buckets: Figures) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: a column a bucket of tokens, the most frequent first; how many they are, and every row."""
     columns = [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in buckets["buckets"]]
     cells = [["tokens", *(_value(bucket["tokens"]) for bucket in buckets["buckets"])]]
-    few = [bucket["tokens"] < FEW_TOKENS for bucket in buckets["buckets"]]
+    counts = [bucket["tokens"] for bucket in buckets["buckets"]]
     for row in buckets["rows"]:
-        values = zip(map(_value, row["perplexity"]), few, strict=True)
-        cells.append([row["row"], *(f"({value})" if unsure and value else value for value, unsure in values)])
+        cells.append([row["row"], *map(_of_few, row["perplexity"], counts)])
     return ["", *columns], cells
+
+
+def _of_few(perplexity: float | None, tokens: int) -> str:
+    """A perplexity of so many tokens."""
+    if tokens < TOO_FEW_TOKENS:
+        return NOT_MEASURED
+    value = _value(perplexity)
+    return f"({value})" if value and tokens < FEW_TOKENS else value
 
 
 def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]]:
@@ -237,8 +250,8 @@ def _change(row: Figures, value: float | None, first: float | None, interval: Se
         return DIVERGES
     if not value or not first or value == first:
         return ""
-    around = "" if interval is None else f" [{', '.join(f'{100 * edge:+.1f}' for edge in interval)}]"
-    return f"{value / first - 1:+.1%}{around}"
+    around = "" if interval is None else f" [{', '.join(tenths(edge, '+') for edge in interval)}]"
+    return f"{tenths(value / first - 1, '+')}%{around}"
 
 
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:

@@ -82,6 +82,14 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     return results
 
 
+def show_again(result: "Result") -> None:
+    """The tables of a stage at the end, which say of which seed, or other variant, they are: `report/…, seed 2`."""
+    from memlm_cli.result_tables import show_result
+
+    variant = result.name.partition("[")[2].removesuffix("]")
+    show_result(result.artifact, variant=variant.replace("=", " ").replace(",", ", "))
+
+
 def show_groups(results: "list[Result]") -> None:
     """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
     from memlm_cli.groups_text import groups_text

@@ -14,6 +14,8 @@ perplexity of 54.7 after 4 passes, 51.2 after 8 and 52.5 after 16; on
 FEW_TOKENS = 100
 """Fewer have a perplexity that is mostly luck: the losses of tokens lie about 2.3 nats apart, so that the 95% interval
 of a hundred goes from two thirds to one and a half of it."""
+TOO_FEW_TOKENS = 10
+"""Of fewer there is no figure in a table: one token that is hardly ever seen makes it any number."""
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """What tables say of figures of so few."""
 NEARLY = 0.9

@@ -15,6 +15,22 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
+def tenths(share: float, sign: str = "") -> str:
+    """Hundredths with one decimal, with two where one shows nothing but zero, of which none has a sign.
+
+    Args:
+        sign: `+` to write that of what is positive, too.
+
+    >>> [tenths(share, "+") for share in (-0.016, 0.0123, -0.0004, -0.00004)]
+    ['-1.6', '+1.2', '-0.04', '0.0']
+    """
+    for decimals in (1, 2):
+        text = f"{100 * share:{sign}.{decimals}f}"
+        if float(text):
+            return text
+    return "0.0"
+
+
 def measured(value: float, name: str) -> str:
     """A figure of merit with as many decimals as others of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
     if name == "accuracy":

@@ -12,7 +12,7 @@ from memlm_cli.console import ConsoleReporter, answer, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import answer_table
-from stages.numbers import size
+from stages.numbers import joined, size
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -269,17 +269,28 @@ def _verified(
 
 
 def _require_unused(store: "Store", going: list[str]) -> None:
-    """Raises: UsageError if something that stays cannot be read without what goes; ArtifactError if nobody can tell."""
+    """Raises: UsageError if something that stays cannot be read without what goes; ArtifactError if nobody can tell.
+
+    It names all that would break: what was made of that, too.
+    """
+    from stages.artifacts.advice import advised
     from stages.artifacts.summaries import summaries
     from stages.errors import UsageError
 
     for reference in going:
         store.open(reference)
-    staying = [a for a in summaries(store) if a.reference not in going]
-    for reference in going:
-        kept = [a.reference for a in staying if reference in a.needed]
-        if kept:
-            raise UsageError(f"{reference} is what {', '.join(kept)} was made from; remove that too, or give --force.")
+    staying, gone = summaries(store), set(going)
+    broken: list[str] = []
+    while more := [a.reference for a in staying if a.reference not in gone and a.needed & gone]:
+        broken += more
+        gone |= set(more)
+    if broken:
+        needed = f"{joined(going)} {'is' if len(going) == 1 else 'are'}"
+        were, those = ("was", "that") if len(broken) == 1 else ("were", "those")
+        all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
+        raise UsageError(
+            f"{needed} what {joined(broken)} {were} made from; remove {those} too, {all_of_it}, or give --force."
+        )
 
 
 def _store(root: Any) -> "Store":

@@ -36,8 +36,7 @@ def run(
     --set and --config take the name of the stage first: --set model.steps=100.
     """
     from memlm_cli.plan_text import show_costs
-    from memlm_cli.result_tables import show_result
-    from memlm_cli.run_recipe import run_all, show_groups, show_plan
+    from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from pipelines.costs import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
@@ -57,7 +56,7 @@ def run(
         return
     results = run_all(loaded, common)
     last = results[-1]
-    show_result(last.artifact)
+    show_again(last)
     show_groups(results)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))

@@ -49,8 +49,7 @@ def try_text(
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
     from memlm_cli.plan_text import show_costs
-    from memlm_cli.result_tables import show_result
-    from memlm_cli.run_recipe import run_all, show_groups, show_plan
+    from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
     from pipelines.costs import tasks_of
@@ -88,7 +87,7 @@ def try_text(
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
         if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
-            show_result(result.artifact)
+            show_again(result)
     show_groups(results)
     publish_name(common, results[-1].artifact)
     made = (result.artifact.json("metrics.json") for result in reports)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.charts.data import Box, Chart, Graph, Table
+from stages.evaluation.results.remarks import trained_with_memory
 from stages.numbers import duration, number, size
 from stages.pages.lineage import Member, in_order
 
@@ -21,6 +22,10 @@ FACTS = {
     "report": (("tokens", "tokens"), ("perplexity", "perplexity")),
 }
 """Of each kind what tells most of what is in it: names in the manifest's metrics, and in words."""
+
+
+WITH_MEMORY = " (with the memory of its training: not to be compared with that of a plain model)"
+"""Of a validation perplexity that a model has by reading as it was trained."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ def _row(member: Member) -> ArtifactRow:
         return ArtifactRow(member, "", None, None, "", "")
     manifest = member.artifact.manifest
     facts = ", ".join(_facts(member.kind, manifest.metrics))
+    if "valid_perplexity" in manifest.metrics and trained_with_memory(member.artifact.config.get("method", "")):
+        facts += WITH_MEMORY
     where = str(manifest.producer.get("device", ""))
     return ArtifactRow(member, facts, manifest.bytes, manifest.seconds, ", ".join(_speeds(manifest.metrics)), where)
 

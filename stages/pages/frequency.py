@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.charts.frequency import bucket_labels, counted_in
-from stages.metrics import FEW_TOKENS
+from stages.metrics import FEW_TOKENS, TOO_FEW_TOKENS
 from stages.pages.source import Source
 
 
@@ -19,11 +19,17 @@ class BucketTable:
     tokens: Sequence[int]
     rows: Sequence[Mapping[str, Any]]
     too_few: int = FEW_TOKENS
+    fewest: int = TOO_FEW_TOKENS
 
     @property
     def few(self) -> list[bool]:
         """Which buckets have too few tokens to mean anything."""
         return [count < self.too_few for count in self.tokens]
+
+    @property
+    def none(self) -> list[bool]:
+        """Which of them have so few that no figure is shown."""
+        return [count < self.fewest for count in self.tokens]
 
 
 def bucket_table(source: Source) -> BucketTable:

@@ -14,6 +14,7 @@ from stages.metrics import shown_word_perplexity
 from stages.numbers import number
 from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source
+from stages.retrieval.comparison import MEANS
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.memory_words import that_matter
 
@@ -127,6 +128,12 @@ def shown(row: Row, measure: str) -> float | None:
     """A figure as people are shown it: none where it means nothing."""
     value = row.values[measure]
     return shown_word_perplexity(value, row.values["bits_per_character"]) if measure == "word_perplexity" else value
+
+
+def comparison_words(rows: Sequence[Row]) -> str:
+    """What the words mean by which settings say how memories are compared; empty where no row has any."""
+    held = {memory.get(name) for row in rows for memory in row.memories for name in ("similarity", "key")}
+    return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
 
 def headline_table(rows: Sequence[Row]) -> Table:

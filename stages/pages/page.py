@@ -9,7 +9,7 @@ from stages.charts.drawing.draw import draw
 from stages.charts.drawing.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import headline, headline_table, measures_shown, rankings, shown
+from stages.pages.headline import comparison_words, headline, headline_table, measures_shown, rankings, shown
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
@@ -59,6 +59,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
         rows=rows,
         measures=measures_shown(rows),
         shown=shown,
+        compared=comparison_words(rows),
         rankings=rankings(rows),
         seeds=seeds,
         remarks=shared_remarks(sources),

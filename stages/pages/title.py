@@ -10,7 +10,7 @@ from stages.evaluation.results.remarks import (
     undertrained_lines,
     uneven,
 )
-from stages.numbers import measured
+from stages.numbers import measured, number, tenths
 from stages.pages.headline import Row
 from stages.pages.source import Source
 
@@ -22,7 +22,8 @@ TYPICAL = attrgetter("typical")
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
-    `3 reports on test: lowest perplexity 31.48, both`. Reports that differ by their seed alone are told by their mean.
+    `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ by their seed alone are
+    told by their mean. What does not beat a trigram says so before any gain.
 
     Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
     """
@@ -35,17 +36,18 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if baseline is not None and len(sources) == 1:
         lowest = min((row for row in finite if row.readings), key=TYPICAL, default=lowest)
     lower = "" if baseline is None else f"; a baseline, {baseline.name}, is lower: {_perplexity(baseline)}"
-    found = f"{_perplexity(lowest)}{_of_seeds(lowest)}"
-    unripe = _unripe(lowest)
+    found, (loses, unripe) = f"{_perplexity(lowest)}{_of_seeds(lowest)}", _flaws(lowest)
+    gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
+    if lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference:
+        gain = ""  # means are against the first row of the first model
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}, {lowest.source.label}{row}{unripe}"
+        found = f"{found}{loses}, {lowest.source.label}{row}{'' if lower else gain}{unripe}"
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
         return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
-    gain = _against(lowest, rows[0])
     ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
     compared = f"{gain}{_on_new_text(lowest, gain)}" or lower
-    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
+    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{loses}{compared}{ties}{unripe}"
 
 
 def _perplexity(row: Row) -> str:
@@ -76,10 +78,16 @@ def _against(row: Row, first: Row) -> str:
     if change is None or (row.over_seeds and first.baseline):  # which is not what means are against
         return ""
     if change < 0:
-        interval = f" [{-around[1]:.1%}, {-around[0]:.1%}]" if around else ""
-        return f", {-change:.1%}{interval} below {first.name}"
-    interval = f" [{around[0]:.1%}, {around[1]:.1%}]" if around else ""
-    return f", {change:.1%}{interval} above {first.name}" if first.baseline else ""
+        return f", {_percent(-change)}{_interval(-around[1], -around[0]) if around else ''} below {first.name}"
+    return f", {_percent(change)}{_interval(*around) if around else ''} above {first.name}" if first.baseline else ""
+
+
+def _interval(low: float, high: float) -> str:
+    return f" [{_percent(low)}, {_percent(high)}]"
+
+
+def _percent(share: float) -> str:
+    return f"{tenths(share)}%"
 
 
 def _on_new_text(row: Row, gain: str) -> str:
@@ -93,16 +101,23 @@ def _on_new_text(row: Row, gain: str) -> str:
         or row.change_on_new_text is None
     ):
         return ""
-    return f"; on new text {-row.change_on_new_text:.1%}"
+    return f"; on new text {_percent(-row.change_on_new_text)}"
 
 
-def _unripe(row: Row) -> str:
-    """` (undertrained)`, ` (worse than a trigram, 17.2; valid is harder)`, where remarks say so."""
+def _flaws(row: Row) -> tuple[str, str]:
+    """`, worse than a trigram (17.2)`, which no gain makes good; ` (undertrained; valid is harder)`.
+
+    Each is empty where remarks say nothing of it.
+    """
     report = row.source.metrics
-    flaws = ["undertrained"] if any(undertrained_lines(report)) else []
+    flaws, loses = ["undertrained"] if any(undertrained_lines(report)) else [], ""
     if is_weak(report):
-        flaws.append(beside_trigram(report, row.values))
+        counted, value = report["trigram"]["perplexity"], row.values["perplexity"]
+        if value is not None and value >= counted:
+            loses = f", worse than a trigram ({number(counted)})"
+        else:
+            flaws.append(beside_trigram(report, row.values))
     valid_is = uneven(report)
     if valid_is and not any(training_text_lines(report)):
         flaws.append(f"valid is {valid_is}")
-    return f" ({'; '.join(flaws)})" if flaws else ""
+    return loses, f" ({'; '.join(flaws)})" if flaws else ""

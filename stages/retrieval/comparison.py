@@ -13,6 +13,16 @@ THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the 
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
 
+MEANS = {
+    "dot": "scores are inner products",
+    "scaled-dot": "scores are inner products, divided by the square root of their dimensions",
+    "l2": "scores are minus the squared distance",
+    "hidden": "compared are the hidden states that the next token is predicted from",
+    "ffn-input": "compared is what enters the last feed-forward layer",
+}
+"""How a reading compares, and what: the words of `similarity` and `key`."""
+
+
 class Comparison(ReadingOptions):
     """How a position finds entries alike."""
 

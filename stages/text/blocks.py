@@ -16,6 +16,7 @@ from stages.text.files import compression
 
 RAW_BLOCK = 2**18
 COMPRESSED_BLOCK = 2**10
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
 
 
@@ -89,6 +90,11 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
     held, offset = b"", 0
     for block in chain(blocks, [None]):
         data = held + (block or b"")
+        if offset == 0 and data.startswith(UTF16_MARKS):
+            raise DataError(
+                f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
+                "iconv -f UTF-16 -t UTF-8 does."
+            )
         _refuse_nul(path, data, offset)
         try:
             text, used = codecs.utf_8_decode(data, "strict", block is None)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from stages.charts.drawing.figure import Figure
 from stages.charts.drawing.palette import page_style
-from stages.numbers import measured, number
+from stages.numbers import measured, number, tenths
 from stages.web.tokens import passage, spelled
 
 FRAME = Path(__file__).parent / "templates"
@@ -27,6 +27,7 @@ def render(template: Path, **values: Any) -> str:
     environment.filters |= {
         "number": number,
         "measured": measured,
+        "tenths": tenths,
         "data_uri": data_uri,
         "drawing": _drawing,
         "plain": repr,

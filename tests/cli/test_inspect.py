@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from memlm_cli.inspection_text import inspected_text
+from memlm_cli.memory_text import shown, text_around
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.contexts import Context
@@ -35,6 +36,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def inspect(memlm: Memlm, index: Artifact):
     """Runs `memlm inspect INDEX …` in its store."""
     return lambda *options: memlm("inspect", index.reference, "--store", index.store.root, "--device", "cpu", *options)
+
+
+@pytest.mark.parametrize(("token", "said"), [("\n", r"'\n'"), (" cat", "cat"), ("  ", "'  '")])
+def test_a_token_is_spelled_in_its_context_as_by_itself(token: str, said: str) -> None:
+    assert shown(token) == said
+    assert text_around(Excerpt("train", 7, 0, 7, "a", token, "b\n c")) == f"a [{' '.join(said.split())}]b c"
 
 
 def test_a_text_is_told_as_a_table_with_what_it_was_read_from(inspect, index):

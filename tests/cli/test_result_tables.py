@@ -77,6 +77,8 @@ def test_an_interval_stands_beside_every_change_that_has_one() -> None:
     _, cells = report_table({**REPORT, "change_intervals": {"rows": [drawn]}})
     assert [line[2] for line in cells] == ["", "-10.0% [-12.0, -8.1]"]
     assert [line[-1] for line in cells] == ["", "-5.0% [-7.0, +0.2]"]
+    _, cells = report_table({**REPORT, "change_intervals": {"rows": [{**drawn, "interval": [-0.12, -0.0004]}]}})
+    assert cells[1][2] == "-10.0% [-12.0, -0.04]"
 
 
 def test_every_row_is_compared_with_the_first() -> None:
@@ -170,6 +172,10 @@ def test_what_is_missing_or_of_few_tokens_is_explained(capsys: pytest.CaptureFix
     assert title in shown({**REPORT, **by_chance}, capsys)
     title = "Perplexity by how often a token stands in train (in parentheses: of fewer than 100 tokens, mostly luck)"
     assert title in lines
+    fewer = {**BUCKETS, "buckets": [*BUCKETS["buckets"][:-1], {**BUCKETS["buckets"][-1], "tokens": 2}]}
+    lines = shown({**REPORT, "frequency_buckets": fewer}, capsys)
+    assert "Perplexity by how often a token stands in train (-: of fewer than 10)" in lines
+    assert not any("2.5e+12" in line for line in lines)
 
 
 @pytest.mark.parametrize(("perplexity", "shown"), [(None, ""), (123_456.0, "123,456"), (2.5e30, "2.5e+30")])
@@ -375,7 +381,7 @@ def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
 def test_what_tokens_of_the_datastore_may_not_find_is_said(capsys) -> None:
     show_report("report/1", {**REPORT, "exclude": "window:3", "read": {"datastore": "datastore/2"}})
     told = capsys.readouterr().err
-    assert "datastore/2 was made of what is read here; tokens may not find the rows of --exclude window:3" in told
+    assert "datastore/2 was made of what is read here (--exclude window:3): a token may not find" in told
 
 
 def test_the_texts_that_paragraphs_stand_in_are_named(capsys) -> None:

@@ -67,10 +67,20 @@ def on_text(report: Figures) -> Iterator[str]:
     if (report.get("unknown_rate") or 0) > UNKNOWN_TOLD:
         yield unknown_line(report["unknown_tokens"])
     if report.get("exclude"):
-        yield (
-            f"{report['read']['datastore' if 'datastore' in report['read'] else 'gate_neighbors']} was made of what is "
-            f"read here; tokens may not find the rows of --exclude {report['exclude']}"
-        )
+        made = report["read"]["datastore" if "datastore" in report["read"] else "gate_neighbors"]
+        yield f"{made} was made of what is read here (--exclude {report['exclude']}): {_left_out(report['exclude'])}"
+
+
+def _left_out(exclude: str) -> str:
+    """Which rows of its own text a token finds, where some are left out, and that this is no result."""
+    if exclude == "document":
+        rows, found = "the rows of its document", "those of other documents"
+    elif exclude.startswith("window:"):
+        near = exclude.removeprefix("window:")
+        rows, found = f"the rows of the {near} tokens before and after it", "those further away"
+    else:
+        rows, found = "its own row", "rows of the tokens beside it"
+    return f"a token may not find {rows}; {found} are found: no result for new text"
 
 
 def memory_words_lines(report: Figures) -> Iterator[str]:
@@ -180,14 +190,15 @@ def against_lines(report: Figures) -> Iterator[str]:
     else:
         return
     yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
-    if first == PLAIN and _trained_with_memory(method):
+    if first == PLAIN and trained_with_memory(method):
         yield (
             "it learned to be read with memory, so this row is no fair baseline; --baseline REPORT puts the row of an "
             "ordinary model above"
         )
 
 
-def _trained_with_memory(method: str) -> bool:
+def trained_with_memory(method: str) -> bool:
+    """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
     return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
 
 
@@ -264,15 +275,16 @@ def control_lines(report: Figures) -> Iterator[str]:
     if _beats(first, limit * HARDLY):
         return
     better, beats = ("hardly", "hardly beats") if _beats(first, limit) else ("no", "does not beat")
+    trigram = f"the trigram ({number(limit)}{'' if outside is None else ' on new text'})"
     yield (
-        f"{first['row']} is {better} better than that{_of_others(others, limit)}: what a memory gains on a "
+        f"{first['row']} is {better} better than {trigram}{_of_others(others, limit)}: what a memory gains on a "
         f"model that {beats} counting three tokens says little about stronger ones; {_remedy(report)}"
     )
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Those of a model as it was trained to be read, the first of which stands for it."""
-    return rows[1:] if len(rows) > 1 and _trained_with_memory(report["method"]) else rows
+    return rows[1:] if len(rows) > 1 and trained_with_memory(report["method"]) else rows
 
 
 def _of_others(rows: Sequence[Figures], limit: float) -> str:

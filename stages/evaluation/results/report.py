@@ -51,7 +51,7 @@ class Totals:
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
         outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
-        ends = [r.get("nll_ends") for r in records]  # absent: without, or the shard of an older draft
+        ends = [r["nll_ends"] for r in records if "nll_ends" in r]  # absent: without, or the shard of an older draft
         in_buckets = [r["bucket_tokens"] for r in records]
         wrong = [r["wrong"] for r in records]
         return cls(
@@ -61,7 +61,7 @@ class Totals:
             tokens_outside=sum(r["tokens_outside"] for r in records),
             nll_unknown=None if unknown[0] is None else _columns(unknown),
             tokens_unknown=sum(r["tokens_unknown"] for r in records),
-            nll_ends=None if None in ends else _columns(ends),
+            nll_ends=_columns(ends) if len(ends) == len(records) else None,
             tokens_ends=sum(r.get("tokens_ends", 0) for r in records),
             nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
             bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],

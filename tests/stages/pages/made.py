@@ -28,6 +28,7 @@ class MadeConfig(StageConfig):
     reset: str = "none"
     """As every report says."""
     seed: int = 0
+    method: str = "lm"
     files: dict[str, str] = Field({})
     metrics: dict[str, Any] = Field({})
 
@@ -64,7 +65,7 @@ def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
     content = json.loads(files.get("metrics.json", "{}"))
     stated = {key: content[key] for key in STATED if key in content}
     metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
-    config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0))
+    config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0), method=parts.pop("method", "lm"))
     references = {role: artifact.reference for role, artifact in parts.items()}
     artifact = make(Made(kind, found), config, references, store, Execution()).artifact
     if name:

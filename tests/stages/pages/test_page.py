@@ -15,7 +15,8 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.lineage import find_reports
+from stages.pages.artifacts import artifact_rows
+from stages.pages.lineage import Member, find_reports
 from stages.pages.page import Page, build_page
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
@@ -186,6 +187,24 @@ def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None
     assert "a.b: neural-cache" in page.html
 
 
+@pytest.mark.parametrize(("method", "told"), [("lm", False), ("trime-long", True), ("elsewhere", False)])
+def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(store: Store, method: str, told: bool) -> None:
+    found = {"parameters": 1234, "valid_perplexity": 49.04}
+    tokens = made.chain(store).input("tokens")
+    model = made.made(store, "model", metrics=found, method=method, tokens=tokens)
+    (row,) = artifact_rows([Member(model.reference, model)])
+    assert "valid perplexity 49.04" in row.facts
+    assert (
+        row.facts.endswith("(with the memory of its training: not to be compared with that of a plain model)") == told
+    )
+
+
+def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
+    said = "".join(made.Outline(page.html).text)
+    assert "Settings: dot: scores are inner products; hidden: compared are the hidden states" in said
+    assert "scaled-dot" not in said
+
+
 def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) -> None:
     unknown = {"rate": 0.2, "rows": [{"row": "plain", "perplexity_without": 90.0, "share_of_gain": None}]}
     told = {
@@ -198,6 +217,6 @@ def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) ->
     said = "".join(made.Outline(page.html).text)
     for words in (
         *("change: against plain, a/b without memory", "was trained for 0.5 passes", "25.0% of the tokens stand in"),
-        *("20.0% of the tokens are <unk>", "tokens may not find the rows of --exclude self", "x 0.9 [0.8, 0.95]"),
+        *("20.0% of the tokens are <unk>", "(--exclude self): a token may not find its own row", "x 0.9 [0.8, 0.95]"),
     ):
         assert words in said

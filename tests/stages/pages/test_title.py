@@ -76,11 +76,10 @@ def test_a_row_that_ties_with_the_lowest_stands_beside_it(store: Store) -> None:
 @pytest.mark.parametrize(
     ("trigram", "valid", "said"),
     [
-        (100.0, None, " (worse than a trigram, 100)"),
         (115.0, None, " (hardly better than a trigram, 115)"),
         (130.0, None, " (plain worse than a trigram, 130)"),
         (170.0, None, " (plain hardly better than a trigram, 170)"),
-        (100.0, 80.0, " (worse than a trigram, 100; valid is easier)"),
+        (115.0, 80.0, " (hardly better than a trigram, 115; valid is easier)"),
         (1000.0, 300.0, " (valid is harder)"),
         (1000.0, 160.0, ""),
     ],
@@ -91,6 +90,30 @@ def test_what_makes_little_of_a_gain_stands_beside_it(
     counted = {"perplexity": trigram, "perplexity_on_new_text": trigram}
     told = another(store, made.chain(store), trigram=counted, valid_perplexity=valid)
     assert title(store, told.reference) == f"neural-cache: perplexity 113.57 on corpus test{GAIN}{said}"
+
+
+def test_what_loses_to_a_trigram_says_so_before_its_gain(store: Store) -> None:
+    report, counted = made.chain(store), {"perplexity": 100.0, "perplexity_on_new_text": 100.0}
+    training = {"passes": 0.5, "still_falling": True}
+    told = another(store, report, trigram=counted, training=training)
+    said = f"perplexity 113.57 on corpus test, worse than a trigram (100){GAIN} (undertrained)"
+    assert title(store, told.reference) == f"neural-cache: {said}"
+    best = another(store, report, "best", trigram=counted, rows=[made.row("plain", 120.0), made.row("knn-lm", 110.0)])
+    assert title(store, report.reference, best.reference) == (
+        "2 reports on corpus test: lowest perplexity 110.00, worse than a trigram (100), best (knn-lm), "
+        "8.3% below plain"
+    )
+
+
+def test_of_several_reports_the_gain_of_the_lowest_is_told_with_its_interval(store: Store) -> None:
+    drawn = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
+    intervals = {**drawn, "rows": [{"row": "knn-lm", "interval": [-0.2, -0.0004], "on_new_text": None}]}
+    report = made.chain(store)
+    rows = [made.row("plain", 100.0), made.row("knn-lm", 90.0)]
+    best = another(store, report, "best", rows=rows, change_intervals=intervals)
+    said = "2 reports on corpus test: lowest perplexity 90.00, best (knn-lm), 10.0% [0.04%, 20.0%] below plain"
+    assert title(store, report.reference, best.reference) == said
+    assert title(store, best.reference, report.reference) == said
 
 
 def test_a_model_that_is_weak_on_new_text_alone_is_not_called_better(store: Store) -> None:
@@ -186,6 +209,11 @@ def test_the_luckiest_seed_is_not_the_lowest_report(store: Store) -> None:
     rows = headline(sources, means_over_seeds(seeds))
     told = page_title(sources, rows)
     assert told == "4 reports on corpus test: lowest mean perplexity 88.50 (mean of 2 seeds, sd 0.71), large (knn-lm)"
+    better = seeds_of(store, first, "better", [99.0, 99.0], [70.0, 70.0])
+    two = [one.reference for one in (*better, *small)]
+    assert title(store, *two).endswith(
+        "70.00 (mean of 2 seeds, sd 0.00), better (knn-lm), 29.3% [29.3%, 29.3%] below plain"
+    )
     (ranking,) = rankings(rows)
     assert [(row.source.label, row.typical) for row in ranking.rows] == [("large", 88.5), ("small", 90.0)]
     assert [row.values["perplexity"] for row in rows if row.best] == [88.0, 89.0]

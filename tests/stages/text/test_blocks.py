@@ -79,6 +79,13 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     assert read(write(tmp_path, b"\xef\xbb\xbfa\xef\xbb\xbf")) == "a\ufeff"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["abc", "\u0416\u0416"])
+def test_utf_16_is_called_so(encoding: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is UTF-16: it begins with its byte order mark; .* iconv -f UTF-16 -t UTF-8"):
+        read(write(tmp_path, f"\ufeff{text}".encode(encoding)))
+
+
 @pytest.mark.parametrize("block", [1, 4, 1 << 18])
 @pytest.mark.parametrize(
     ("data", "message"),

@@ -125,12 +125,12 @@ def test_why_there_is_no_word_perplexity_is_said(words: int, characters: int, pl
     ("method", "trigram", "warning"),
     [
         ("lm", 84.5, None),
-        ("lm", 80.5, "plain is hardly better than that: what a memory gains on a model that hardly beats counting"),
-        ("lm", 80.0, "plain is no better than that: what a memory gains"),
-        ("lm", 74.0, "plain is no better than that, and no other row is by more than a little: what a memory gains"),
-        ("lm", 72.0, "plain is no better than that, nor is any other row: what a memory gains on a model that does"),
+        ("lm", 80.5, "plain is hardly better than the trigram (80.5): what a memory gains on a model that hardly"),
+        ("lm", 80.0, "plain is no better than the trigram (80): what a memory gains"),
+        ("lm", 74.0, "plain is no better than the trigram (74), and no other row is by more than a little: what"),
+        ("lm", 72.0, "plain is no better than the trigram (72), nor is any other row: what a memory"),
         ("trime", 79.0, None),
-        ("trime", 70.0, "knn-lm is no better than that: what a memory gains"),
+        ("trime", 70.0, "knn-lm is no better than the trigram (70): what a memory gains"),
     ],
 )
 def test_the_model_is_held_against_counting_three_tokens(method: str, trigram: float, warning: str | None) -> None:
@@ -271,9 +271,15 @@ def test_a_report_of_memory_that_only_costs_and_was_not_tried_without_says_what_
 def test_what_may_not_be_found_is_said_of_what_was_made_of_the_text() -> None:
     read = {"model": "model/3", "datastore": "datastore/4"}
     told = remarks({**REPORT, "read": read, "exclude": "window:9"})
-    assert "datastore/4 was made of what is read here; tokens may not find the rows of --exclude window:9" in told
+    said = (
+        "datastore/4 was made of what is read here (--exclude window:9): a token may not find the rows of the 9 tokens "
+    )
+    assert f"{said}before and after it; those further away are found: no result for new text" in told
     gate = remarks({**REPORT, "read": {"model": "model/3", "gate_neighbors": "neighbors/5"}, "exclude": "self"})
-    assert any(line.startswith("neighbors/5 was made") for line in gate)
+    said = "a token may not find its own row; rows of the tokens beside it are found: no result for new text"
+    assert f"neighbors/5 was made of what is read here (--exclude self): {said}" in gate
+    apart = remarks({**REPORT, "read": read, "exclude": "document"})
+    assert any("the rows of its document; those of other documents are found: no result" in line for line in apart)
 
 
 @pytest.mark.parametrize(
