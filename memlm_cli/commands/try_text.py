@@ -40,6 +40,12 @@ def try_text(
     open_: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
     ] = True,
+    replan: Annotated[
+        bool,
+        typer.Option(
+            "--replan", help="Time this machine again, and plan anew, where the same text was tried at another speed."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
     *,
     common: Common,
@@ -67,7 +73,7 @@ def try_text(
     settings = given_settings(common, {})
     check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
-    file, texts = planned(files, minutes, seeds or 1, shares, common)
+    file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     chosen = described(file.read_text("utf-8"))
     for line in chosen:
         say(f"try: {line}")
