@@ -44,7 +44,7 @@ def planned(
     from stages.text.automatic import text_bytes
     from stages.text.survey import count_lines
 
-    texts = _texts(files, common.store)
+    texts = _texts(files, common.store, minutes)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
     _warn_of_repeats(texts, total)
@@ -101,11 +101,12 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     return f"{first}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
-def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
+    found = find_files(files, store, f"memlm try --minutes {minutes:g}")
+    return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 
 def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:

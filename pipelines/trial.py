@@ -1,6 +1,7 @@
 """The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 AMPLE = "--minutes {} would be enough for {}"
+CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
 LITTLE = 100_000
 """Bytes of a part of a text that may not stand for it."""
@@ -190,6 +192,24 @@ def described(recipe: str) -> list[str]:
     return [line.removeprefix("# ") for line in head if line.startswith("# ")]
 
 
+def context_lines(described: Sequence[str]) -> list[str]:
+    """How much the model sees without memory, by the head of a recipe."""
+    return [line for line in described if line.startswith(CONTEXT.partition("{")[0])]
+
+
+def planned_speed(described: Sequence[str]) -> float | None:
+    """Tokens a second in training, by the head of a recipe; None where it does not say."""
+    found = re.search(r"at ([\d,]+) tokens a second in training", "\n".join(described))
+    return None if found is None else float(found[1].replace(",", ""))
+
+
+def larger_splits(described: Sequence[str]) -> str | None:
+    """What makes valid and test larger, by the head of a recipe; None where more minutes do not."""
+    larger = re.compile(re.escape(AMPLE).replace(r"\{\}", r"(\d+)", 1).partition(r"\{\}")[0])
+    found = (larger.match(line) for line in described if "of the text" in line or "larger valid and test" in line)
+    return next((f"--minutes {number(int(match[1]))} would make it larger" for match in found if match), None)
+
+
 def last_advice(described: Sequence[str], *, undertrained: bool) -> list[str]:
     """What is said again beside the results: what more minutes are good for.
 
@@ -237,6 +257,7 @@ def _described(trial: Trial) -> Iterator[str]:
             f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )
     yield "read alone, with a cache, with kNN-LM, and with both"
+    yield CONTEXT.format(CHANGES["segment_length"])
     if budget.trime:
         yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
     else:

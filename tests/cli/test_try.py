@@ -121,9 +121,7 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 9_999.0)
     again = memlm("try", book, "--minutes", 2, *QUICK)
     assert again.code == 0, again.err
-    before = (
-        "try: as it was planned before; what is done is not done again, and the time is that of the whole ("
-    )
+    before = "try: as it was planned before; what is done is not done again, and the time is that of the whole ("
     assert (before in first.err, before in again.err) == (False, True)
     assert said_commands(again.err)[:4] == said_commands(first.err)[:4]
     assert len(re.findall(r" cached \(", again.err)) == 4
@@ -234,6 +232,8 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
+    assert "plain reads at most 32 tokens back" in Path("page.html").read_text("utf-8")
+    assert f"what is measured there is rough: --minutes {minutes} would make it larger" in " ".join(ended.err.split())
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and "try: the first" not in enough
 
