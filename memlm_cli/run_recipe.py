@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
@@ -50,11 +50,18 @@ def _plan_entry(step: Any) -> dict[str, Any]:
     }
 
 
-def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
+def run_all(
+    recipe: "Recipe",
+    common: Common,
+    *,
+    commands: bool = False,
+    reporters: Callable[[str], ConsoleReporter] = ConsoleReporter,
+) -> "list[Result]":
     """Run a recipe's stages, with their tables but the last one's.
 
     Args:
         commands: also say the command of each stage before it runs.
+        reporters: makes what tells of the stage with a given name.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
     from memlm_cli.plan_text import require_room
@@ -73,7 +80,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     results: list[Result] = []
     how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
     with resumable():
-        for result in run_recipe(recipe, store, how, ConsoleReporter, begins):
+        for result in run_recipe(recipe, store, how, reporters, begins):
             results.append(result)
             say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
             if result.status != "cached" and len(results) < len(recipe.stages):

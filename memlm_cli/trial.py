@@ -4,7 +4,9 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
+from itertools import count, takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from memlm_cli.options import Common
 from stages.numbers import joined, size
 
 if TYPE_CHECKING:
-    from pipelines.trial_budget import Shares
+    from pipelines.trial_budget import Machine, Shares
     from stages.text.records import TextFile
 
 
@@ -25,21 +27,24 @@ NOTABLY_REPEATED = 0.01
 
 
 def planned(
-    files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common
+    files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common, *, replan: bool
 ) -> tuple[Path, list[str]]:
     """The recipe for a text, and the files that it is for: the user's, or one with a part of their text.
 
     It is for one seed, and leaves the others the time that they need.
 
     The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
-    same text and minutes is kept. `shares`: of the text, for valid and test; None: as much as there is time to score.
+    same text and minutes is kept, and gone on with, until `replan` asks for another plan: the latest counts, and those
+    before it stay, with their parts of the text. `shares`: of the text, for valid and test; None: as much as there is
+    time to score.
     """
     began = time.monotonic()
-    from pipelines.trial import RULES
-    from pipelines.trial_budget import require_enough
+    from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
+    from pipelines.trial_budget import Machine, require_enough, require_time
     from stages.text.automatic import text_bytes
+    from stages.text.survey import count_lines
 
-    texts = _texts(files, common.store)
+    texts = _texts(files, common.store, minutes)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
     _warn_of_repeats(texts, total)
@@ -52,32 +57,56 @@ def planned(
     ]
     work += [shares] if shares else []
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
-    recipe = common.store / TRIALS / f"{name}.toml"
-    parts = recipe.with_suffix("")
-    if recipe.is_file():
-        say("try: as it was planned before; what is done is not done again, and the time is that of the whole")
+    plans = _plans(common.store / TRIALS, name)
+    if plans and not replan:
+        recipe = plans[-1]
+        say(
+            "try: as it was planned before; what is done is not done again, and the time is that of the whole "
+            "(--replan times this machine, and plans anew)"
+        )
     else:
+        recipe = common.store / TRIALS / (f"{name}-{len(plans) + 1}.toml" if plans else f"{name}.toml")
+        require_lines(count_lines(texts, FEWEST_DOCUMENTS))
+        machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
+        require_time(machine)
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        _plan(texts, total, minutes, seeds, shares, recipe, parts, common.device, began)
-    return recipe, [str(part) for part in parts.glob("*.txt")] or list(files)
+        with ConsoleReporter("try"):
+            _plan(texts, total, machine, shares, recipe, common.device, began)
+    return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 
-def part_name(paths: Sequence[str], part: int, total: int) -> str:
+def _plans(folder: Path, name: str) -> list[Path]:
+    """The recipes that were made for some work, the latest last: `NAME.toml`, `NAME-2.toml`, ..."""
+    first = folder / f"{name}.toml"
+    again = (folder / f"{name}-{number}.toml" for number in count(2))
+    return [first, *takewhile(Path.is_file, again)] if first.is_file() else []
+
+
+def _parts(recipe: Path) -> list[Path]:
+    """The file that holds the part of the text that a recipe is for; empty where it is for all."""
+    return [part for part in recipe.with_suffix("").glob("*") if part.suffix in (".txt", ".jsonl")]
+
+
+def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, int] | None = None) -> str:
     """What a part of some text is called, so that whoever sees the name knows what was left out.
 
     >>> part_name(["books/Moby Dick.txt", "b.txt"], 437_000, 1_200_000)
     'Moby-Dick-and-1-more-first-437.0kB-of-1.2MB.txt'
+    >>> part_name(["books.jsonl"], 48_100, 900_000, (3, 60))
+    'books-3-of-60-records-48.1kB-of-900.0kB.jsonl'
     """
     first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
     more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
-    return f"{first}{more}-first-{size(part)}-of-{size(total)}".replace(" ", "") + ".txt"
+    what, ending = ("first", "txt") if records is None else (f"{records[0]}-of-{records[1]}-records", "jsonl")
+    return f"{first}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
-def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    return [TextFile(path, format_of(path), file_digest(path)) for path in find_files(files, store)]
+    found = find_files(files, store, f"memlm try --minutes {minutes:g}")
+    return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 
 def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
@@ -96,43 +125,61 @@ def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
 def _plan(
     texts: "list[TextFile]",
     total: int,
-    minutes: float,
-    seeds: int,
+    machine: "Machine",
     shares: "Shares | None",
     recipe: Path,
-    parts: Path,
     device: str,
     began: float,
 ) -> None:
-    """Choose what is done, and write the recipe; into `parts` the part of the text that is tried, if not all is."""
+    """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import Machine, best_budget
+    from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.automatic import bpe_vocabulary
-    from stages.text.files import file_digest
-    from stages.text.records import TextFile
-    from stages.text.survey import first_bytes, survey, within
+    from stages.text.survey import survey
     from stages.text.token_size import token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()
-    with ConsoleReporter("try") as reporter:
-        speed = training_speed(training, bpe_vocabulary(total), device, reporter)
+    speed = training_speed(training, bpe_vocabulary(total), device)
     say("try: counting the tokens of the text")
-    with ConsoleReporter("try"):
-        measured = token_bytes(texts)
-    machine = Machine(speed, minutes, seeds, time.monotonic() - began)
+    measured = token_bytes(texts)
+    machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
     recipe.parent.mkdir(parents=True, exist_ok=True)
-    for left in parts.glob("*.txt"):  # by a plan that was interrupted
+    for left in _parts(recipe):  # by a plan that was interrupted
         left.unlink()
+    records = None
     if budget.bytes < total:
-        tried = list(within(texts, budget.bytes))
+        part, records = _part(texts, budget.bytes, total, recipe.with_suffix(""))
+        texts = [part]
+        measured = token_bytes(texts)
+    surveyed = survey(texts)
+    if records is not None:
+        budget = replace(budget, bytes=surveyed.bytes)
+    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records)
+    write_atomically(recipe, recipe_text(trial))
+
+
+def _part(texts: "list[TextFile]", most: int, total: int, folder: Path) -> "tuple[TextFile, tuple[int, int] | None]":
+    """So many bytes of a text in a file: whole records from all over it, and how many; else its beginning, and None."""
+    from stages.artifacts.durable import write_atomically
+    from stages.text.files import file_digest, format_of
+    from stages.text.parts import record_lines, record_sizes, spread_records
+    from stages.text.records import TextFile
+    from stages.text.survey import first_bytes, within
+
+    sizes = record_sizes(texts)
+    chosen = spread_records(sizes, most)
+    records = (len(chosen), len(sizes)) if chosen else None
+    if records is not None:
+        taken = sum(sizes[number] for number in chosen)
+        part = folder / part_name([text.path for text in texts], taken, total, records)
+        write_atomically(part, "".join(record_lines(texts, chosen)))
+    else:
+        tried = list(within(texts, most))
         if len(tried) < len(texts):
             say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
-        part = parts / part_name([text.path for text in tried], budget.bytes, total)
-        write_atomically(part, "".join(first_bytes(tried, budget.bytes)))
-        texts = [TextFile(str(part), "txt", file_digest(str(part)))]
-        measured = token_bytes(texts)
-    trial = plan_trial(survey(texts), total, budget, measured, machine, training, shares)
-    write_atomically(recipe, recipe_text(trial))
+        part = folder / part_name([text.path for text in tried], most, total)
+        write_atomically(part, "".join(first_bytes(tried, most)))
+    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), records

@@ -1,6 +1,7 @@
 """The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,10 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 AMPLE = "--minutes {} would be enough for {}"
+CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
+LITTLE = 100_000
+"""Bytes of a part of a text that may not stand for it."""
 FEWEST_DOCUMENTS = 30
 """That a text must fall into to be cut into train, valid and test."""
 
@@ -68,6 +72,8 @@ class Trial:
     """Of the text for valid and test, where they were asked for."""
     good: int | None = None
     """Minutes in which a model is trained well, where there is no time for it."""
+    records: tuple[int, int] | None = None
+    """How many of how many records of the text the budget has; None: its beginning, or all."""
 
     @property
     def ample(self) -> int:
@@ -111,6 +117,7 @@ def plan_trial(
     machine: Machine,
     training: TrainConfig,
     shares: Shares | None = None,
+    records: tuple[int, int] | None = None,
 ) -> Trial:
     """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
@@ -121,16 +128,12 @@ def plan_trial(
         token_bytes: of the text, `<eos>` left aside.
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
+        records: how many of how many are tried, if the part is whole records.
     Raises: DataError for a text that is too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
-    if documents.count < FEWEST_DOCUMENTS:
-        lines = f"{documents.count} line{'s'[: documents.count != 1]}"
-        raise DataError(
-            f"The text has {lines}, too few to cut it into train, valid and test: break it into lines, "
-            "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
-        )
+    require_lines(documents.count)
     ends = documents.count / survey.bytes
     whole = first.bytes == total
 
@@ -144,7 +147,17 @@ def plan_trial(
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
     good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good)
+    return Trial(found, machine, total, documents, steps, everything, shares, good, records)
+
+
+def require_lines(count: int) -> None:
+    """Raises: DataError for a text of so few lines that it cannot be cut."""
+    if count < FEWEST_DOCUMENTS:
+        lines = f"{count} line{'s'[: count != 1]}"
+        raise DataError(
+            f"The text has {lines}, too few to cut it into train, valid and test: break it into lines, "
+            "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
+        )
 
 
 def recipe_text(trial: Trial) -> str:
@@ -179,6 +192,24 @@ def described(recipe: str) -> list[str]:
     return [line.removeprefix("# ") for line in head if line.startswith("# ")]
 
 
+def context_lines(described: Sequence[str]) -> list[str]:
+    """How much the model sees without memory, by the head of a recipe."""
+    return [line for line in described if line.startswith(CONTEXT.partition("{")[0])]
+
+
+def planned_speed(described: Sequence[str]) -> float | None:
+    """Tokens a second in training, by the head of a recipe; None where it does not say."""
+    found = re.search(r"at ([\d,]+) tokens a second in training", "\n".join(described))
+    return None if found is None else float(found[1].replace(",", ""))
+
+
+def larger_splits(described: Sequence[str]) -> str | None:
+    """What makes valid and test larger, by the head of a recipe; None where more minutes do not."""
+    larger = re.compile(re.escape(AMPLE).replace(r"\{\}", r"(\d+)", 1).partition(r"\{\}")[0])
+    found = (larger.match(line) for line in described if "of the text" in line or "larger valid and test" in line)
+    return next((f"--minutes {number(int(match[1]))} would make it larger" for match in found if match), None)
+
+
 def last_advice(described: Sequence[str], *, undertrained: bool) -> list[str]:
     """What is said again beside the results: what more minutes are good for.
 
@@ -198,10 +229,15 @@ def _described(trial: Trial) -> Iterator[str]:
     shares = f"the last {percent(budget.test)} are test, {percent(budget.valid)} before them valid"
     chosen = " (what there is time to score; --split for other shares)"
     if budget.bytes < trial.total:
+        part = f"{size(budget.bytes)} of {size(trial.total)} of text"
+        if trial.records is not None:
+            part = f"{trial.records[0]:,} of {trial.records[1]:,} records, from all over the text, {part}"
         yield (
-            f"the first {size(budget.bytes)} of {size(trial.total)} of text: what a model can be "
+            f"{'the first ' if trial.records is None else ''}{part}: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
+        if budget.bytes <= LITTLE:
+            yield "that is little: figures are of a few pages, and another part of the text would give others"
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
     if documents.wrapped:
         yield (
@@ -221,6 +257,7 @@ def _described(trial: Trial) -> Iterator[str]:
             f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )
     yield "read alone, with a cache, with kNN-LM, and with both"
+    yield CONTEXT.format(CHANGES["segment_length"])
     if budget.trime:
         yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
     else:

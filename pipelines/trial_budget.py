@@ -6,6 +6,7 @@ measurement of its speed is a forecast of everything, and minutes are an amount 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from stages.errors import DataError, UsageError
 from stages.metrics import MOST_PASSES, NEARLY
@@ -111,6 +112,15 @@ def require_enough(total: int, name: str) -> None:
         )
 
 
+def require_time(machine: Machine) -> None:
+    """Raises: UsageError where the minutes are over before the machine is timed."""
+    if machine.spent >= USED * 60 * machine.minutes:
+        raise UsageError(
+            f"--minutes {number(machine.minutes)} are over before this machine is timed: "
+            f"give --minutes {ceil(10 * machine.minutes)} or more."
+        )
+
+
 def best_budget(
     total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None = None
 ) -> Budget:
@@ -124,18 +134,19 @@ def best_budget(
         shares: of the text, for valid and test; None: as much as there is time to score.
     Raises: UsageError for too little time.
     """
+    least = _least(token_bytes, machine, training, shares)
+    if least.passes < FEWEST_PASSES:
+        fewest, good = (minutes_for(n, token_bytes, machine, training, shares) for n in (FEWEST_PASSES, GOOD_PASSES))
+        raise UsageError(
+            f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} "
+            f"tokens a second, as fast as this machine trains just now: give --minutes {good} for "
+            f"{number(GOOD_PASSES)} passes over {size(FEWEST_BYTES)} ({fewest} for one), or wait until it is less busy."
+        )
     for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
         largest = _largest(total, fewest, trime, token_bytes, machine, training, shares)
         if largest is not None:
             return largest
-    least = _least(token_bytes, machine, training, shares)
-    if least.passes >= FEWEST_PASSES:
-        return least
-    minutes = minutes_for(FEWEST_PASSES, token_bytes, machine, training, shares)
-    raise UsageError(
-        f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} tokens "
-        f"a second, as fast as this machine trains just now: give --minutes {minutes}, or wait until it is less busy."
-    )
+    return least
 
 
 def minutes_for(

@@ -38,13 +38,3 @@ class Silent:
     def warning(self, message: str) -> None: ...
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None: ...
-
-
-class ProgressAlone(Silent):
-    """Hands progress on, and no words: of work that only measures."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-
-    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        self._reporter.progress(done, total, unit, **figures)

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -40,6 +41,12 @@ def try_text(
     open_: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
     ] = True,
+    replan: Annotated[
+        bool,
+        typer.Option(
+            "--replan", help="Time this machine again, and plan anew, where the same text was tried at another speed."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
     *,
     common: Common,
@@ -52,9 +59,18 @@ def try_text(
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
+    from memlm_cli.trial_reporter import TrialReporter
     from pipelines.costs import tasks_of
     from pipelines.recipe import load_recipe
-    from pipelines.trial import check_settings, described, last_advice, scored_shares
+    from pipelines.trial import (
+        check_settings,
+        context_lines,
+        described,
+        larger_splits,
+        last_advice,
+        planned_speed,
+        scored_shares,
+    )
     from pipelines.variants import varied
     from stages.evaluation.results.remarks import undertrained_lines
     from stages.pages.files import check_page_file
@@ -66,7 +82,7 @@ def try_text(
     settings = given_settings(common, {})
     check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
-    file, texts = planned(files, minutes, seeds or 1, shares, common)
+    file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     chosen = described(file.read_text("utf-8"))
     for line in chosen:
         say(f"try: {line}")
@@ -83,7 +99,13 @@ def try_text(
     if dry_run:
         show_plan(recipe, common)
         return
-    results = run_all(recipe, common, commands=True)
+    reporters = partial(
+        TrialReporter,
+        planned=None if settings else planned_speed(chosen),
+        anew=_command(files, minutes, seeds, split, output, common),
+        larger=larger_splits(chosen),
+    )
+    results = run_all(recipe, common, commands=True, reporters=reporters)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
         if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
@@ -94,7 +116,7 @@ def try_text(
     more = last_advice(chosen, undertrained=any(chain.from_iterable(map(undertrained_lines, made))))
     for line in more:
         say(f"try: {line}")
-    _write_page([result.reference for result in reports], output, common, more)
+    _write_page([result.reference for result in reports], output, common, [*more, *context_lines(chosen)])
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
@@ -105,8 +127,21 @@ def try_text(
         tell_page("try", output)
 
 
+def _command(
+    files: list[str], minutes: float, seeds: int | None, split: str | None, output: Path, common: Common
+) -> str:
+    """The command that plans anew."""
+    from memlm_cli.recipe_commands import store_words
+
+    words = ["memlm", "try", *files, "--minutes", f"{minutes:g}"]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    words += [] if split is None else ["--split", split]
+    words += [] if output == DEFAULT_OUTPUT else ["--output", str(output)]
+    return shlex.join([*words, "--replan", *chain(*store_words(common))])
+
+
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
-    """The page; `more` is said there of time that was lacking."""
+    """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.recipe_commands import store_words
     from memlm_cli.reproduce.script import script

@@ -15,23 +15,26 @@ PYDOCS = "builtin:pydocs"
 COMPRESSED = (".gz", ".xz", ".zst")
 LINES = (".txt", ".jsonl")
 PARQUET, ARROW = ".parquet", ".arrow"
+USUAL_ROOM, ROOM = 100_000, 1_900_000
+"""Bytes of names that xargs gives to one command, and that it may be told to; more would be several commands."""
 SNIFFED = 4096
 """Bytes at the beginning of a file that tell whether it is text."""
 
 Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
 
-def find_files(specs: Iterable[str], store: Path | None = None) -> list[str]:
+def find_files(specs: Iterable[str], store: Path | None = None, command: str | None = None) -> list[str]:
     """Expand what a user names into files; directories are searched through, in order of path.
 
     Args:
         store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
+        command: what takes files at its end; to be shown whole where a directory has other files of text.
     Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
     """
-    return [path for spec in specs for path in _expand(spec, store)]
+    return [path for spec in specs for path in _expand(spec, store, command)]
 
 
-def _expand(spec: str, store: Path | None) -> list[str]:
+def _expand(spec: str, store: Path | None, command: str | None) -> list[str]:
     if not spec:
         raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
     path = Path(spec)
@@ -39,7 +42,7 @@ def _expand(spec: str, store: Path | None) -> list[str]:
         if spec == PYDOCS or path.is_file():
             return [spec]
         if path.is_dir():
-            return _usable_below(path, store)
+            return _usable_below(path, store, command)
         exists = path.exists()
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
@@ -48,23 +51,28 @@ def _expand(spec: str, store: Path | None) -> list[str]:
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
-def _usable_below(folder: Path, store: Path | None) -> list[str]:
+def _usable_below(folder: Path, store: Path | None, command: str | None) -> list[str]:
     made = None if store is None else store.resolve()
     named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
     inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
     if not usable:
         wanted = f"{', '.join(LINES)} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
-        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside)}.")
+        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside, command)}.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
 
 
-def _others(folder: Path, inside: list[Path]) -> str:
+def _others(folder: Path, inside: list[Path], command: str | None) -> str:
     """What a folder has instead, and how to name it: the most frequent ending of files of text; empty without any."""
     endings = Counter(p.suffix for p in inside if p.suffix and not _hidden(p))
     for ending, count in endings.most_common():
         named = sorted(p for p in inside if p.suffix == ending and not _hidden(p))
         if _begins_as_text(folder / named[0]):
+            if command is not None:
+                found = f"find {shlex.quote(str(folder))} -name '*{ending}' -type f -not -path '*/.*' -print0"
+                room = f" -s {ROOM}" * (sum(len(bytes(folder / path)) + 9 for path in named) > USUAL_ROOM)
+                command = f"{found} | xargs -0{room} {command}"
+                return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({command})"
             direct = f"{shlex.quote(str(folder))}/*{ending}"
             pattern = direct if named[0].parent == Path() else f"$(find {shlex.quote(str(folder))} -name '*{ending}')"
             return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"

@@ -1,9 +1,10 @@
 """What a file holds: one text, a record a line, or a row of a table a text."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stages.errors import DataError
@@ -36,6 +37,8 @@ class Record(NamedTuple):
 
     name: str
     blocks: Iterator[str]
+    fields: Mapping[str, Any] = MappingProxyType({})
+    """Those of NAMES that it has."""
 
 
 def records(file: TextFile) -> Iterator[Record]:
@@ -74,7 +77,7 @@ def _joined_rows(file: TextFile) -> Iterator[str]:
 def _row_records(file: TextFile, file_name: str) -> Iterator[Record]:
     for row in text_rows(file.path, file.digest, file.column, NAMES):
         _require_size(file, f"row {row.number}", len(row.text.encode()))
-        yield Record(_name(row.others) or f"{file_name}:{row.number}", _blocks(row.text))
+        yield Record(_name(row.others) or f"{file_name}:{row.number}", _blocks(row.text), row.others)
 
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
@@ -84,8 +87,9 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
             text, name = record.pop(file.column), _name(record) or f"{file_name}:{number}"
+            fields = {field: record[field] for field in NAMES if field in record}
             del record
-            yield Record(name, _blocks(text))
+            yield Record(name, _blocks(text), fields)
             del text
 
 

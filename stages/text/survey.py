@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from stages.text.automatic import text_bytes
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
@@ -98,6 +99,11 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
                 begins_line = first or (whole_line and not piece.text.isspace())
                 yield piece.text, first, bool(piece.marks & OPENS_DOCUMENT), begins_line
                 first, whole_line = False, piece.text.endswith("\n")
+
+
+def count_lines(files: Iterable[TextFile], most: int) -> int:
+    """Lines that hold more than white space, up to so many: no more is read."""
+    return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
 
 
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:

@@ -9,6 +9,8 @@ from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure, or to learn, more than roughly."""
+MORE_TEXT = "give more text, or it a larger share (--split)"
+"""What makes a split larger."""
 MANY_PARAGRAPHS = 1000
 """Of one document: more than an article or a story has."""
 WIDTH, LAYERS = 512, 8
@@ -56,4 +58,4 @@ def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> N
         if figures["tokens"] < FEW_TOKENS:
             rough = "too few to learn much from" if split == "train" else "so that what is measured there is rough"
             few = f"{split} has only {figures['tokens']:,} tokens, below {FEW_TOKENS:,}, {rough}"
-            reporter.warning(f"{few}: give more text, or it a larger share (--split)")
+            reporter.warning(f"{few}: {MORE_TEXT}")

@@ -1,26 +1,60 @@
 """How fast this machine trains a model, measured on a few updates. For forecasts alone: no artifact depends on it."""
 
-from math import ceil
+import time
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
-from stages.reporting import ProgressAlone, Reporter
+from stages.reporting import Silent
 from stages.training.config import TrainConfig
 
-UPDATES, WARM_UP = 6, 2
-"""Updates that are timed at least, and others before them: the first take longer, while memory is found for them."""
-ENOUGH, MOST = 2.0, 60
-"""Seconds of updates that tell the speed, where six take less; and updates in which most of them have gone by."""
+WARM_UP = 2
+"""Updates before those that are timed: the first take longer, while memory is found for them."""
+FEWEST, MOST = 6, 180
+"""Updates that are timed; of so many on a fast machine that those of less time are enough."""
+ENOUGH, LONGEST = 6.0, 20.0
+"""Seconds of updates that tell the speed; and of all together after which fewer must do, since nobody waits longer."""
+PARTS = 3
+"""Of the time, each with its speed, of which the median is taken: a machine is busy for some seconds, then less."""
 
 
-def training_speed(config: TrainConfig, vocabulary: int, device: str, reporter: Reporter) -> float:
+class _Stopwatch(Silent):
+    """When each update ended; it ends the training when enough of them are timed."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._ends: list[float] = []
+
+    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
+        self._ends.append(time.monotonic())
+        timed = len(self._ends) - WARM_UP
+        seconds = self._ends[-1] - self._ends[WARM_UP - 1] if timed > 0 else 0.0
+        late = len(self._ends) > 1 and self._ends[-1] - self._began >= LONGEST
+        if (timed >= FEWEST and seconds >= ENOUGH) or timed >= MOST or late:
+            raise _EnoughError
+
+    def updates_per_second(self) -> float:
+        warm = min(WARM_UP, len(self._ends) - 1)
+        ends = self._ends[warm - 1 :]
+        parts = min(PARTS, len(ends) - 1)
+        bounds = [round(part * (len(ends) - 1) / parts) for part in range(parts + 1)]
+        pairs = pairwise(bounds)
+        return median((last - first) / max(ends[last] - ends[first], 1e-9) for first, last in pairs)
+
+
+class _EnoughError(Exception):
+    """Ends a training that is timed."""
+
+
+def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     """Tokens a second that training reads, on tokens drawn at random.
 
     Args:
         config: of a method that learns from tokens alone.
         vocabulary: token types.
         device: auto, cpu or cuda.
-        reporter: hears how many updates are made.
     """
     import numpy as np
 
@@ -38,24 +72,15 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, reporter: 
             "model": config.model.sized(vocabulary, config.segment_length),
             "precision": resolve_precision(config.precision, place.type),
             "compile": False,  # which takes longer than what is timed
+            "steps": WARM_UP + MOST,
         }
     )
-    ids = np.random.default_rng(0).integers(vocabulary, size=UPDATES * config.batch_tokens)
-
-    def trained(updates: int) -> tuple[float, float]:
-        """Tokens a second, and the seconds."""
-        config = timed.model_copy(update={"steps": updates})
-        with TemporaryDirectory() as folder:
-            method = METHODS.load(config.method)(config.method_settings, SideInputs())
-            model, splits = LanguageModel(config.model), Splits(ids, None, 0)
-            trainer = Trainer(
-                make_fabric(place), config, model, method, splits, Path(folder), ProgressAlone(reporter), 3600.0
-            )
-            progress = trainer.run()
-        return progress.step * trainer.update_tokens / progress.seconds, progress.seconds
-
-    trained(WARM_UP)
-    speed, seconds = trained(UPDATES)
-    if seconds < ENOUGH:
-        speed, _ = trained(min(MOST, ceil(UPDATES * ENOUGH / seconds)))
-    return speed
+    ids = np.random.default_rng(0).integers(vocabulary, size=FEWEST * config.batch_tokens)
+    method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
+    model, splits = LanguageModel(timed.model), Splits(ids, None, 0)
+    stopwatch = _Stopwatch()
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(make_fabric(place), timed, model, method, splits, Path(folder), stopwatch, 3600.0)
+        with suppress(_EnoughError):
+            trainer.run()
+    return stopwatch.updates_per_second() * trainer.update_tokens

@@ -83,7 +83,7 @@ def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
     assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
     assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
     page = Path("page.html").read_text("utf-8")
-    assert re.search(r"Text: builtin-pydocs-first-[\d.]+kB-of-[\d.]+kB\.txt: train ", page)
+    assert re.search(r"Text: builtin-pydocs-[\w.-]+-of-[\d.]+kB\.(txt|jsonl): train ", page)
 
 
 @pytest.mark.usefixtures("small")
@@ -153,13 +153,69 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 9_999.0)
     again = memlm("try", book, "--minutes", 2, *QUICK)
     assert again.code == 0, again.err
-    before = "try: as it was planned before; what is done is not done again, and the time is that of the whole"
+    before = "try: as it was planned before; what is done is not done again, and the time is that of the whole ("
     assert (before in first.err, before in again.err) == (False, True)
     assert said_commands(again.err)[:4] == said_commands(first.err)[:4]
     assert len(re.findall(r" cached \(", again.err)) == 4
     recipe = next(line for line in again.err.splitlines() if "this is a recipe: memlm run" in line)
     last = memlm(*shlex.split(recipe.partition(": memlm ")[2]), *QUICK)
     assert last.code == 0 and "made" not in last.err
+
+
+@pytest.mark.usefixtures("small")
+def test_a_plan_is_made_anew_where_that_is_asked_for_and_the_one_before_stays(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tried(*more: str) -> tuple[Path, Path, bytes]:
+        ended = memlm("try", book, "--minutes", 0.2, "--dry-run", *more)
+        assert ended.code == 0, ended.err
+        (named,) = re.findall(r"this is a recipe: memlm run (\S+) --train (\S+)", ended.err)
+        return Path(named[0]), Path(named[1]), Path(named[1]).read_bytes()
+
+    first = tried()
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_300.0)
+    assert tried() == first
+    anew = tried("--replan")
+    assert anew[0].name == f"{first[0].stem}-2.toml" and len(anew[2]) > len(first[2])
+    assert tried() == anew, "the latest plan is gone on with"
+    assert first[1].read_bytes() == first[2]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_part_of_many_records_is_whole_ones_from_all_over_the_text_with_their_names(
+    memlm: Memlm, book: Path, tmp_path: Path
+) -> None:
+    poems = book.read_text("utf-8").split("\n\n")
+    records = [{"id": n, "title": f"poem {n}", "text": "\n\n".join(poems[n : n + 2])} for n in range(len(poems) - 1)]
+    (tmp_path / "poems.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    ended = memlm("try", tmp_path / "poems.jsonl", "--minutes", 0.1, "--dry-run")
+    assert ended.code == 0, ended.err
+    (part,) = re.findall(r"--train (\S+)", ended.err)
+    taken = [json.loads(line) for line in Path(part).read_text("utf-8").splitlines()]
+    assert all(record in records for record in taken)
+    numbers = [record["id"] for record in taken]
+    assert numbers == sorted(numbers) and numbers[0] == 0 and numbers[-1] > 0.9 * len(records)
+    assert f"try: {len(taken)} of {len(records)} records, from all over the text, " in ended.err
+    assert re.fullmatch(rf"poems-{len(taken)}-of-{len(records)}-records-.+\.jsonl", Path(part).name)
+    assert "try: that is little: figures are of a few pages" in ended.err
+
+
+def test_a_text_that_cannot_be_cut_is_told_before_the_machine_is_timed(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed"))
+    (tmp_path / "line.txt").write_text("all in one line " * 5_000)
+    ended = memlm("try", tmp_path / "line.txt")
+    assert (ended.code, "The text has 1 line, too few to cut it" in " ".join(ended.err.split())) == (3, True), ended.err
+
+
+def test_minutes_that_are_over_already_are_told_before_the_machine_is_timed(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.trial_budget.FEWEST_BYTES", 2_000)
+    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed"))
+    ended = memlm("try", book, "--minutes", 1e-9)
+    assert (ended.code, "are over before this machine is timed" in " ".join(ended.err.split())) == (2, True), ended.err
 
 
 @pytest.mark.usefixtures("small")
@@ -208,6 +264,8 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
+    assert "plain reads at most 32 tokens back" in Path("page.html").read_text("utf-8")
+    assert f"what is measured there is rough: --minutes {minutes} would make it larger" in " ".join(ended.err.split())
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and "try: the first" not in enough
 
@@ -321,6 +379,6 @@ def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_p
 def test_settings_are_checked_before_a_text_is_read(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch, setting: str, part: str
 ) -> None:
-    monkeypatch.setattr("memlm_cli.trial.planned", lambda *_: pytest.fail("the text was read"))
+    monkeypatch.setattr("memlm_cli.trial.planned", lambda *_, **__: pytest.fail("the text was read"))
     ended = memlm("try", book, "--set", setting)
     assert (ended.code, part in ended.err, ended.err.count("try:")) == (2, True, 1), ended.err

@@ -4,32 +4,59 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.reporting import Silent
+from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
-from stages.training.speed import ENOUGH, MOST, UPDATES, WARM_UP, training_speed
+from stages.training.speed import ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
+
+ENDLESS = 10_000
 
 
 @pytest.mark.parametrize(
-    ("seconds", "timed"),
-    [(0.05, [UPDATES, round(ENOUGH / 0.05)]), (0.001, [UPDATES, MOST]), (9.0, [UPDATES])],
-    ids=["until there is enough", "a fast machine", "a slow one"],
+    ("seconds", "updates", "expected"),
+    [
+        ([0.05] * ENDLESS, WARM_UP + round(ENOUGH / 0.05), 0.05),
+        ([0.001] * ENDLESS, WARM_UP + MOST, 0.001),
+        ([1.5] * ENDLESS, WARM_UP + FEWEST, 1.5),
+        ([11.0] * ENDLESS, round(2 * LONGEST / 20), 11.0),
+        ([0.5] * 8 + [3.0] * 2 + [0.5] * ENDLESS, 10, 0.5),
+    ],
+    ids=[
+        "until there is enough",
+        "a fast machine",
+        "a slow one",
+        "one that hardly moves",
+        "one that is busy for a while",
+    ],
 )
-def test_a_fast_machine_is_timed_for_longer(seconds: float, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
+    seconds: list[float], updates: int, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Updates of so many seconds each, but for the first of all, which is slow."""
+    clock = SimpleNamespace(now=0.0)
     ran: list[int] = []
 
     class Timed:
         update_tokens = 1024
 
-        def __init__(self, _fabric: object, config: TrainConfig, *_: object) -> None:
-            self.steps = int(config.steps)
+        def __init__(self, *arguments: object) -> None:
+            self.config, self.reporter = arguments[1], arguments[6]
 
-        def run(self) -> SimpleNamespace:
-            ran.append(self.steps)
-            return SimpleNamespace(step=self.steps, seconds=seconds * self.steps + (5.0 if len(ran) == 1 else 0.0))
+        def run(self) -> None:
+            assert isinstance(self.config, TrainConfig)
+            reporter: Reporter = self.reporter  # type: ignore[assignment]
+            for step in range(1, int(self.config.steps) + 1):
+                clock.now += seconds[step - 1] + (0.3 if step == 1 else 0.0)
+                ran.append(step)
+                reporter.progress(step, int(self.config.steps), "steps")
 
     monkeypatch.setattr("stages.training.loop.Trainer", Timed)
+    monkeypatch.setattr("stages.training.speed.time", SimpleNamespace(monotonic=lambda: clock.now))
     config = TrainConfig.model_validate(load_preset("tiny"))
-    assert training_speed(config, 64, "cpu", Silent()) == pytest.approx(1024 / seconds)
-    assert ran == [WARM_UP, *timed]
+    assert training_speed(config, 64, "cpu") == pytest.approx(1024 / expected)
+    assert len(ran) == pytest.approx(updates, abs=1)
+
+
+def test_a_real_model_is_timed() -> None:
+    config = TrainConfig.model_validate({**load_preset("tiny"), "batch_tokens": 64, "segment_length": 16})
+    assert training_speed(config, 64, "cpu") > 0
