@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from stages.text.excerpt import Excerpt
 
 
-def reading_line(memory: Mapping[str, Any]) -> str:
-    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
+def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> str:
+    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`.
+
+    Args:
+        split_tokens: of the split that was scored, all of which a cache of so many holds; None: not known.
+    """
     from stages.retrieval.hyperparameters import hyperparameters
     from stages.retrieval.memory_words import that_matter
 
@@ -24,7 +28,8 @@ def reading_line(memory: Mapping[str, Any]) -> str:
             parts.append(f"{name} learned on {memory['tune_split']} (one for all: {number(memory[name])})")
         elif memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
-            parts.append(f"{name} {number(memory[name])}{where}")
+            everything = name == "size" and split_tokens is not None and memory[name] >= split_tokens
+            parts.append(f"{name} {number(memory[name])}{', all of the split' if everything else ''}{where}")
     return ", ".join(parts)
 
 

@@ -116,9 +116,15 @@ def _memory_lines(report: Figures) -> Iterator[str]:
     """What memory was read with: of each row, where there are several, since each is tuned by itself."""
     rows = [row for row in report["rows"] if row.get("memories")]
     if len(rows) < 2:
-        yield from (f"memory: {reading_line(memory)}" for memory in report["memories"])
+        yield from (f"memory: {reading_line(memory, _split_tokens(report))}" for memory in report["memories"])
     for row in rows if len(rows) > 1 else ():
-        yield f"{row['row']}: {'; then '.join(map(reading_line, row['memories']))}"
+        readings = (reading_line(memory, _split_tokens(report)) for memory in row["memories"])
+        yield f"{row['row']}: {'; then '.join(readings)}"
+
+
+def _split_tokens(report: Figures) -> int | None:
+    """Tokens of the split that was scored; None where last words alone count."""
+    return None if _last_word(report) else report["tokens"]
 
 
 def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
@@ -210,8 +216,16 @@ def curves_table(report: Figures, over: str) -> tuple[list[str], list[list[str]]
             shares = {int(k): f"{share:.1%}" for k, share in (report.get(name) or {}).items()}
             columns += [(header, shares)] if shares else []
     amounts = sorted({amount for _, values in columns for amount in values})
-    cells = [[_value(amount), *(values.get(amount, NOT_MEASURED) for _, values in columns)] for amount in amounts]
+    tokens = _split_tokens(report) if over == "size" else None
+    cells = [
+        [_amount(amount, tokens), *(values.get(amount, NOT_MEASURED) for _, values in columns)] for amount in amounts
+    ]
     return [over, *(header for header, _ in columns)], cells
+
+
+def _amount(amount: int, split_tokens: int | None) -> str:
+    """How much of a memory is read; sizes are those of the longer of two splits, and may be more than one has."""
+    return f"{_value(amount)}{' (all)' if split_tokens is not None and amount >= split_tokens else ''}"
 
 
 def _curve_columns(curve: Figures, settings: Sequence[str]) -> list[Column]:
