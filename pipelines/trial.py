@@ -48,6 +48,7 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 AMPLE = "--minutes {} would be enough for {}"
+SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
 LITTLE = 100_000
@@ -192,9 +193,9 @@ def described(recipe: str) -> list[str]:
     return [line.removeprefix("# ") for line in head if line.startswith("# ")]
 
 
-def context_lines(described: Sequence[str]) -> list[str]:
-    """How much the model sees without memory, by the head of a recipe."""
-    return [line for line in described if line.startswith(CONTEXT.partition("{")[0])]
+def page_lines(described: Sequence[str]) -> list[str]:
+    """What a page says too: of which records it is, whose names do not tell it, and how much plain reads."""
+    return [line for line in described if SPREAD in line or line.startswith(CONTEXT.partition("{")[0])]
 
 
 def planned_speed(described: Sequence[str]) -> float | None:
@@ -231,7 +232,7 @@ def _described(trial: Trial) -> Iterator[str]:
     if budget.bytes < trial.total:
         part = f"{size(budget.bytes)} of {size(trial.total)} of text"
         if trial.records is not None:
-            part = f"{trial.records[0]:,} of {trial.records[1]:,} records, from all over the text, {part}"
+            part = f"{trial.records[0]:,} of {trial.records[1]:,} {SPREAD}, {part}"
         yield (
             f"{'the first ' if trial.records is None else ''}{part}: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"

@@ -64,10 +64,10 @@ def try_text(
     from pipelines.recipe import load_recipe
     from pipelines.trial import (
         check_settings,
-        context_lines,
         described,
         larger_splits,
         last_advice,
+        page_lines,
         planned_speed,
         scored_shares,
     )
@@ -116,7 +116,7 @@ def try_text(
     more = last_advice(chosen, undertrained=any(chain.from_iterable(map(undertrained_lines, made))))
     for line in more:
         say(f"try: {line}")
-    _write_page([result.reference for result in reports], output, common, [*more, *context_lines(chosen)])
+    _write_page([result.reference for result in reports], output, common, [*more, *page_lines(chosen)])
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:

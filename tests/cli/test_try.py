@@ -83,7 +83,8 @@ def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
     assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
     assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
     page = Path("page.html").read_text("utf-8")
-    assert re.search(r"Text: builtin-pydocs-[\w.-]+-of-[\d.]+kB\.(txt|jsonl): train ", page)
+    assert re.search(r"Text: \w.*: train ", page)
+    assert re.search(r"\d+ of \d+ records, from all over the text, [\d.]+ kB of [\d.]+ kB of text", page)
 
 
 @pytest.mark.usefixtures("small")
