@@ -216,9 +216,9 @@ def _keys_of(datastore: Artifact) -> Keys:
 
 
 def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
-    from stages.search.keys import StoredKeys
+    from stages.lineage.keys import stored_keys
 
-    return StoredKeys(job.inputs["datastore"].zarr("datastore.zarr")["keys"])
+    return stored_keys(job.inputs["datastore"])
 
 
 def _parts(keys: "StoredKeys", begin: int = 0) -> list[Part]:

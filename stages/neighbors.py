@@ -209,15 +209,15 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.encoding.key_encoder import KeyEncoder
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
+        from stages.lineage.keys import stored_keys
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
-        from stages.search.keys import StoredKeys
         from stages.search.open import open_searcher
 
         return_large_blocks()
         config, index, tokens = job.config, job.inputs["index"], job.inputs["queries"]
         datastore = index.input("datastore")
-        keys = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
+        keys = stored_keys(datastore)
         settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
         device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
         reader = SplitReader(group, start_id(tokens.metrics), windows, False, device, config.precision)

@@ -103,9 +103,7 @@ class Train(Stage[TrainConfig]):
 
         if inputs.artifacts.keys() != {"tokens"}:
             return None
-        return effort.amount / training_speed(
-            config, config.model.vocab_size or 0, execution.device, execution.reporter
-        )
+        return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name

@@ -22,12 +22,26 @@ class Rows:
 
     def __init__(self, array: Any) -> None:
         self.array = array
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.dtype = np.dtype(array.dtype)
         self._root = _root(array)
         self._layout = None if self._root is None else _layout(self._root, array)
 
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """The shape of a shard, as the array says."""
+        return tuple(getattr(self.array, "shards", None) or self.array.chunks)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Rows that follow each other."""
+        start, stop, step = part.indices(self.shape[0])
+        if step != 1:
+            raise ValueError("rows are read one after the other")
+        return self.read(start, stop)
+
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop) in the dtype of the array, as `array[start:stop]`."""
-        start, stop, _ = slice(start, stop).indices(int(self.array.shape[0]))
+        start, stop, _ = slice(start, stop).indices(self.shape[0])
         rows = self._from_files(start, max(start, stop))
         return np.asarray(self.array[start:stop]) if rows is None else rows
 

@@ -15,6 +15,7 @@ from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.results.last_word import LastWords
+from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, load_model
@@ -25,7 +26,6 @@ from stages.retrieval.neighbors import IndexSearch, Retrieval, StoredNeighbors
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import SourceInputs
-from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 from stages.text.tokens import start_id
 
@@ -82,7 +82,7 @@ def open_rows(
     """
     datastore = None
     if "datastore" in read:
-        keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+        keys = stored_keys(read["datastore"])
         datastore = Datastore(
             keys, torch.empty(0, dtype=torch.int32, device=device), read["index"].config["metric"], is_lossless(read)
         )
@@ -126,7 +126,7 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
     """A datastore's keys, to be read when they are needed, and its values, in memory; see `Datastore`."""
     group: Any = artifact.zarr("datastore.zarr")
     values = np.append(np.asarray(group["values"][:]), np.int32(-1))
-    return Datastore(StoredKeys(group["keys"]), torch.from_numpy(values).to(device), metric, lossless)
+    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless)
 
 
 def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclude: str) -> Retrieval:
@@ -134,6 +134,6 @@ def _retrieval(read: Mapping[str, Artifact], k: int, device: torch.device, exclu
     if "neighbors" in read:
         return StoredNeighbors(RowsByName(read["neighbors"].zarr("neighbors.zarr")), k, read["index"].config["metric"])
     index = read["index"]
-    keys = StoredKeys(read["datastore"].zarr("datastore.zarr")["keys"])
+    keys = stored_keys(read["datastore"])
     searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim), device.type)
     return IndexSearch(searcher, k, own_rows(read["datastore"], read["tokens"]), exclude)

@@ -5,9 +5,9 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
+from stages.lineage.keys import stored_keys
 from stages.models.language_model import State
 from stages.search.distances import search_with_candidates
-from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 
 
@@ -29,7 +29,7 @@ class SearchedNeighbors:
         datastore = index.input("datastore")
         self._encoder = KeyEncoder.of(datastore, reader)
         probe = neighbors.config["probe"] or index.config["probe"]
-        self._stored = StoredKeys(datastore.zarr("datastore.zarr")["keys"])
+        self._stored = stored_keys(datastore)
         keys, settings = (self._stored.rows, self._stored.dim), {**index.config, "probe": probe}
         self._searcher = open_searcher(index.file("index.faiss"), settings, keys, reader.device.type)
         self._candidates = neighbors.config["candidates"]

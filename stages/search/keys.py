@@ -1,4 +1,4 @@
-"""Stored keys, shard by shard."""
+"""Stored keys, read by whole Zarr shards."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.artifacts.rows import Rows
-
 
 class StoredKeys:
-    """Keys [rows, dim] of a datastore.
+    """Keys [rows, dim] of a datastore; a part of a shard costs as much to read as all of it.
 
     Args:
         array: a Zarr array (or anything with `shape`, `dtype`, `chunks` and slicing) of which
@@ -21,7 +19,6 @@ class StoredKeys:
 
     def __init__(self, array: Any, rows_per_shard: int | None = None) -> None:
         self.array = array
-        self._read_rows = Rows(array).read
         self.rows, self.dim = (int(n) for n in array.shape)
         self.dtype = np.dtype(array.dtype)
         self.rows_per_shard = rows_per_shard or int((getattr(array, "shards", None) or array.chunks)[0])
@@ -38,7 +35,8 @@ class StoredKeys:
 
     def read(self, shard: int) -> np.ndarray:
         """One whole shard, [rows_per_shard or fewer, dim] in the stored dtype."""
-        return self._read_rows(*self.bounds(shard))
+        start, stop = self.bounds(shard)
+        return np.asarray(self.array[start:stop])
 
     def each(self, shards: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """(first row, keys) shard by shard; the next one is read while the caller works."""
@@ -54,7 +52,7 @@ class StoredKeys:
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1, [stop - start, dim] in the stored dtype."""
-        return self._read_rows(start, stop)
+        return np.asarray(self.array[start:stop])
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Given rows, in the order given, [len(rows), dim] float32; each shard is read once."""
@@ -83,9 +81,9 @@ def widen(keys: np.ndarray, out: np.ndarray) -> None:
 def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
     """Given entries of a one-dimensional Zarr array, in the order given; each shard is read once."""
     out = np.empty(len(rows), array.dtype)
-    stored, per_shard = Rows(array), int((array.shards or array.chunks)[0])
+    per_shard = int((array.shards or array.chunks)[0])
     for shard, places in _by_shard(rows, per_shard):
-        block = stored.read(shard * per_shard, (shard + 1) * per_shard)
+        block = np.asarray(array[shard * per_shard : (shard + 1) * per_shard])
         out[places] = block[rows[places] - shard * per_shard]
     return out
 

@@ -34,14 +34,14 @@ class Work:
 def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
     """Open the datastore before."""
     from stages.encoding.state_store import StateStore
+    from stages.lineage.keys import stored_keys
     from stages.models.devices import resolve_device
     from stages.search.allocator import return_large_blocks
-    from stages.search.keys import StoredKeys
 
     return_large_blocks()
     group: Any = job.inputs[PREVIOUS].zarr(GROUP)
     states = StateStore(job.folder, resolve_device(job.execution.device))
-    return Work(plan, StoredKeys(group["keys"]), group["values"], _encoders(job), states)
+    return Work(plan, stored_keys(job.inputs[PREVIOUS]), group["values"], _encoders(job), states)
 
 
 def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Any], KeyEncoder]":

@@ -80,6 +80,16 @@ def test_a_shard_that_is_cut_short_is_an_error_as_zarr_has_it(tmp_path: Path, ke
         Rows(array).read(0, 2)
 
 
+def test_rows_stand_for_their_array_where_ranges_are_sliced(tmp_path: Path) -> None:
+    _, array = written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
+    rows = Rows(array)
+
+    assert (rows.shape, rows.dtype, rows.shards) == ((10, 3), np.int64, (4, 3))
+    np.testing.assert_array_equal(rows[7:], array[7:])
+    with pytest.raises(ValueError, match="one after the other"):
+        rows[::2]
+
+
 def test_arrays_of_another_layout_are_left_to_zarr(tmp_path: Path) -> None:
     values = np.arange(30).reshape(10, 3)
     compressed = zarr.create_array(tmp_path / "a", data=values, chunks=(4, 3))
