@@ -59,7 +59,7 @@ def test_neighbours_beside_plain_search_and_fast_scans(
     monkeypatch.setattr(bench_search, "KNN_LM", compressed)
     monkeypatch.setattr(bench_search, "PARTS", 16)
     monkeypatch.setattr(bench_search, "SAMPLE", 50)
-    bench_search.speed(ROWS, rounds=1, block=500, profile=True)
+    bench_search.speed(640, rounds=1, block=200, profile=True)
     out = capsys.readouterr().out
     assert all(name in out for name in ("\nours ", "\nplain ", "\nfast scan ", "\nproducts ", "under the profiler"))
 
