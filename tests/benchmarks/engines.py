@@ -20,6 +20,8 @@ Setting = dict[str, Any]
 PROBES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MANY = 100
 """From so many neighbours on, other settings are tried."""
+EQUAL = 0.002
+"""Recall that is as much lower than that of ours counts as the same."""
 ROTATION_SEED = 5
 TRAIN_KEYS = 1 << 16
 """That codes are learnt from; those of 4 bits take 256 keys each."""
@@ -36,13 +38,13 @@ class Engine(Protocol):
 
 
 class Ours:
-    """The search that stages use."""
+    """The search that stages use; `own` are the settings that it came with."""
 
     def __init__(self, searcher: GroupedSearcher) -> None:
-        self.searcher = searcher
+        self.searcher, self.own = searcher, {"probe": searcher.probe}
 
     def settings(self, k: int) -> Iterable[Setting]:
-        return [{"probe": probe} for probe in PROBES if probe <= self.searcher.ivf.nlist]
+        return [{"probe": probe} for probe in sorted({*PROBES, self.own["probe"]}) if probe <= self.searcher.ivf.nlist]
 
     def search(self, queries: np.ndarray, rows: np.ndarray, k: int, setting: Setting) -> np.ndarray:
         self.searcher.probe = setting["probe"]
