@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
@@ -11,6 +11,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+
+T = TypeVar("T")
 
 WARM_UP = 2
 """Rounds of steps that are not counted."""
@@ -23,13 +25,21 @@ class Taken(NamedTuple):
     cpu: float
 
 
-def evaluation_time(store: Store, source: Artifact, *memory: str, **settings: Any) -> Taken:
+def timed(call: Callable[[], T]) -> tuple[Taken, T]:
+    """What a call took, and what came out."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    out = call()
+    return Taken(time.perf_counter() - wall, time.process_time() - cpu), out
+
+
+def evaluation_time(
+    store: Store, source: Artifact, *memory: str, tokens: Artifact | None = None, **settings: Any
+) -> Taken:
     """Time of one evaluation, from opening the artifacts to the published report, which is forgotten afterwards."""
     config = EvaluateConfig(memory=memory, **settings)
-    wall, cpu = time.perf_counter(), time.process_time()
-    report = make(Evaluate(), config, {"source": source.reference}, store, Execution()).artifact
-    taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-    store.remove(report.reference)
+    references = {"source": source.reference} | ({} if tokens is None else {"tokens": tokens.reference})
+    taken, made = timed(lambda: make(Evaluate(), config, references, store, Execution()))
+    store.remove(made.artifact.reference)
     return taken
 
 
@@ -38,14 +48,12 @@ def medians(times: list[Taken]) -> Taken:
     return Taken(*(statistics.median(column) for column in zip(*times, strict=True)))
 
 
-def times_in_turn(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, Taken]:
+def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = WARM_UP) -> dict[str, Taken]:
     """Median times of a step of each; in a round every one takes a step."""
     times: dict[str, list[Taken]] = {name: [] for name in steps}
-    for number in range(WARM_UP + rounds):
+    for number in range(warm_up + rounds):
         for name, step in steps.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            step()
-            taken = Taken(time.perf_counter() - wall, time.process_time() - cpu)
-            if number >= WARM_UP:
+            taken, _ = timed(step)
+            if number >= warm_up:
                 times[name].append(taken)
     return {name: medians(taken) for name, taken in times.items()}
