@@ -16,6 +16,9 @@ FEW_TOKENS = 100
 of a hundred goes from two thirds to one and a half of it."""
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """What tables say of figures of so few."""
+FEWEST_UNITS = 6
+"""That an interval is drawn of. Of fewer it would be hardly more than the smallest and the largest of them, and far too
+narrow: of three, one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""
 NEARLY = 0.9
 """A pass reads whole batches, and of a short text leaves some out."""
 LONG_WORD = 25

@@ -13,9 +13,6 @@ from stages.metrics import Counts, diverged, figures, finite, perplexity
 if TYPE_CHECKING:
     from stages.evaluation.results.breakdown import Repeated
 
-PLAIN, GATED = "plain", "spalm"
-"""The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
-
 
 @dataclass(frozen=True)
 class Totals:
