@@ -2,9 +2,11 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from memlm_cli.console import answer, answers_on_terminal, harmless, on_terminal, say
 from memlm_cli.table_layout import GAP, column, parts, wrapped
+from stages import numbers
 from stages.reporting import first_process
 
 Cell = str | tuple[str, str]
@@ -37,6 +39,18 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     width = _terminal_width()
     heading = wrapped(title, width) if title else []
     return "\n".join([*heading, *_lines(columns, cells, styles, figures, width)])
+
+
+def cell_text(value: Any) -> str:
+    """How a figure stands in a cell; None: an empty one."""
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, bool | str) else numbers.number(value)
+
+
+def title_of(*parts: str) -> str:
+    """What there is to say of a table, in one line."""
+    return ", ".join(filter(None, parts))
 
 
 def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:

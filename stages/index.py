@@ -21,7 +21,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.lineage.indexes import LEARNED, index_before, kept_rows
+from stages.lineage.indexes import LEARNED, index_before
 from stages.search.automatic import automatic_kind, check_keys, check_probe, resolve
 from stages.search.config import IndexConfig, Keys
 from stages.search.size import cost_in_words, grows_whole, index_bytes, is_lossless
@@ -139,6 +139,8 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         keys = _stored_keys(job)
         if PREVIOUS in job.inputs:
+            from stages.lineage.rows import kept_rows
+
             kept = kept_rows(job.inputs["datastore"])
             return Plan(_parts(keys, kept.rows), kept)
         index = empty_index(job.config, keys.dim, keys.dtype.name)

@@ -18,6 +18,9 @@ TOO_FEW_TOKENS = 10
 """Of fewer there is no figure in a table: one token that is hardly ever seen makes it any number."""
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """What tables say of figures of so few."""
+FEWEST_UNITS = 6
+"""That an interval is drawn of. Of fewer it would be hardly more than the smallest and the largest of them, and far too
+narrow: of three, one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""
 NEARLY = 0.9
 """A pass reads whole batches, and of a short text leaves some out."""
 LONG_WORD = 25

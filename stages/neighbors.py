@@ -11,8 +11,6 @@ from functools import cache, partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
@@ -20,8 +18,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.token_range import TokenRange, first_of_all
 from stages.lineage.corpus import corpus_of, require_split
-from stages.lineage.rows import DatastoreRows, own_rows, own_splits
-from stages.lineage.runs import OwnRows
+from stages.lineage.sources import own_splits
 from stages.models.config import model_of, shape_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
@@ -31,8 +28,11 @@ from stages.search.size import memory_to_search
 from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
+    from stages.lineage.runs import OwnRows
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
     from stages.text.tokens import TokenSplit
@@ -63,7 +63,7 @@ class SplitPlan:
     """One split whose tokens are looked up."""
 
     tokens: int
-    own: OwnRows | None
+    own: "OwnRows | None"
     """Its rows in the datastore; None: it has none."""
     neighbors: ArrayLayout
     distances: ArrayLayout
@@ -182,6 +182,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Effort(queries, "queries", kin, scale=index.metrics["rows"])
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
+        from stages.lineage.rows import own_rows
         from stages.search.open import tell_of_large
 
         config, datastore = job.config, job.inputs["index"].input("datastore")
@@ -210,6 +211,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
         from stages.lineage.keys import stored_keys
+        from stages.lineage.rows import DatastoreRows
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.open import open_searcher
@@ -232,6 +234,8 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         )
 
     def run_shard(self, job: ShardJob[NeighborsConfig], work: Work, shard: QueryRange) -> ShardOutput:
+        import numpy as np
+
         from stages.search.keys import take_values
 
         started = time.perf_counter()
@@ -271,7 +275,7 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     return queries // rows * rows, rows
 
 
-def _plan_split(job: Job[NeighborsConfig], split: str, own: OwnRows | None, rows: int) -> SplitPlan:
+def _plan_split(job: Job[NeighborsConfig], split: str, own: "OwnRows | None", rows: int) -> SplitPlan:
     tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
     return SplitPlan(tokens, own, *_layouts(split, tokens, job.config.k, rows))
 
@@ -279,14 +283,14 @@ def _plan_split(job: Job[NeighborsConfig], split: str, own: OwnRows | None, rows
 def _layouts(split: str, tokens: int, k: int, rows: int) -> tuple[ArrayLayout, ArrayLayout]:
     """Of the ids and the distances of a split's neighbours."""
     return (
-        ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), np.int64, rows),
-        ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), np.float32, rows),
+        ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), "int64", rows),
+        ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), "float32", rows),
     )
 
 
 def _search(
-    config: NeighborsConfig, work: Work, shard: QueryRange, queries: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    config: NeighborsConfig, work: Work, shard: QueryRange, queries: "np.ndarray"
+) -> "tuple[np.ndarray, np.ndarray]":
     """Ids [n, k] and distances [n, k] of the tokens of a shard."""
     from stages.search.distances import search_with_candidates
 
@@ -296,8 +300,10 @@ def _search(
     return search_with_candidates(work.searcher, work.keys, queries, config.k, candidates, forbidden)
 
 
-def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> np.ndarray:
+def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> "np.ndarray":
     """Query keys [n, d] float32: read where they are stored, encoded where not."""
+    import numpy as np
+
     from stages.encoding.key_encoder import search_keys
 
     stored, first = work.plan.splits[shard.split].stored

@@ -27,6 +27,7 @@ from stages.models.layers.lengths import asked_length
 from stages.models.windows import WindowSettings
 from stages.numbers import number, rate
 from stages.reporting import first_process
+from stages.text.tokens import require_segment
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
 from stages.training.sources import IMPORTED, KINDS, fitting_init, learnt_from
@@ -58,7 +59,6 @@ class Train(Stage[TrainConfig]):
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
-        from stages.methods.segments import require_segment
         from stages.models.devices import device_type, resolve_precision
 
         tokens = inputs["tokens"]

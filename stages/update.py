@@ -21,7 +21,8 @@ from stages.encoding.window_settings import STATES_KEPT, state_bytes
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_split
 from stages.lineage.forgetting import documents_meant, spelled_numbers
-from stages.lineage.rows import DatastoreRows, sources_of, tokenizer_of
+from stages.lineage.rows import DatastoreRows
+from stages.lineage.sources import sources_of, tokenizer_of
 from stages.numbers import rate
 from stages.updating.added import encode_added
 from stages.updating.again import encode_again

@@ -1,17 +1,18 @@
 """Zarr arrays of rows, written one whole shard at a time and readable by any Zarr library."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
+    import numpy as np
     from zarr.storage import MemoryStore
 
 SHARD_INDEX_BYTES = 20
@@ -34,6 +35,8 @@ class ArrayLayout:
 
     def __init__(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
         """`name`: below the draft's folder (`datastore.zarr/keys`)."""
+        import numpy as np
+
         self.name = name
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
@@ -158,7 +161,7 @@ def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dt
     return _metadata(store)
 
 
-def _metadata(store: "MemoryStore") -> bytes:
+def _metadata(store: MemoryStore) -> bytes:
     from zarr.core.buffer import default_buffer_prototype
     from zarr.core.sync import sync
 

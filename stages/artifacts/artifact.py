@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.checksums import table_digest
-from stages.artifacts.contents import CheckedGroup
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
+
+if TYPE_CHECKING:
+    from stages.artifacts.contents import CheckedGroup
 
 
 class Home(Protocol):
@@ -166,6 +168,8 @@ class Artifact:
     def zarr(self, name: str) -> CheckedGroup:
         """A Zarr group of this artifact (`tokens.zarr`), for reading; what is in it is as its kind has it."""
         import zarr
+
+        from stages.artifacts.contents import CheckedGroup
 
         with content_of(self.file(f"{name}/zarr.json")):
             return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))

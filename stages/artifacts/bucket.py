@@ -69,7 +69,7 @@ class Bucket:
         Args:
             sent: hears of every so many bytes.
         """
-        with self._refusals(name), file.open("rb") as content:
+        with file.open("rb") as content, self._refusals(name):
             part = max(PART, file.stat().st_size // MOST_PARTS)
             writer = self._obstore.open_writer(self._objects, name, buffer_size=part)
             while block := content.read(part):
@@ -91,6 +91,8 @@ class Bucket:
         """What a bucket answers, in a sentence; the library adds pages of its own state."""
         try:
             yield
+        except FileNotFoundError as error:
+            raise kind(f"{self.url}{name and '/'}{name}: there is no such bucket, or nothing of that name.") from error
         except (self._obstore.exceptions.BaseError, ValueError, OSError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise kind(f"{self.url}{name and '/'}{name} cannot be used: {reason[:300]}") from error

@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.attempts import Attempt
@@ -21,6 +19,9 @@ from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
 from stages.errors import ArtifactError, DataError, ResourceError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WORK = "work.json"
 PROGRESS = "progress.jsonl"
@@ -89,7 +90,7 @@ class Draft:
         self.create(layout)
         return DraftArray(self, layout)
 
-    def write(self, layout: ArrayLayout, shard: int, block: np.ndarray) -> None:
+    def write(self, layout: ArrayLayout, shard: int, block: "np.ndarray") -> None:
         """Let the unit under way write one shard of an array when it is committed."""
         self._unit.write(layout, shard, block)
 
@@ -247,6 +248,6 @@ class DraftArray:
         """The rows of a shard."""
         return self._layout.rows(shard)
 
-    def write(self, shard: int, block: np.ndarray) -> None:
+    def write(self, shard: int, block: "np.ndarray") -> None:
         """Queue one whole shard; `block` must not be changed afterwards."""
         self._draft.write(self._layout, shard, block)

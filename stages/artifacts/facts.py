@@ -18,9 +18,9 @@ Metric = Literal["l2", "ip"]
 
 
 class _Group(BaseModel):
-    """Some of the names of a table; others may stand beside."""
+    """Some of the names of a table; others may stand beside. Made ready when the first of its kind is read."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
 class _Windows(_Group):

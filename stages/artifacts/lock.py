@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from stages.artifacts.durable import make_folder, write_atomically
 from stages.errors import BusyError
 from stages.reporting import Reporter
@@ -26,6 +24,8 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
         reporter: hears for whom we wait.
     Raises: BusyError if another process holds the lock and `wait` is false.
     """
+    from filelock import FileLock, Timeout
+
     make_folder(lock_file.parent)
     lock = FileLock(lock_file)
     try:
@@ -50,6 +50,8 @@ def is_held(lock_file: Path) -> bool:
     """Whether a process holds the lock at this moment, or may: where nothing can be written, nobody can tell."""
     if not lock_file.exists():
         return False
+    from filelock import FileLock, Timeout
+
     lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.checksums import FileEntry, file_entry
 from stages.artifacts.durable import fsync, fsync_folders
 from stages.artifacts.progress import Written
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class ShardOutput:
@@ -33,7 +34,7 @@ class ShardOutput:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write(self, layout: ArrayLayout, shard: int, block: np.ndarray) -> None:
+    def write(self, layout: ArrayLayout, shard: int, block: "np.ndarray") -> None:
         """Queue one whole shard of an array that is there; `block` must not be changed afterwards."""
         self._blocks.append((layout, shard, block))
 

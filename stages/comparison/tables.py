@@ -5,8 +5,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from stages.comparison.sentences import interval_text
-from stages.evaluation.results.bootstrap import FEWEST_UNITS
-from stages.metrics import FEW_NOTE, FEW_TOKENS
+from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label
 
 Facts = Mapping[str, Any]

@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.data import Chart
+
+if TYPE_CHECKING:
+    from stages.charts.data import Chart
 
 Options = Mapping[str, Any]
 """Values by the names of an evaluation's settings; None: not asked for."""
@@ -30,7 +32,7 @@ class ProbeSettings(ABC):
         """One line of what stands under the probe's name in `metrics.json`."""
 
     @abstractmethod
-    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "list[Chart]":
         """Its charts, as far as there are numbers.
 
         Args:

@@ -1,10 +1,12 @@
 """What probes left in a report, in words and charts. Free of torch."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stages.charts.data import Chart
 from stages.diagnostics.options import all_settings
+
+if TYPE_CHECKING:
+    from stages.charts.data import Chart
 
 
 def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
@@ -12,6 +14,6 @@ def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
     return [part.summary(metrics[name]) for name, part in all_settings().items() if metrics.get(name)]
 
 
-def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, list[Chart]]:
+def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "dict[str, list[Chart]]":
     """The charts of each probe, by its name; see `ProbeSettings.charts`."""
     return {name: part.charts(metrics, files) for name, part in all_settings().items()}

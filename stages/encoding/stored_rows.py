@@ -1,8 +1,6 @@
 """How the rows of a datastore are laid out and made, whoever makes them."""
 
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
@@ -10,7 +8,10 @@ from stages.encoding.window_settings import shard_unit
 from stages.errors import ArtifactError, UsageError
 from stages.models.config import model_of
 
-VALUE_DTYPE = np.dtype(np.int32)
+if TYPE_CHECKING:
+    import numpy as np
+
+VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
 """Of a shard where every key is made of a window of its own, and so takes as long as a window of others."""
 
@@ -24,6 +25,8 @@ class RowLayouts(NamedTuple):
     @classmethod
     def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
         """Those of so many rows that a model makes."""
+        import numpy as np
+
         model = model_of(encoder)
         width = model.width
         per_shard = rows_per_shard(width * np.dtype(dtype).itemsize, shard_unit(encoder, stride))
@@ -39,8 +42,10 @@ class RowLayouts(NamedTuple):
         return self.keys.nbytes + self.values.nbytes
 
 
-def require_finite(keys: np.ndarray, encoder: Artifact) -> None:
+def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
     """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
+    import numpy as np
+
     if np.isfinite(keys).all():
         return
     if keys.dtype == np.float16:

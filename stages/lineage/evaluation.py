@@ -8,7 +8,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, require_scoring, tokenizer_digest
 from stages.lineage.neighbors import require_queries
-from stages.lineage.rows import tokenizer_of
+from stages.lineage.sources import tokenizer_of
 from stages.models.config import model_of
 
 SOURCES = ("model", "index", "neighbors")

@@ -5,10 +5,8 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, UsageError
-from stages.lineage.forgetting import documents_meant
-from stages.lineage.rows import DatastoreRows, is_updated
-from stages.lineage.runs import KeptRows
+from stages.errors import UsageError
+from stages.lineage.sources import is_updated
 from stages.search.automatic import automatic_kind
 from stages.search.config import IndexConfig, Keys
 
@@ -76,18 +74,3 @@ def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | No
 
 def _keys(datastore: Artifact) -> Keys:
     return Keys(datastore.metrics["rows"], datastore.metrics["dim"], datastore.metrics["dtype"])
-
-
-def kept_rows(datastore: Artifact) -> KeptRows:
-    """The rows of the datastore before that a changed one has kept.
-
-    Raises: ArtifactError if the one before is gone.
-    """
-    before = DatastoreRows(datastore.input(PREVIOUS))
-    forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
-    kept = KeptRows.of_documents(before.doc_offsets, forgotten)
-    if kept.rows + datastore.metrics["added"] != datastore.metrics["rows"]:
-        raise ArtifactError(
-            f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
-        )
-    return kept

@@ -6,7 +6,7 @@ from typing import Any
 from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.rows import own_splits
+from stages.lineage.sources import own_splits
 from stages.search.exclusion import excluding_fewer
 
 

@@ -1,106 +1,29 @@
-"""Whose rows a datastore has: which tokens of which splits they are, and the text that they are of.
+"""The rows of a datastore: which tokens of which splits they are, and the text that they are of.
 
 What build-datastore makes has row i for token i of one split, whose text lies in its tokens artifact. What
 update-datastore makes has rows of several splits, not all of each, and a text of its own, so that it can be read when
-the tokens artifacts, or documents in them, are gone. Nobody else asks how a datastore was made.
+the tokens artifacts, or documents in them, are gone.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
-from stages.artifacts.manifest import MANIFEST, InputRecord
-from stages.errors import content_of
-from stages.lineage.corpus import array_digests
-from stages.lineage.runs import OwnRows, Runs
+from stages.errors import ArtifactError
+from stages.lineage.forgetting import documents_meant
+from stages.lineage.runs import KeptRows, OwnRows, Runs
+from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
 from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
 
 GROUP = "datastore.zarr"
-SOURCES = "sources.json"
 ROWS = "rows"
 """In place of a split, where names of documents are kept and where text is named, of rows of several splits."""
-
-
-class RowSource(BaseModel):
-    """A split that rows of a datastore are of: it is the bytes of its ids that count, wherever they lie.
-
-    `ids`: digests of the files of its ids; `paragraphs`: of its paragraphs' hashes, None if not all of them are stored.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    tokens: InputRecord
-    split: str
-    ids: dict[str, str]
-    paragraphs: dict[str, str] | None
-
-    @classmethod
-    def of(cls, tokens: Artifact, split: str) -> "RowSource":
-        """A whole split."""
-        return cls(
-            tokens=tokens.record,
-            split=split,
-            ids=array_digests(tokens, f"{split}/ids"),
-            paragraphs=array_digests(tokens, f"{split}/paragraph_hashes"),
-        )
-
-    def is_split(self, tokens: Artifact, split: str) -> bool:
-        """Whether this is a split of an artifact, made again perhaps, or under another name."""
-        return array_digests(tokens, f"{split}/ids") == self.ids
-
-
-_SOURCES = TypeAdapter(list[RowSource])
-
-
-def sources_of(datastore: Artifact) -> list[RowSource]:
-    """The splits that the rows of a datastore are of, each with at least one row, in the order of their rows."""
-    if not is_updated(datastore):
-        return [RowSource.of(datastore.input("corpus"), split_of(datastore))]
-    with content_of(datastore.file(SOURCES)):
-        return _SOURCES.validate_python(datastore.json(SOURCES))
-
-
-def dump_sources(sources: Iterable[RowSource]) -> str:
-    """The text of `sources.json`."""
-    return json.dumps([source.model_dump() for source in sources], indent=2, sort_keys=True) + "\n"
-
-
-def is_updated(datastore: Artifact) -> bool:
-    """Whether a datastore was made from another one."""
-    return PREVIOUS in datastore.manifest.inputs
-
-
-def split_of(datastore: Artifact) -> str:
-    """The split that the rows of a datastore are of which was not made from another one.
-
-    Raises: ArtifactError if its manifest names none.
-    """
-    split = datastore.config["split"]
-    if split is None:
-        raise datastore.damaged(f"{MANIFEST} has no config.split")
-    return str(split)
-
-
-def tokenizer_of(datastore: Artifact) -> Artifact:
-    """A tokens artifact with the tokenizer of a datastore's values."""
-    return datastore.input("encoder").input("tokens") if is_updated(datastore) else datastore.input("corpus")
-
-
-def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
-    """The splits of a tokens artifact that rows of a datastore are of, and so hold the answers to.
-
-    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
-    """
-    sources = sources_of(datastore)
-    return {split for split in tokens.metrics["splits"] if any(one.is_split(tokens, split) for one in sources)}
 
 
 def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
@@ -196,3 +119,18 @@ class DatastoreRows:
 def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
     """Offsets of the documents that begin before a row, which ends the last."""
     return np.append(starts[starts < rows], rows)
+
+
+def kept_rows(datastore: Artifact) -> KeptRows:
+    """The rows of the datastore before that a changed one has kept.
+
+    Raises: ArtifactError if the one before is gone.
+    """
+    before = DatastoreRows(datastore.input(PREVIOUS))
+    forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
+    kept = KeptRows.of_documents(before.doc_offsets, forgotten)
+    if kept.rows + datastore.metrics["added"] != datastore.metrics["rows"]:
+        raise ArtifactError(
+            f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
+        )
+    return kept

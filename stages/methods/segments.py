@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from stages.encoding.windows import positions_back
-from stages.errors import DataError
+from stages.text.tokens import require_segment
 
 
 class Segments:
@@ -50,15 +50,6 @@ class Segments:
         """Places of tokens in the split, int64 [B, L]."""
         places: np.ndarray = segments[:, None] * self.length + np.arange(self.length)
         return places
-
-
-def require_segment(tokens: int, length: int) -> None:
-    """Raises: DataError if a training split of so many tokens has not one segment."""
-    if tokens < length:
-        raise DataError(
-            f"The training split has {tokens} tokens, less than one segment of {length}; "
-            "train on more text or with a smaller --segment-length."
-        )
 
 
 def shuffled_order(segments: int, size: int, seed: int, epoch: int) -> np.ndarray:

@@ -7,7 +7,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
@@ -79,6 +78,9 @@ class VocabularyConfig(Settings):
         return self
 
 
+_ITEM_BYTES = {"float32": 4, "int64": 8}
+
+
 class StateArray(NamedTuple):
     """One array of what a backbone carries: its shape, the largest in a stream, and its type."""
 
@@ -87,7 +89,7 @@ class StateArray(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
+        return prod(self.shape) * _ITEM_BYTES[self.dtype]
 
 
 class BackboneConfig(VocabularyConfig):

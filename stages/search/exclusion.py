@@ -1,11 +1,12 @@
 """Rows that tokens of the datastore's own split may not find: its own row holds the answer, near ones much of it."""
 
 import re
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from stages.errors import nearest
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WINDOW = re.compile(r"window:[0-9]{1,15}")
 EXCLUSIONS = ("self", "window:N", "document")
@@ -22,7 +23,7 @@ def checked_exclusion(exclude: str, *others: str) -> str:
     raise ValueError(f"expected {', '.join(known[:-1])} or {known[-1]}{meant}")
 
 
-def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> np.ndarray | None:
+def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np.ndarray | None":
     """Rows that tokens start .. stop - 1 of the datastore's own split may not find.
 
     Args:
@@ -32,6 +33,8 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> np.
     """
     if exclude == "none":
         return None
+    import numpy as np
+
     tokens = np.arange(start, stop)
     if exclude == "document":
         offsets = np.asarray(doc_offsets[:])

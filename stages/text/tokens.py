@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stages.errors import DataError
+
 SPLITS = ("train", "valid", "test")
 """Splits that text is tokenized as."""
 
@@ -26,6 +28,15 @@ def open_split(tokens: Any, split: str) -> TokenSplit:
     """One split of a group `tokens.zarr`, which must have it. Raises: ArtifactError if it has not."""
     group = tokens[split]
     return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))
+
+
+def require_segment(tokens: int, length: int) -> None:
+    """Raises: DataError if a training split of so many tokens has not one segment."""
+    if tokens < length:
+        raise DataError(
+            f"The training split has {tokens} tokens, less than one segment of {length}; "
+            "train on more text or with a smaller --segment-length."
+        )
 
 
 def start_id(metrics: Mapping[str, Any]) -> int:

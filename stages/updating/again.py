@@ -8,7 +8,8 @@ import numpy as np
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import ShardJob
 from stages.encoding.stored_rows import require_finite
-from stages.lineage.rows import ROWS, tokenizer_of
+from stages.lineage.rows import ROWS
+from stages.lineage.sources import tokenizer_of
 from stages.updating.config import UpdateConfig
 from stages.updating.plan import Plan
 from stages.updating.work import Work

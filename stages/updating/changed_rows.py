@@ -7,8 +7,9 @@ from itertools import accumulate
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.lineage.rows import DatastoreRows, RowSource
+from stages.lineage.rows import DatastoreRows
 from stages.lineage.runs import KeptRows, Runs
+from stages.lineage.sources import RowSource
 from stages.models.windows import WindowSettings
 from stages.text.names import NamedRun, names_file, read_runs
 from stages.text.tokens import open_split

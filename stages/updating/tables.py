@@ -10,7 +10,8 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
-from stages.lineage.rows import GROUP, ROWS, SOURCES, RowSource, dump_sources
+from stages.lineage.rows import GROUP, ROWS
+from stages.lineage.sources import SOURCES, RowSource, dump_sources
 from stages.text.names import names_file
 from stages.updating.changed_rows import RowTables
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import ShardJob
-from stages.lineage.rows import GROUP, tokenizer_of
+from stages.lineage.rows import GROUP
+from stages.lineage.sources import tokenizer_of
 from stages.updating.config import UpdateConfig
 from stages.updating.plan import Plan
 

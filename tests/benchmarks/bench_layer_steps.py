@@ -12,14 +12,12 @@ and all else take of its operations' own time.
 import argparse
 import statistics
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from stages.methods.method import ParameterGroup
 from stages.models.config import parse_model
@@ -27,6 +25,7 @@ from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig
 from stages.training.groups import set_apart
 from stages.training.optimizer import make_optimizer
+from tests.benchmarks.profiling import own_times, shares
 
 LENGTH, ROWS, TYPES = 256, 4, 257
 KINDS = {
@@ -80,14 +79,8 @@ class Timed:
 
     def shares(self) -> dict[str, float]:
         """Of each kind of operation, of the time that all spend in themselves."""
-        with profile(activities=[ProfilerActivity.CPU]) as profiled:
-            self.update()
-        taken: Counter[str] = Counter()
-        for event in profiled.key_averages():
-            name = event.key.removeprefix("aten::").lstrip("_")
-            kind = next((kind for kind, names in KINDS.items() if name.startswith(names)), "else")
-            taken[kind] += event.self_cpu_time_total
-        return {kind: taken[kind] / taken.total() for kind in (*KINDS, "else")}
+        found = shares(own_times(self.update), KINDS, "else")
+        return {kind: found.get(kind, 0.0) for kind in (*KINDS, "else")}
 
 
 def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:

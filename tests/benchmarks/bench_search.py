@@ -59,7 +59,7 @@ from tests.benchmarks.engines import (
     stored_keys,
     tried,
 )
-from tests.benchmarks.profiling import own_seconds, told
+from tests.benchmarks.function_times import own_seconds, told
 from tests.benchmarks.timing import Taken, timed, times_in_turn
 
 DIM, LATENT, CLUSTERS = 128, 32, 1000

@@ -1,18 +1,24 @@
 """Training throughput against a minimal loop of the same shape.
 
-    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --compile]
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
+        [--compile] [--nanogpt FOLDER]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
 AdamW. Scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`,
 validation and checkpoints aside. Both take turns in one process on the same data: one step each on a CPU; on a GPU
 ten, at the end of which both wait for it, since it works while the host goes on. The ratio is that of the median times,
-`cpu_ratio` that of processor times, which other programs disturb less. With --compile both stand there compiled too;
-`first_turn` are the seconds of a first turn, compiling included, and `pays_after` the updates after which what it took
-beyond that of the row it is compared with has been gained.
+`cpu_ratio` that of processor times, which other programs disturb less. `products` are the matrix products of a step
+alone, forward and backward, of the same shapes and types, attention over half of all pairs of positions: the floor of
+the machine, of which each row reaches `of_floor`. With --compile all stand there compiled too; `first_turn` are the
+seconds of a first turn, compiling included, and `pays_after` the updates after which what it took beyond that of the
+row it is compared with has been gained. With --nanogpt nanoGPT's own model and optimizer take turns as well, in the
+same loop: the folder is a clone of karpathy/nanoGPT (see `tests/peers`); in bf16 its scores are bf16 too.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import tempfile
 import time
@@ -36,6 +42,7 @@ from stages.training.loop import Trainer
 from stages.training.progress import Forecast, Pace, Splits
 from stages.training.ranks import make_fabric
 from tests.benchmarks.timing import Taken, times_in_turn
+from tests.peers.sources import load
 
 TURN = {"cpu": 1, "cuda": 10}
 """Steps of a turn."""
@@ -84,13 +91,39 @@ def minimal_steps(
     config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
 ) -> Callable[[], None]:
     """A turn of the minimal loop, on segments drawn and losses read as nanoGPT does: these now and then."""
+    assert isinstance(config.model, TransformerConfig)
     model = MinimalModel(config.model, vocabulary, config.segment_length).to(device)
-    loss_of: Callable[[Tensor, Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compile else model
     groups = [
         {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, LEARNING_RATE, BETAS, fused=True)
+    return loop(model, optimizer, config, splits, device, turn)
+
+
+def nanogpt_steps(
+    folder: Path, config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
+) -> Callable[[], None]:
+    """A turn of nanoGPT's model with its own optimizer."""
+    network, shape = load(folder / "model.py", "nanogpt"), config.model
+    assert isinstance(shape, TransformerConfig)
+    sizes = (config.segment_length, vocabulary, shape.layers, shape.heads, shape.width, shape.dropout, True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = network.GPT(network.GPTConfig(*sizes)).to(device)
+        optimizer = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device.type)
+    return loop(model, optimizer, config, splits, device, turn)
+
+
+def loop(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: TrainConfig,
+    splits: Splits,
+    device: torch.device,
+    turn: int,
+) -> Callable[[], None]:
+    """A turn of nanoGPT's loop; the model gives a loss, or scores and a loss, for inputs and targets."""
+    forward: Callable[[Tensor, Tensor], Any] = torch.compile(model, dynamic=False) if config.compile else model
     length, rows = config.segment_length, config.batch_tokens // config.segment_length
 
     def step() -> Tensor:
@@ -102,7 +135,8 @@ def minimal_steps(
             for shift in (0, 1)
         )
         with autocast(device, config.precision):
-            loss = loss_of(moved(x, device), moved(y, device))
+            found = forward(moved(x, device), moved(y, device))
+        loss: Tensor = found if isinstance(found, Tensor) else found[1]
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
@@ -113,6 +147,38 @@ def minimal_steps(
         for _ in range(turn):
             loss = step()
         loss.item()
+
+    return steps
+
+
+def product_steps(config: TrainConfig, vocabulary: int, device: torch.device, turn: int = 1) -> Callable[[], None]:
+    """A turn of the matrix products of a step: each forward, and for the gradients of both of its factors."""
+    shape, tokens, length = config.model, config.batch_tokens, config.segment_length
+    assert isinstance(shape, TransformerConfig)
+    blocks = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    width, wide, half = shape.width, shape.ffn_width, length // 2
+    heads, size = shape.heads * tokens // length, shape.width // shape.heads
+    linear = ((width, 3 * width), (width, width), (width, wide), (wide, width))
+    factors: list[tuple[int, torch.dtype, tuple[int, ...], tuple[int, ...]]] = [
+        *((shape.layers, blocks, (tokens, rows), (rows, columns)) for rows, columns in linear),
+        (shape.layers, blocks, (heads, length, size), (heads, size, half)),
+        (shape.layers, blocks, (heads, length, half), (heads, half, size)),
+        (1, torch.float32, (tokens, width), (width, vocabulary)),
+    ]
+    products = []
+    for times, dtype, left, right in factors:
+        a, b = (torch.randn(*sizes, dtype=dtype, device=device) for sizes in (left, right))
+        products.append((times, a, b, a @ b, torch.empty_like(a), torch.empty_like(b)))
+
+    def steps() -> None:
+        for _ in range(turn):
+            for times, a, b, product, of_a, of_b in products:
+                for _ in range(times):
+                    torch.matmul(a, b, out=product)
+                    torch.matmul(product, b.mT, out=of_a)
+                    torch.matmul(a.mT, product, out=of_b)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     return steps
 
@@ -181,10 +247,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for suffix, chosen in variants.items():
             steps[f"ours{suffix}"] = our_steps(chosen, splits, folder, device, turn=turn)
             steps[f"minimal{suffix}"] = minimal_steps(chosen, splits, arguments.vocabulary, device, turn)
+            if arguments.nanogpt:
+                given = arguments.nanogpt, chosen, splits, arguments.vocabulary, device, turn
+                steps[f"nanogpt{suffix}"] = nanogpt_steps(*given)
+        steps["products"] = product_steps(config, arguments.vocabulary, device, turn)
         first = {name: seconds(step) for name, step in steps.items()}
         taken = times_in_turn(steps, arguments.rounds)
     rows = {name: row(taken, name, config.batch_tokens * turn) | {"first_turn": first[name]} for name in steps}
-    for name in ("ours", "minimal") if arguments.compile else ():
+    for name in [name for name in steps if name + COMPILED in steps]:
         gained = (taken[name].wall - taken[name + COMPILED].wall) / turn
         spent = first[name + COMPILED] - first[name]
         rows[name + COMPILED]["pays_after"] = round(spent / gained) if gained > 0 else None
@@ -192,12 +262,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def row(taken: dict[str, Taken], name: str, tokens: int) -> dict[str, Any]:
-    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop."""
-    own, minimal = taken[name], taken["minimal"]
+    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop and the products alone."""
+    own, minimal, products = taken[name], taken["minimal"], taken["products"]
     return {
         "tokens_per_second": round(tokens / own.wall, 1),
         "ratio": round(minimal.wall / own.wall, 3),
         "cpu_ratio": round(minimal.cpu / own.cpu, 3),
+        "of_floor": round(products.wall / own.wall, 3),
     }
 
 
@@ -208,7 +279,7 @@ def seconds(step: Callable[[], None]) -> float:
     return round(time.perf_counter() - started, 2)
 
 
-def main() -> None:
+def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
@@ -222,7 +293,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--compile", action="store_true", help="both compiled, too")
     parser.add_argument("--turn", type=int, help="steps of a turn (1 on a CPU, 10 on a GPU)")
-    print(json.dumps(measure(parser.parse_args())))
+    parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a clone of karpathy/nanoGPT")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    print(json.dumps(measure(arguments_of())))
 
 
 if __name__ == "__main__":

@@ -1,42 +1,53 @@
-"""Where the time of a call goes, function by function."""
+"""Where the time of a step goes, by kinds of operations."""
 
-import cProfile
-import pstats
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
-from threadpoolctl import threadpool_limits
+from torch.profiler import ProfilerActivity, profile
 
-BUILT_IN = "~"
-"""In place of a file, of functions in C."""
+Groups = Mapping[str, tuple[str, ...]]
+"""How the names of operations of each kind begin; what begins as none of them does stands under its own name."""
 
-
-def own_seconds(call: Callable[[], Any]) -> Counter[str]:
-    """Seconds in each function of Python itself, and in functions in C that it calls; all on one thread."""
-    threads, profile = torch.get_num_threads(), cProfile.Profile()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        profile.runcall(call)
-    torch.set_num_threads(threads)
-    seconds = Counter[str]()
-    for function, (_, _, own, _, callers) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        if function[0] != BUILT_IN:
-            seconds[_name(function)] += own
-            continue
-        for caller, (_, _, of_caller, _) in callers.items():
-            seconds[_name(caller)] += of_caller
-    return seconds
+GROUPS: Groups = {
+    "products": ("mm", "addmm", "bmm", "baddbmm"),
+    "attention": ("scaled_dot", "flash_attention", "efficient_attention"),
+    "LSTM": ("lstm", "thnn_fused_lstm", "mkldnn_rnn", "cudnn_rnn"),
+    "softmax": ("softmax", "log_softmax", "logsumexp", "exp_", "amax", "nll_loss"),
+    "copies": ("copy", "to_copy", "clone", "cat", "stack", "fill", "zero", "constant_pad", "roll"),
+    "gather": ("gather", "scatter", "index", "embedding", "take", "masked_select"),
+    "GELU": ("gelu",),
+    "dropout": ("native_dropout", "dropout", "bernoulli", "random", "uniform"),
+    "norms": ("native_layer_norm", "layer_norm"),
+    "optimizer": ("Optimizer", "fused_adam", "foreach", "fused_sgd", "linalg_vector_norm"),
+    "sums and scaling": ("add", "sub", "mul", "div", "sum", "where", "masked_fill"),
+}
 
 
-def told(seconds: Counter[str], most: int = 16) -> str:
-    """A line a function, those that take longest first."""
-    total = sum(seconds.values())
-    lines = [f"{name:48} {100 * own / total:5.1f} %" for name, own in seconds.most_common(most)]
-    return "\n".join([*lines, f"{'all, under the profiler':48} {total:5.2f} s of one thread"])
+def own_times(step: Callable[[], object], steps: int = 1) -> Mapping[str, float]:
+    """Microseconds that each operation of PyTorch spends in itself, on a GPU where there is one."""
+    on_gpu = torch.cuda.is_available()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with profile(activities=activities) as profiled:
+        for _ in range(steps):
+            step()
+    taken: Counter[str] = Counter()
+    for event in profiled.key_averages():
+        spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        taken[event.key.removeprefix("aten::").lstrip("_")] += spent
+    return taken
 
 
-def _name(function: tuple[str, int, str]) -> str:
-    return f"{Path(function[0]).stem}.{function[2]}"
+def shares(taken: Mapping[str, float], groups: Groups, rest: str | None = None) -> dict[str, float]:
+    """What part of all time each kind takes, the largest first.
+
+    Args:
+        rest: what is of no kind, under this name; None: under its own.
+    """
+    summed: dict[str, float] = {}
+    for name, spent in taken.items():
+        group = next((group for group, beginnings in groups.items() if name.startswith(beginnings)), rest or name)
+        summed[group] = summed.get(group, 0.0) + spent
+    total = sum(summed.values())
+    largest = sorted(summed.items(), key=lambda one: -one[1])
+    return {group: spent / total for group, spent in largest}

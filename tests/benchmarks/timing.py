@@ -1,8 +1,12 @@
-"""How long evaluations and training steps take."""
+"""How long evaluations, training steps and processes take."""
 
+import os
+import resource
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from stages.artifacts.artifact import Artifact
@@ -57,3 +61,27 @@ def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_u
             if number >= warm_up:
                 times[name].append(taken)
     return {name: medians(taken) for name, taken in times.items()}
+
+
+def processes_in_turn(commands: dict[str, list[str]], rounds: int, folder: Path | None = None) -> dict[str, Taken]:
+    """Median times of processes, from start to end; in a round each runs once, after a round that is not counted.
+
+    That first round leaves the bytecode of all modules behind, as installing does.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    times: dict[str, list[Taken]] = {name: [] for name in commands}
+    for number in range(1 + rounds):
+        for name, command in commands.items():
+            wall, cpu = time.perf_counter(), _cpu_of_children()
+            ended = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+            taken = Taken(time.perf_counter() - wall, _cpu_of_children() - cpu)
+            if ended.returncode:
+                raise SystemExit(f"{name}: {ended.stderr.decode()}")
+            if number:
+                times[name].append(taken)
+    return {name: medians(taken) for name, taken in times.items()}
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

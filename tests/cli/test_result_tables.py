@@ -5,14 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import (
-    buckets_table,
-    curves_table,
-    report_table,
-    show_report,
-    show_result,
-    splits_table,
-)
+from memlm_cli.report_tables import buckets_table, curves_table, report_table, show_report
+from memlm_cli.result_tables import show_result, splits_table
 from memlm_cli.tables import table
 from stages.evaluation.results.remarks import on_change
 from stages.evaluation.results.row_names import with_model_named

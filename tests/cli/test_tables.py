@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from memlm_cli.result_tables import buckets_table, report_table
+from memlm_cli.report_tables import buckets_table, report_table
 from memlm_cli.table_layout import GAP, column, parts, wrapped
 from memlm_cli.tables import table
 

@@ -1,16 +1,16 @@
 """What the gate of a model reads and what is reported of it. Free of torch."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.data import Chart
-from stages.diagnostics.gate.charts import gate_charts
-from stages.diagnostics.gate.report import summary
 from stages.diagnostics.passage import resolve_passage
 from stages.diagnostics.settings import Options, ProbeSettings
 from stages.errors import UsageError
 from stages.lineage.neighbors import require_neighbors
+
+if TYPE_CHECKING:
+    from stages.charts.data import Chart
 
 
 class GateProbeSettings(ProbeSettings):
@@ -43,7 +43,11 @@ class GateProbeSettings(ProbeSettings):
         return {"gate_k": numbers, "passage": passage}
 
     def summary(self, metrics: Mapping[str, Any]) -> str:
+        from stages.diagnostics.gate.report import summary
+
         return summary(metrics)
 
-    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+    def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "list[Chart]":
+        from stages.diagnostics.gate.charts import gate_charts
+
         return gate_charts(metrics, files)

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stages.metrics import FEWEST_UNITS
 from stages.reporting import Progress, unheard
 
-FEWEST_UNITS = 6
-"""Of fewer an interval would be hardly more than the smallest and the largest of them, and far too narrow: of three,
-one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""
 DRAWS_AT_ONCE = 1 << 22
 
 

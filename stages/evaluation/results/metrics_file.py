@@ -9,6 +9,7 @@ from stages.evaluation.results.changes import change_intervals
 from stages.evaluation.results.control import trigram_control
 from stages.evaluation.results.frequency import type_counts
 from stages.evaluation.results.learned_weight import learned_figures
+from stages.evaluation.results.row_names import GATED, PLAIN
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.metrics import Counts
@@ -33,7 +34,7 @@ def metrics_of(
 ) -> dict[str, Any]:
     """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
     totals, counts = report.Totals.of(records), _counts(job, plan)
-    first = report.GATED if reads_neighbors(job.inputs["model"]) else report.PLAIN
+    first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
     names = [first, *(row.name for row in memory)]
     vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
     tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]

@@ -5,11 +5,10 @@ from math import inf, log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
-from stages.evaluation.results.bootstrap import FEWEST_UNITS
 from stages.evaluation.results.learned_weight import learned_line, searches_line
-from stages.evaluation.results.report import PLAIN
+from stages.evaluation.results.row_names import PLAIN
 from stages.methods import METHODS
-from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
+from stages.metrics import FEWEST_UNITS, LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
 from stages.numbers import joined, number
 from stages.retrieval.memory_words import meanings, switched_off
 

@@ -14,9 +14,6 @@ from stages.numbers import rate
 if TYPE_CHECKING:
     from stages.evaluation.results.breakdown import Repeated
 
-PLAIN, GATED = "plain", "spalm"
-"""The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
-
 
 @dataclass(frozen=True)
 class Totals:

@@ -5,6 +5,9 @@ from typing import Any
 
 Figures = Mapping[str, Any]
 
+PLAIN, GATED = "plain", "spalm"
+"""The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
+
 
 def with_model_named(report: Figures) -> Figures:
     """The content of `metrics.json`, wherever its first row stands named with its model; unchanged without a baseline.

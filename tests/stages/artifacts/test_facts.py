@@ -14,7 +14,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.index import BuildIndex, IndexConfig
-from stages.lineage.rows import sources_of
+from stages.lineage.sources import sources_of
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import small_model, small_tokens

@@ -9,7 +9,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError
 from stages.lineage.corpus import require_split
-from stages.lineage.rows import own_splits
+from stages.lineage.sources import own_splits
 from tests.stages.small_store import small_model, small_tokens
 
 

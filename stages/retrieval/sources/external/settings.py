@@ -8,7 +8,7 @@ from pydantic import Field
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.neighbors import require_neighbors, stored_splits
-from stages.lineage.rows import own_splits
+from stages.lineage.sources import own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
 from stages.methods.defaults import default_similarity, is_own_datastore
 from stages.retrieval.sources.settings import SourceSettings

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.evaluation.results import bootstrap
-from stages.evaluation.results.bootstrap import FEWEST_UNITS, Bootstrap
+from stages.evaluation.results.bootstrap import Bootstrap
+from stages.metrics import FEWEST_UNITS
 from tests.oracles import comparison as oracle
 
 UNITS = st.integers(1, 6)
