@@ -34,8 +34,8 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "bench_search": ("", ["--profile"]),
     "bench_compressed": ("", KEYS),
 }
-"""By the name of its results, the module of each (of the script that the name begins with, where none stands there), and
-what it is given."""
+"""By the name of its results the module of each and what it is given; where no module stands, it is the script that the
+name begins with."""
 
 
 def run(name: str, results: Path, places: dict[str, str]) -> None:
