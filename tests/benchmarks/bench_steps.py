@@ -127,7 +127,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         }
         taken = times_in_turn(steps, arguments.rounds)
         rows = {label: compared(label, taken, arguments.batch_tokens) for label in chosen}
-        for label in chosen if arguments.profile else ():
+        for label in arguments.rows if arguments.profile else ():
             found = shares(own_times(steps[label], PROFILED), GROUPS)
             rows[label]["profile"] = {kind: round(share, 3) for kind, share in list(found.items())[:LARGEST]}
     shape = {name: getattr(arguments, name) for name in ("layers", "width", "heads", "segment_length", "batch_tokens")}

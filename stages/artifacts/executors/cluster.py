@@ -297,13 +297,22 @@ def pinned(task: ShardTask) -> ShardTask:
 
 
 def resources(task: ShardTask) -> dict[str, Any]:
-    """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there."""
+    """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there.
+
+    Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
+    Of a GPU's memory Ray knows nothing.
+    """
     machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
     if computes_on_gpu(task):
         cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-task.job.execution.workers // max(1, len(machines)))
-    return {"num_cpus": max(1, int(min((m["CPU"] for m in machines), default=1)) // side_by_side), "num_gpus": 0}
+    room = [int(m.get("memory", 0)) for m in machines]
+    memory = min(task.stage.cost(task.job.config, task.job.inputs).memory or 0, max(room, default=0))
+    if memory:
+        side_by_side = max(1, min(side_by_side, min(room) // memory))
+    share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
+    return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
 
 
 def draft_name(folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from stages.artifacts.cost import Cost
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, ShardJob
 from stages.artifacts.store import Store
@@ -174,6 +175,25 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
     task = cluster.ShardTask(Sums(tmp_path), job, 0)
     assert cluster.resources(task) == {"num_cpus": each, "num_gpus": 0}
     assert cluster.pinned(task).job.execution.device == "cpu"
+
+
+class Heavy(Sums):
+    def cost(self, config: SquaresConfig, inputs: Inputs) -> Cost:
+        return Cost(memory=10)
+
+
+@pytest.mark.parametrize(
+    ("room", "workers", "cores", "memory"),
+    [([40, 40], 4, 8, 10), ([15, 40], 4, 16, 10), ([40, 5], 2, 16, 10), ([6], 2, 16, 6)],
+)
+def test_workers_take_the_memory_that_their_stage_says_and_share_cores_with_as_many_as_that_leaves_room_for(
+    room: list[int], workers: int, cores: int, memory: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = [{"Alive": True, "Resources": {"CPU": 16, "memory": float(size)}} for size in room]
+    monkeypatch.setattr(ray, "nodes", lambda: found)
+    job = ShardJob(SquaresConfig(), Inputs(), tmp_path, Execution(workers=workers))
+    needs = cluster.resources(cluster.ShardTask(Heavy(tmp_path), job, 0))
+    assert needs == {"num_cpus": cores, "num_gpus": 0, "memory": memory}
 
 
 def test_workers_on_gpus_share_the_cores_of_machines_that_have_some(
