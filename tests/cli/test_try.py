@@ -168,7 +168,7 @@ def test_a_plan_is_made_anew_where_that_is_asked_for_and_the_one_before_stays(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tried(*more: str) -> tuple[Path, Path, bytes]:
-        ended = memlm("try", book, "--minutes", 0.2, "--dry-run", *more)
+        ended = memlm("try", book, "--minutes", 0.12, "--dry-run", *more)
         assert ended.code == 0, ended.err
         (named,) = re.findall(r"this is a recipe: memlm run (\S+) --train (\S+)", ended.err)
         return Path(named[0]), Path(named[1]), Path(named[1]).read_bytes()
