@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_an_artifact_found_by_path_brings_its_own_store(tmp_path: Path, cubes: A
     assert found.find("squares").reference == cubes.input("squares").reference
     with pytest.raises(ArtifactError, match=r"has the role .nobody.; make it again: memlm artifacts rm"):
         found.find("nobody")
+
+
+def test_an_input_is_checked_once_for_each_artifact_that_is_opened(
+    store: Store, cubes: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked, check = [], Store.check_files
+
+    def counted(self: Store, artifact: Artifact, **how: Any) -> None:
+        checked.append(artifact.reference)
+        check(self, artifact, **how)
+
+    monkeypatch.setattr(Store, "check_files", counted)
+    found = store.get(cubes.reference)
+    squares = found.input("squares")
+    assert found.input("squares") is squares
+    assert checked == [cubes.reference, squares.reference]
+    assert store.get(cubes.reference).input("squares") is not squares
+    assert checked == [cubes.reference, squares.reference] * 2
 
 
 @pytest.mark.parametrize("name", ["0123456789ab", "a/b", ".hidden", ""])
