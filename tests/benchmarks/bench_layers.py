@@ -91,6 +91,7 @@ class Bench:
     models: Mapping[str, Trained]
     began: Sequence[str]
     """The model that all go on from, and their learning rate, as words of `train`; empty: none."""
+    device: str
 
     def rows(self) -> list[dict[str, Any]]:
         lines = self.results.read_text().splitlines() if self.results.exists() else []
@@ -126,7 +127,7 @@ class Bench:
 
     def _run(self, *command: str) -> dict[str, Any]:
         """A command of memlm: what it makes, and what its process takes."""
-        words = [sys.executable, "-m", "memlm_cli", *command, "--store", str(self.store), "--device", "cpu"]
+        words = [sys.executable, "-m", "memlm_cli", *command, "--store", str(self.store), "--device", self.device]
         began = time.perf_counter()
         process = subprocess.Popen(
             words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -197,6 +198,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="SEED")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--together", type=int, default=2, help="processes side by side, one thread each")
+    parser.add_argument("--device", default="cpu", help="where they learn; times are a processor's")
     parser.add_argument("--small-vocabulary", action="store_true", help="full softmax, bits a byte")
     parser.add_argument("--long-lengths", type=int, nargs="+", default=MEMORIES, help="that `memorizing` is read with")
     parser.add_argument("--init-from", metavar="MODEL", help="that all go on from, of the attention that they have")
@@ -205,7 +207,8 @@ def main() -> None:
     models = MODELS | {"memorizing": replace(MODELS["memorizing"], long_lengths=given.long_lengths)}
     figure, settings = ("bits_per_byte", ["cutoffs=[]"]) if given.small_vocabulary else ("perplexity", [])
     began = ["--init-from", given.init_from, *(["--lr", given.lr] if given.lr else [])] if given.init_from else []
-    bench = Bench(given.tokens, given.results, given.store, given.updates, figure, settings, models, began)
+    of_all = (given.tokens, given.results, given.store, given.updates, figure, settings)
+    bench = Bench(*of_all, models, began, given.device)
     with ThreadPoolExecutor(given.together) as pool:
         # All models of a seed before those of the next.
         list(pool.map(lambda job: bench.measure(*job), [(name, seed) for seed in given.seeds for name in given.models]))
