@@ -7,35 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from typer.completion import shell_complete
 
 from memlm_cli.command import Commands
-from memlm_cli.commands import (
-    artifacts,
-    build_datastore,
-    build_index,
-    compare,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    import_model,
-    inspect,
-    pack_batches,
-    plan,
-    precompute_neighbors,
-    presets,
-    recipes,
-    report,
-    run,
-    tokenize,
-    train,
-    try_text,
-    update_datastore,
-)
+from memlm_cli.command_group import CommandsByName
 from memlm_cli.console import answer
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
@@ -49,29 +27,38 @@ Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
 PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Of a command whose words are those of another."""
-app = Commands(name="memlm", no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
 
-app.command("try")(try_text.try_text)
-app.command("tokenize")(tokenize.tokenize)
-app.command("train")(train.train)
-app.command("import-model")(import_model.import_model)
-app.command("build-datastore")(build_datastore.build_datastore)
-app.command("update-datastore")(update_datastore.update_datastore)
-app.command("build-index")(build_index.build_index)
-app.command("precompute-neighbors")(precompute_neighbors.precompute_neighbors)
-app.command("pack-batches")(pack_batches.pack_batches)
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("inspect")(inspect.inspect)
-app.command("generate")(generate.generate)
-app.command("export")(export.export)
-app.command("run")(run.run)
-app.command("plan", context_settings=PASSED_ON)(plan.plan)
-app.command("recipes")(recipes.recipes)
-app.add_typer(artifacts.app, name="artifacts")
-app.command("presets")(presets.presets)
-app.command("doctor")(doctor.doctor)
+
+class AllCommands(CommandsByName):
+    names = (
+        "try",
+        "tokenize",
+        "train",
+        "import-model",
+        "build-datastore",
+        "update-datastore",
+        "build-index",
+        "precompute-neighbors",
+        "pack-batches",
+        "evaluate",
+        "report",
+        "compare",
+        "inspect",
+        "generate",
+        "export",
+        "run",
+        "plan",
+        "recipes",
+        "artifacts",
+        "presets",
+        "doctor",
+    )
+    package = "memlm_cli.commands"
+    modules: ClassVar = {"try": "try_text"}
+    settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
+
+
+app = Commands(name="memlm", cls=AllCommands, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
 
 
 def _print_version(wanted: bool) -> None:

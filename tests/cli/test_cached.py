@@ -76,3 +76,12 @@ def test_nor_do_stages_beside_the_chain(memlm: Memlm, text: Path, tmp_path: Path
         out, err = answered_again(arguments)
         assert out == made.out
         assert "cached" in err and err.endswith(f"loaded:{NEEDED.get(str(command[0]), '')}\n"), command[0]
+
+
+def test_a_command_imports_no_other(memlm: Memlm, text: Path) -> None:
+    program = PROGRAM.replace(repr(HEAVY), "{name for name in sys.modules if name.startswith('memlm_cli.commands.')}")
+    tokens = ["tokenize", "--train", str(text), "--valid", str(text)]
+    assert memlm(*tokens).code == 0
+    words = [sys.executable, "-c", program, *tokens]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert ended.stderr.endswith("loaded: memlm_cli.commands.tokenize\n"), ended.stderr

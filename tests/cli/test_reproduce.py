@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from memlm_cli.app import app
 from memlm_cli.reproduce.script import command_line
 from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
@@ -186,6 +185,5 @@ def test_settings_that_this_version_does_not_know_are_spelled_all_the_same() -> 
 
 
 def test_renamed_options_exist() -> None:
-    assert app.registered_commands
     options = options_of(["memlm", "train"]) | options_of(["memlm", "build-index"])
     assert {f"--{name.replace('_', '-')}" for name in PARAMETERS.values()} <= options

@@ -1,0 +1,57 @@
+"""Commands that are imported when they are asked for."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+from memlm_cli.command import Commands
+
+
+class CommandsByName(TyperGroup):
+    """A group whose commands are imported and built when they are asked for, since one process needs one of them."""
+
+    names: ClassVar[tuple[str, ...]]
+    """In the order in which help lists them."""
+    package: ClassVar[str]
+    """Where each has a module of its own, which holds a function of that name, or a group as `app`."""
+    modules: ClassVar[Mapping[str, str]] = {}
+    """Those of commands whose module is not called as they are, but for hyphens."""
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What Typer is told of a command beside its function."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
+
+    def build(self, name: str) -> Any:
+        module = self.modules.get(name, name.replace("-", "_"))
+        holds = import_module(f"{self.package}.{module}")
+        alone = Commands(rich_markup_mode=self.rich_markup_mode)
+        if hasattr(holds, "app"):
+            alone.add_typer(holds.app, name=name)
+        else:
+            alone.command(name, **self.settings.get(name, {}))(getattr(holds, module))
+        return typer.main.get_group(alone).commands[name]
+
+
+class _Built(Mapping[str, Any]):
+    """Commands by name, each built once."""
+
+    def __init__(self, group: CommandsByName) -> None:
+        self._group, self._built = group, dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._group.names:
+            raise KeyError(name)
+        if name not in self._built:
+            self._built[name] = self._group.build(name)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group.names)
+
+    def __len__(self) -> int:
+        return len(self._group.names)
