@@ -26,6 +26,9 @@ RANGE, FAR_RANGE, FAR = (0.7, 1.5), (0.4, 2.5), 100
 SHORT_RANGE, SHORT, MUCH_MORE = (0.2, 1.2), 20.0, 3.0
 """Of times where all that was measured took fewer seconds, for a third of the work or less: programs, models and first
 steps that start are a large part of it, and not of what is expected."""
+CPU = "cpu"
+GPU_FACTOR = 1.5
+"""Between what is foretold of a GPU's memory and what is taken, at the most."""
 MOST_SCALED = 2.0
 """Beyond, a search among more keys, or fewer, says nothing of the time of this one."""
 
@@ -70,10 +73,16 @@ class Estimate:
     """Whether `disk` is what others of the kind took, and not arithmetic."""
     scratch: int | None = None
     memory: int | None = None
+    """Of the machine, at the least."""
     device: str = "cpu"
-    """What the memory is of."""
+    """What computes."""
+    gpu: int | None = None
+    """Bytes of a GPU's memory, about, where one computes."""
+    gpu_least: int | None = None
+    """Without which it cannot be made."""
     approximate: bool = False
     remedy: str = ""
+    gpu_remedy: str = ""
     written: int = 0
     """Bytes that work which continues has on the disk already."""
 
@@ -185,10 +194,13 @@ def _estimate(
         disk=disk,
         like_others=cost.disk is None and disk is not None,
         scratch=cost.scratch,
-        memory=cost.memory,
+        memory=cost.memory if device == CPU else cost.host,
         device=device,
+        gpu=None if device == CPU else stage.gpu_memory(config, inputs),
+        gpu_least=None if device == CPU else cost.memory,
         approximate=approximate,
         remedy=cost.remedy,
+        gpu_remedy=cost.gpu_remedy,
         written=folder_bytes(store.draft_folder(work.kind, work.id)),
     )
     if not cost.metrics:
@@ -273,17 +285,24 @@ def room(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Roo
         largest = max(new, key=lambda estimate: estimate.missing)
         problems.append(
             f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
-            f"{largest.name}{_hint(largest)}"
+            f"{largest.name}{_hint(largest.remedy)}"
         )
     for estimate in new:
-        limit = memory.get(estimate.device)
-        if estimate.memory is not None and limit is not None and estimate.memory > limit:
-            problems.append(
-                f"{estimate.name} takes {size(estimate.memory)} of memory at the least, and {estimate.device} has "
-                f"{size(limit)}{_hint(estimate)}"
-            )
+        problems += _too_large(estimate, memory)
     complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
     return Room(stays, at_once, complete, free, memory, tuple(problems))
+
+
+def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
+    """What of the memory of a task does not fit."""
+    limit, own = memory.get(estimate.device), memory.get(CPU)
+    if estimate.memory is not None and own is not None and estimate.memory > own:
+        what = f"{size(estimate.memory)} of memory at the least, and {CPU} has {size(own)}"
+        yield f"{estimate.name} takes {what}{_hint(estimate.remedy)}"
+    needed = max(estimate.gpu_least or 0, round((estimate.gpu or 0) / GPU_FACTOR))
+    if estimate.device != CPU and limit is not None and needed > limit:
+        what = f"{size(needed)} of a GPU's memory at the least, and {estimate.device} has {size(limit)}"
+        yield f"{estimate.name} takes {what}{_hint(estimate.gpu_remedy or estimate.remedy)}"
 
 
 def usable(free: int) -> int:
@@ -291,5 +310,5 @@ def usable(free: int) -> int:
     return free * 98 // 100
 
 
-def _hint(estimate: Estimate) -> str:
-    return f" ({estimate.remedy})" if estimate.remedy else ""
+def _hint(remedy: str) -> str:
+    return f" ({remedy})" if remedy else ""

@@ -223,13 +223,12 @@ def test_without_a_terminal_silent_work_is_a_line_every_30_seconds_since_the_las
 
 def test_in_a_notebook_the_first_line_comes_soon(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with ConsoleReporter("read", clock, soon=True):
-        with ConsoleReporter("train", clock) as reporter:
-            for clock.now in map(float, range(1, 5)):
-                reporter._tick()
-            reporter.progress(0, 100, "steps")
-            for clock.now in map(float, range(5, 8)):
-                reporter._tick()
+    with ConsoleReporter("read", clock, soon=True), ConsoleReporter("train", clock) as reporter:
+        for clock.now in map(float, range(1, 5)):
+            reporter._tick()
+        reporter.progress(0, 100, "steps")
+        for clock.now in map(float, range(5, 8)):
+            reporter._tick()
     assert capsys.readouterr().err.splitlines() == ["train: working, 2 s", "train: 0 of 100 steps (0%)"]
 
 

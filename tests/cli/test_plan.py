@@ -230,6 +230,55 @@ def test_too_little_memory_is_exit_code_5(
     assert "--index ivf-pq" in told[0]
 
 
+def with_gpu(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+    """A machine with a GPU of so many bytes, on which plans are made, and nothing is computed."""
+    monkeypatch.setattr("stages.models.devices.device_name", lambda name: "Small GPU")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (memory, memory))
+    monkeypatch.setattr("stages.models.devices.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}])
+
+
+def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "GPU memory" not in memlm("plan", recipe(tmp_path), *files).out
+    on_cpu = planned(memlm, recipe(tmp_path), *files).stages
+    assert {stage["gpu_memory"] for stage in on_cpu.values()} == {None}
+    with_gpu(monkeypatch, 80 * 10**9)
+    stages = planned(memlm, recipe(tmp_path), *files).stages
+    for name in ("model", "datastore", "report"):
+        found = stages[name]
+        assert found["device"] == "Small GPU" and found["gpu_memory_least"] == on_cpu[name]["memory"]
+        assert found["gpu_memory"] > found["gpu_memory_least"] > 0
+        assert found["memory"] < on_cpu[name]["memory"] or name == "model"
+    assert stages["tokens"]["device"] == stages["index"]["device"] == "cpu"
+    assert stages["tokens"]["gpu_memory"] is stages["index"]["gpu_memory"] is None
+    header, *rows = memlm("plan", recipe(tmp_path), *files).out.splitlines()
+    assert header.endswith("GPU memory")
+    assert next(row for row in rows if row.startswith("model ")).split("~")[-1].endswith("MB")
+
+
+def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_gpu(monkeypatch, 10**6)
+    ended = memlm("plan", recipe(tmp_path), *files)
+    assert ended.code == 5 and ended.out.startswith("stage")
+    assert "model takes " in ended.err and "of a GPU's memory at the least, and Small GPU has 1.0 MB" in ended.err
+    assert "smaller --batch-tokens with --accumulate" in ended.err
+    assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
+    assert memlm("artifacts", "list", "tokens").out == ""
+
+
+def test_what_is_near_the_memory_of_a_gpu_is_said(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_gpu(monkeypatch, 80 * 10**9)
+    foretold = planned(memlm, recipe(tmp_path), *files).stages["model"]["gpu_memory"]
+    with_gpu(monkeypatch, int(foretold / 1.2))
+    told = memlm("plan", recipe(tmp_path), *files)
+    assert "model is near what Small GPU has" in told.out and "smaller --batch-tokens" in told.out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
