@@ -114,6 +114,7 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
                 f"{estimate.name} is near what {estimate.device} has, {size(limit)}, and may not fit; what would help: "
                 f"{estimate.gpu_remedy or estimate.remedy}"
             )
+    lines += [f"measured before, on a part of the work: {one.name} ({one.kept})" for one in new if one.kept]
     more = _and_more(not fit.complete)
     lines.append(f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free")
     return "\n".join(lines)
@@ -177,6 +178,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "measured": estimate.measured,
         "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
+        "kept": estimate.kept or None,
         "foretold": estimate.foretold,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipelines.catalogue import stage_of
 from pipelines.expected import ExpectedStore
 from pipelines.plan import bound
+from pipelines.rates import Rate, find, keep
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.cost import Effort
@@ -66,6 +67,8 @@ class Estimate:
     """Whether these took seconds, mostly to start, and the time is rather the least that is said."""
     calibrated: bool = False
     """Whether the time follows from a part of the work that was done to measure it."""
+    kept: str = ""
+    """When and on what a part of such work was measured before, if the time follows from that."""
     foretold: bool = False
     """Whether the time is what the recipe says."""
     disk: int | None = None
@@ -121,7 +124,7 @@ def estimates(
 
     Args:
         measuring: a part of work whose time the store does not tell is done to measure it, and this is called with
-            its name before; None: it is not known.
+            its name before; what was measured is kept in the store. None: nothing is measured.
     Raises: what is wrong with a task as far as that does not depend on what is not made yet.
     """
     expected = ExpectedStore(store.root)
@@ -171,12 +174,17 @@ def _estimate(
     effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
     kin = list(_kin(stage, effort, device, done)) if effort is not None else []
     seconds, short = (None, False) if effort is None else _seconds(effort, kin)
-    calibrated = False
+    calibrated, rate = False, None
     if measuring is not None and effort is not None and (seconds is None or short):
         measuring(task.name)
-        measured = _measured(stage.measured_seconds(config, inputs, execution, effort))
-        calibrated = measured is not None
-        seconds = measured or seconds
+        taken = stage.measured_seconds(config, inputs, execution, effort)
+        if taken is not None:
+            keep(store.root, task.command, device, effort, taken)
+            calibrated, seconds, short = True, (RANGE[0] * taken, RANGE[1] * taken), False
+    if effort is not None and (seconds is None or short):
+        rate = find(store.root, task.command, device, effort)
+        rate = rate if rate is not None and _alike(effort, rate.effort) else None
+        seconds = seconds if rate is None else _by_rate(effort, rate)
     foretold = seconds is None and task.foretold is not None
     alike = [run.artifact.manifest.bytes for run in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
@@ -188,8 +196,9 @@ def _estimate(
         effort=effort,
         seconds=seconds or task.foretold,
         measured=len(kin),
-        short=short and not calibrated,
+        short=short and rate is None,
         calibrated=calibrated,
+        kept="" if rate is None else rate.told,
         foretold=foretold,
         disk=disk,
         like_others=cost.disk is None and disk is not None,
@@ -248,9 +257,11 @@ def _seconds(effort: Effort, kin: Sequence[Run]) -> tuple[tuple[float, float] | 
     return (least * expected, most * expected), not telling
 
 
-def _measured(seconds: float | None) -> tuple[float, float] | None:
-    """The least and the most that is expected where a part of the work took so long, times what it stands for."""
-    return None if seconds is None else (RANGE[0] * seconds, RANGE[1] * seconds)
+def _by_rate(effort: Effort, rate: Rate) -> tuple[float, float]:
+    """The least and the most that is expected, by what was measured before."""
+    times = effort.amount / rate.amount
+    least, most = RANGE if 1 / FAR <= times <= FAR else FAR_RANGE
+    return least * times * rate.seconds, most * times * rate.seconds
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stages.artifacts.store import Store
+from stages.machine import processor_name
 from tests.cli.conftest import Memlm
 from tests.stages.pretrained import tiny
 from tests.stages.small_text import story
@@ -310,14 +311,24 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
     least, most = stages["model"]["seconds"]
     assert 0 < least < most and stages["model"]["measured"] == 0
     assert "measuring model on a part of its work" in ended.err
-    assert not (tmp_path / "store").exists()
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["rates"], "no artifact is made"
+    (again,) = [stage for stage in planned(memlm, chain, *files).whole["stages"] if stage["stage"] == "model"]
+    assert again["seconds"] == pytest.approx([least, most]) and not again["calibrated"]
+    longer = planned(memlm, chain, *files, "--set", "model.steps=60").stages["model"]
+    shorter = planned(memlm, chain, *files, "--set", "model.steps=20").stages["model"]
+    assert longer["seconds"] == pytest.approx([3 * shorter["seconds"][0], 3 * shorter["seconds"][1]])
+    told = memlm("plan", chain, *files).out
+    assert "measured before, on a part of the work: model (20" in told and f" of {processor_name()})" in told
+    wider = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
+    assert wider["seconds"] is wider["kept"] is None, "a model of another shape"
     assert memlm("run", chain, *files).code == 0
-    before = sorted(path for path in (tmp_path / "store").rglob("*"))
+    before = _outside_rates(tmp_path / "store")
     for name, command in {"index": "precompute-neighbors", "model": "build-datastore"}.items():
         typed = [command, _made(tmp_path, name), "--set", "k=3" if name == "index" else "dtype=float32"]
         (stage,) = json.loads(memlm("plan", *typed, "--calibrate", "--json").out)["stages"]
         assert stage["calibrated"] and stage["seconds"][0] > 0, command
-        assert memlm("plan", *typed).out.count("?") == 1, "without it, only the time is not known"
+        (kept,) = planned(memlm, *typed).stages.values()
+        assert kept["seconds"] == pytest.approx(stage["seconds"]) and kept["kept"], command
     settings = (
         "--split",
         "valid",
@@ -330,7 +341,11 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
     )
     ended = memlm("plan", "--calibrate", "evaluate", _made(tmp_path, "index"), *settings)
     assert "measured here, on a part of the work: evaluate" in ended.out
-    assert sorted(path for path in (tmp_path / "store").rglob("*")) == before, "nothing is kept"
+    assert _outside_rates(tmp_path / "store") == before, "nothing else is kept"
+
+
+def _outside_rates(store: Path) -> list[Path]:
+    return sorted(path for path in store.rglob("*") if "rates" not in path.parts)
 
 
 @pytest.mark.parametrize(
