@@ -18,7 +18,7 @@ from stages.artifacts.cost import Effort
 from stages.artifacts.durable import write_atomically
 from stages.machine import processor_name, usable_cores
 
-RATES = "rates"
+RATES = ".rates"
 """Folder of a store."""
 
 

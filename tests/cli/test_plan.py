@@ -253,7 +253,9 @@ def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
         assert found["memory"] < on_cpu[name]["memory"] or name == "model"
     assert stages["tokens"]["device"] == stages["index"]["device"] == "cpu"
     assert stages["tokens"]["gpu_memory"] is stages["index"]["gpu_memory"] is None
-    header, *rows = memlm("plan", recipe(tmp_path), *files).out.splitlines()
+    ended = memlm("plan", recipe(tmp_path), *files)
+    assert ended.code == 0, ended.err
+    header, *rows = ended.out.splitlines()
     assert header.endswith("GPU memory")
     assert next(row for row in rows if row.startswith("model ")).split("~")[-1].endswith("MB")
 
@@ -311,7 +313,7 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
     least, most = stages["model"]["seconds"]
     assert 0 < least < most and stages["model"]["measured"] == 0
     assert "measuring model on a part of its work" in ended.err
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["rates"], "no artifact is made"
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [".rates"], "no artifact is made"
     (again,) = [stage for stage in planned(memlm, chain, *files).whole["stages"] if stage["stage"] == "model"]
     assert again["seconds"] == pytest.approx([least, most]) and not again["calibrated"]
     longer = planned(memlm, chain, *files, "--set", "model.steps=60").stages["model"]
@@ -345,7 +347,7 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
 
 
 def _outside_rates(store: Path) -> list[Path]:
-    return sorted(path for path in store.rglob("*") if "rates" not in path.parts)
+    return sorted(path for path in store.rglob("*") if ".rates" not in path.parts)
 
 
 @pytest.mark.parametrize(

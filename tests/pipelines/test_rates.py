@@ -41,12 +41,12 @@ def test_the_latest_counts(kept: Path) -> None:
     keep(kept, "train", "cpu", effort(), 7.0)
     found = find(kept, "train", "cpu", effort())
     assert found is not None and found.seconds == 7.0
-    assert len(list((kept / "rates").iterdir())) == 1
+    assert len(list((kept / ".rates").iterdir())) == 1
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seconds": 1}', "\0"])
 def test_a_damaged_file_counts_for_nothing(kept: Path, content: str) -> None:
-    (file,) = (kept / "rates").iterdir()
+    (file,) = (kept / ".rates").iterdir()
     file.write_text(content)
     assert find(kept, "train", "cpu", effort()) is None
 
