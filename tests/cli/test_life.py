@@ -75,7 +75,7 @@ COMMANDS = {
     ),
     "inspect": Watched(
         "{index} --text the --memory external:k=2,lambda=0.2 --html {folder}/c.html",
-        ("stages.inspection.reading.find", "stages.inspection.reading._open", "stages.inspection.page.page"),
+        ("stages.inspection.inspect.find", "stages.inspection.reading._open", "stages.inspection.page.page"),
     ),
     "generate": Watched(
         "{index} --max-tokens 2 --memory long:size=5,theta=1,lambda=0.1",
