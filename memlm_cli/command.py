@@ -1,4 +1,5 @@
-"""What all commands have in common: a log, defaults from `memlm.toml`, and of stages the options under "Everywhere"."""
+"""What all commands have in common: a sign of life, a log, defaults from `memlm.toml`, and of stages the options under
+"Everywhere"."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from memlm_cli.console import say
+from memlm_cli.console import say, telling
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
 from memlm_cli.options import PANEL, Common, common_parameters
@@ -33,7 +34,7 @@ LogOption = Annotated[
 
 
 class Commands(typer.Typer):
-    """Commands that keep a log where asked, and whose options may have defaults in `memlm.toml`."""
+    """Commands that show life, keep a log where asked, and whose options may have defaults in `memlm.toml`."""
 
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
@@ -60,6 +61,10 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(**values: Any) -> None:
         context = values[wants_context] if wants_context else values.pop(name_of_context)
+        with telling(" ".join(words_of(context))):
+            carry_out(context, values)
+
+    def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
         _begin(context, values.pop("log_file"))
         defaults = _in_force(context)
         for name in _replaced(context, defaults):

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 30.0
 QUIET_SECONDS = 2.0
-"""After so long without a word, and without progress, a terminal shows that work goes on."""
+"""After so long without a word, and without progress, a terminal or a notebook shows that work goes on."""
 
 _log: Callable[[str], None] | None = None
 """Writes lines into the log of the command; None: there is none."""
-_waiting: "Waiting | None" = None
-"""What a terminal shows of work that says nothing; None: there is none under way, or no terminal."""
+_telling: "ConsoleReporter | None" = None
+"""The innermost of those that tell of work under way; None: nothing is worked on, or something else is waited for."""
 _screen: TextIO | None = None
 """Where all that is said goes while work is reported, even if a library's own words are sent elsewhere meanwhile."""
 
@@ -69,8 +69,8 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
     """
     shown = harmless(text, styled=styled) if stream.isatty() or stream is _stderr() else text
     try:
-        if _waiting is not None:
-            _waiting.clear()
+        if _telling is not None:
+            _telling.hear(amid_line=stream.isatty() and not (text + end).endswith("\n"))
         print(shown, file=stream, end=end, flush=True)
     except BrokenPipeError:
         write_nowhere(stream)
@@ -127,39 +127,56 @@ def _spelled_figures(figures: dict[str, float]) -> list[str]:
 class ConsoleReporter:
     """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds.
 
-    Between `with` and its end the bar goes on counting seconds, lines go on, and a terminal without a bar shows after
-    a while that work goes on.
+    Between `with` and its end the bar goes on counting seconds, lines go on, and where there is no progress to show a
+    line says after a while that work goes on. Of several, one within the other, the innermost tells.
     """
 
-    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic, *, soon: bool = False) -> None:
+        """Args:
+        soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
+            holds for reporters within this one.
+        """
         self.command = command
-        lines = Lines(command, clock, note if on_terminal() else say)
+        self.soon: bool = soon or (_telling is not None and _telling.soon)
+        patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
+        lines = Lines(command, clock, note if on_terminal() else say, patience)
         self._progress = Bar(lines, Waiting(command, clock), clock) if on_terminal() else lines
         self._speaks = first_process()
         self._lock = RLock()
-        self._before: TextIO | None = None
+        self._before: tuple[TextIO | None, ConsoleReporter | None] = (None, None)
         self._ticks = Ticks(self._tick)
 
     def __enter__(self) -> Self:
-        global _screen
-        self._before, _screen = _screen, _stderr()
+        global _screen, _telling
+        self._before = _screen, _telling
+        self.hear()
+        if self._before[1] is not None:
+            self._before[1].hear()
+        _screen, _telling = _stderr(), self
         if self._speaks:
-            self._progress.open()
             self._ticks.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _screen
+        global _screen, _telling
         self._ticks.stop()
         with self._lock:
             self._progress.close()
-        _screen = self._before
+            _screen, _telling = self._before
+        if _telling is not None:
+            _telling.hear()
 
     def _tick(self) -> None:
         with self._lock:
-            self._progress.tick()
+            if _telling is self:
+                self._progress.tick()
+
+    def hear(self, *, amid_line: bool = False) -> None:
+        """Something is written now; `amid_line`: on a terminal, without an end of its line."""
+        with self._lock:
+            self._progress.hear(amid_line)
 
     def info(self, message: str) -> None:
         if self._speaks:
@@ -181,6 +198,26 @@ class ConsoleReporter:
             yield
 
 
+def telling(command: str) -> AbstractContextManager[object]:
+    """That a command is at work, from its first line to its last; one that another runs is part of that one."""
+    return ConsoleReporter(command) if _telling is None else nullcontext()
+
+
+@contextmanager
+def not_working() -> Iterator[None]:
+    """While something else is waited for than work: nobody says that work goes on."""
+    global _telling
+    before, _telling = _telling, None
+    if before is not None:
+        before.hear()
+    try:
+        yield
+    finally:
+        _telling = before
+        if before is not None:
+            before.hear()
+
+
 class Waiting:
     """A line on a terminal that says how long nothing was said; it is gone before anything else is written."""
 
@@ -189,17 +226,19 @@ class Waiting:
         self._clock = clock
         self._shown = ""
         self._since = clock()
+        self._amid_line = False
 
     def tick(self) -> None:
         quiet = self._clock() - self._since
-        if quiet >= QUIET_SECONDS:
+        if quiet >= QUIET_SECONDS and not self._amid_line:
             self._shown = f"{self.command}: working, {int(quiet)} s"
             print(f"\r{self._shown}", end="", file=_stderr(), flush=True)
 
-    def clear(self) -> None:
+    def clear(self, amid_line: bool = False) -> None:
+        """Something else is written now; on a line that it leaves open nothing is shown."""
         if self._shown:
             print(f"\r{' ' * len(self._shown)}\r", end="", file=_stderr(), flush=True)
-        self._shown, self._since = "", self._clock()
+        self._shown, self._since, self._amid_line = "", self._clock(), amid_line
 
 
 class TimeLeft:
@@ -240,9 +279,12 @@ class Bar:
         self._left = TimeLeft(0, clock)
         self._figures: list[str] = []
 
-    def open(self) -> None:
-        global _waiting
-        _waiting = self._waiting
+    def hear(self, amid_line: bool = False) -> None:
+        """Something else is written."""
+        if self._logged is not None:
+            self._logged.hear()
+        if self._waiting is not None:
+            self._waiting.clear(amid_line)
 
     def tick(self) -> None:
         """Let a terminal see that time goes by."""
@@ -295,30 +337,45 @@ class Bar:
             self._bar = None
 
     def close(self) -> None:
-        global _waiting
         self._end()
-        _waiting = None
+        if self._logged is not None:
+            self._logged.close()
 
 
 class Lines:
     """Progress in a log file."""
 
-    def __init__(self, command: str, clock: Callable[[], float], write: Callable[[str], None] = say) -> None:
+    def __init__(
+        self,
+        command: str,
+        clock: Callable[[], float],
+        write: Callable[[str], None] = say,
+        patience: float = SECONDS_BETWEEN_LINES,
+    ) -> None:
+        """Args:
+        patience: seconds until the first line of some work, or that work goes on without a word.
+        """
         self.command = command
         self._clock = clock
         self._write = write
+        self._patience = self._wait = patience
         self._work: tuple[int, int, str, dict[str, float]] | None = None
         self._first = 0
         self._left = TimeLeft(0, clock)
-        self._last = 0.0
+        self._last = self._heard = clock()
 
     def write(self, line: str) -> None:
         self._write(line)
+        self.hear()
 
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def open(self) -> None: ...
+    def hear(self, amid_line: bool = False) -> None:
+        """Something else is written."""
+        self._heard = self._clock()
+        if self._work is None:
+            self._last, self._wait = self._heard, self._patience
 
     def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
         now = self._clock()
@@ -326,16 +383,18 @@ class Lines:
         self._work = (done, total, unit, figures)
         if anew:
             self._first, self._last, self._left = done, now, TimeLeft(done, self._clock)
+            self._wait = self._patience
         self._left.hear(done, total)
         if not anew:
             self.tick()
 
     def tick(self) -> None:
-        """A line, if the last is some time ago, of what was last heard."""
-        now = self._clock()
-        if self._work is not None and now - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = now
-            self._write(f"{self.command}: {self._line(*self._work)}")
+        """A line, if the last is some time ago, of what was last reported; if nothing was, that work goes on."""
+        now, heard = self._clock(), self._heard
+        if now - self._last >= self._wait:
+            said = f"working, {int(now - heard)} s" if self._work is None else self._line(*self._work)
+            self._write(f"{self.command}: {said}")
+            self._heard, self._last, self._wait = heard, now, SECONDS_BETWEEN_LINES
 
     def _line(self, done: int, total: int, unit: str, figures: dict[str, float]) -> str:
         parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]

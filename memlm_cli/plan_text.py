@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
+ON_GPU = "GPU memory"
+"""The column beside them where a GPU computes."""
 
 
 def show_costs(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
@@ -74,7 +76,10 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
 
 def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
     terminal = answers_on_terminal()
-    lines = [table("", COLUMNS, [_row(estimate) for estimate in found], terminal=terminal), ""]
+    on_gpu = any(estimate.device != "cpu" for estimate in found)
+    columns = (*COLUMNS, ON_GPU) if on_gpu else COLUMNS
+    rows = [(*_row(estimate), *([_gpu(estimate)] if on_gpu else [])) for estimate in found]
+    lines = [table("", columns, rows, terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
     known = [estimate.seconds for estimate in new if estimate.seconds is not None]
     if known:
@@ -102,6 +107,14 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
     measured = [estimate.name for estimate in new if estimate.calibrated]
     if measured:
         lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
+    for estimate in new:
+        limit = fit.memory.get(estimate.device)
+        if estimate.gpu is not None and limit is not None and estimate.gpu > limit:
+            lines.append(
+                f"{estimate.name} is near what {estimate.device} has, {size(limit)}, and may not fit; what would help: "
+                f"{estimate.gpu_remedy or estimate.remedy}"
+            )
+    lines += [f"measured before, on a part of the work: {one.name} ({one.kept})" for one in new if one.kept]
     more = _and_more(not fit.complete)
     lines.append(f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free")
     return "\n".join(lines)
@@ -125,6 +138,13 @@ def _row(estimate: "Estimate") -> tuple[str, ...]:
         "" if done else _known(None if estimate.scratch is None else about + size(estimate.scratch)),
         "" if done else _known(None if estimate.memory is None else f"≥ {size(estimate.memory)}"),
     )
+
+
+def _gpu(estimate: "Estimate") -> str:
+    """Of a stage that computes on the CPU, or is done, nothing."""
+    if estimate.device == "cpu" or estimate.state == "done":
+        return ""
+    return _known(None if estimate.gpu is None else f"~{size(estimate.gpu)}")
 
 
 def _known(text: str | None) -> str:
@@ -158,11 +178,14 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "measured": estimate.measured,
         "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
+        "kept": estimate.kept or None,
         "foretold": estimate.foretold,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,
         "scratch": estimate.scratch,
         "memory": estimate.memory,
+        "gpu_memory": estimate.gpu,
+        "gpu_memory_least": estimate.gpu_least,
         "device": estimate.device,
         "approximate": estimate.approximate,
     }

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, note, say
+from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from stages.errors import ArtifactError, UsageError
@@ -125,7 +125,8 @@ def _terminal_asks() -> bool:
 def _last_line() -> str | None:
     """Of standard input, the last line that is not blank. Raises: ArtifactError for what is no text."""
     try:
-        lines = [line.strip() for line in sys.stdin or () if line.strip()]
+        with not_working():  # the stage before it does
+            lines = [line.strip() for line in sys.stdin or () if line.strip()]
     except UnicodeDecodeError:
         raise ArtifactError("Standard input is no artifact reference: it is no UTF-8.") from None
     return lines[-1] if lines else None

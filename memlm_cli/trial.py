@@ -10,7 +10,7 @@ from itertools import count, takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from memlm_cli.console import ConsoleReporter, say
+from memlm_cli.console import say
 from memlm_cli.options import Common
 from stages.numbers import joined, size
 
@@ -70,8 +70,7 @@ def planned(
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
         require_time(machine)
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
-        with ConsoleReporter("try"):
-            _plan(texts, total, machine, shares, recipe, common.device, began)
+        _plan(texts, total, machine, shares, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 

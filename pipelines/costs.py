@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipelines.catalogue import stage_of
 from pipelines.expected import ExpectedStore
 from pipelines.plan import bound
+from pipelines.rates import Rate, find, keep
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.cost import Effort
@@ -26,6 +27,9 @@ RANGE, FAR_RANGE, FAR = (0.7, 1.5), (0.4, 2.5), 100
 SHORT_RANGE, SHORT, MUCH_MORE = (0.2, 1.2), 20.0, 3.0
 """Of times where all that was measured took fewer seconds, for a third of the work or less: programs, models and first
 steps that start are a large part of it, and not of what is expected."""
+CPU = "cpu"
+GPU_FACTOR = 1.5
+"""Between what is foretold of a GPU's memory and what is taken, at the most."""
 MOST_SCALED = 2.0
 """Beyond, a search among more keys, or fewer, says nothing of the time of this one."""
 
@@ -63,6 +67,8 @@ class Estimate:
     """Whether these took seconds, mostly to start, and the time is rather the least that is said."""
     calibrated: bool = False
     """Whether the time follows from a part of the work that was done to measure it."""
+    kept: str = ""
+    """When and on what a part of such work was measured before, if the time follows from that."""
     foretold: bool = False
     """Whether the time is what the recipe says."""
     disk: int | None = None
@@ -70,10 +76,16 @@ class Estimate:
     """Whether `disk` is what others of the kind took, and not arithmetic."""
     scratch: int | None = None
     memory: int | None = None
+    """Of the machine, at the least."""
     device: str = "cpu"
-    """What the memory is of."""
+    """What computes."""
+    gpu: int | None = None
+    """Bytes of a GPU's memory, about, where one computes."""
+    gpu_least: int | None = None
+    """Without which it cannot be made."""
     approximate: bool = False
     remedy: str = ""
+    gpu_remedy: str = ""
     written: int = 0
     """Bytes that work which continues has on the disk already."""
 
@@ -112,7 +124,7 @@ def estimates(
 
     Args:
         measuring: a part of work whose time the store does not tell is done to measure it, and this is called with
-            its name before; None: it is not known.
+            its name before; what was measured is kept in the store. None: nothing is measured.
     Raises: what is wrong with a task as far as that does not depend on what is not made yet.
     """
     expected = ExpectedStore(store.root)
@@ -162,12 +174,17 @@ def _estimate(
     effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
     kin = list(_kin(stage, effort, device, done)) if effort is not None else []
     seconds, short = (None, False) if effort is None else _seconds(effort, kin)
-    calibrated = False
+    calibrated, rate = False, None
     if measuring is not None and effort is not None and (seconds is None or short):
         measuring(task.name)
-        measured = _measured(stage.measured_seconds(config, inputs, execution, effort))
-        calibrated = measured is not None
-        seconds = measured or seconds
+        taken = stage.measured_seconds(config, inputs, execution, effort)
+        if taken is not None:
+            keep(store.root, task.command, device, effort, taken)
+            calibrated, seconds, short = True, (RANGE[0] * taken, RANGE[1] * taken), False
+    if effort is not None and (seconds is None or short):
+        rate = find(store.root, task.command, device, effort)
+        rate = rate if rate is not None and _alike(effort, rate.effort) else None
+        seconds = seconds if rate is None else _by_rate(effort, rate)
     foretold = seconds is None and task.foretold is not None
     alike = [run.artifact.manifest.bytes for run in kin]
     disk = round(median(alike)) if cost.disk is None and alike else cost.disk
@@ -179,16 +196,20 @@ def _estimate(
         effort=effort,
         seconds=seconds or task.foretold,
         measured=len(kin),
-        short=short and not calibrated,
+        short=short and rate is None,
         calibrated=calibrated,
+        kept="" if rate is None else rate.told,
         foretold=foretold,
         disk=disk,
         like_others=cost.disk is None and disk is not None,
         scratch=cost.scratch,
-        memory=cost.memory,
+        memory=cost.memory if device == CPU else cost.host,
         device=device,
+        gpu=None if device == CPU else stage.gpu_memory(config, inputs),
+        gpu_least=None if device == CPU else cost.memory,
         approximate=approximate,
         remedy=cost.remedy,
+        gpu_remedy=cost.gpu_remedy,
         written=folder_bytes(store.draft_folder(work.kind, work.id)),
     )
     if not cost.metrics:
@@ -236,9 +257,11 @@ def _seconds(effort: Effort, kin: Sequence[Run]) -> tuple[tuple[float, float] | 
     return (least * expected, most * expected), not telling
 
 
-def _measured(seconds: float | None) -> tuple[float, float] | None:
-    """The least and the most that is expected where a part of the work took so long, times what it stands for."""
-    return None if seconds is None else (RANGE[0] * seconds, RANGE[1] * seconds)
+def _by_rate(effort: Effort, rate: Rate) -> tuple[float, float]:
+    """The least and the most that is expected, by what was measured before."""
+    times = effort.amount / rate.amount
+    least, most = RANGE if 1 / FAR <= times <= FAR else FAR_RANGE
+    return least * times * rate.seconds, most * times * rate.seconds
 
 
 @dataclass(frozen=True)
@@ -273,17 +296,24 @@ def room(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Roo
         largest = max(new, key=lambda estimate: estimate.missing)
         problems.append(
             f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
-            f"{largest.name}{_hint(largest)}"
+            f"{largest.name}{_hint(largest.remedy)}"
         )
     for estimate in new:
-        limit = memory.get(estimate.device)
-        if estimate.memory is not None and limit is not None and estimate.memory > limit:
-            problems.append(
-                f"{estimate.name} takes {size(estimate.memory)} of memory at the least, and {estimate.device} has "
-                f"{size(limit)}{_hint(estimate)}"
-            )
+        problems += _too_large(estimate, memory)
     complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
     return Room(stays, at_once, complete, free, memory, tuple(problems))
+
+
+def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
+    """What of the memory of a task does not fit."""
+    limit, own = memory.get(estimate.device), memory.get(CPU)
+    if estimate.memory is not None and own is not None and estimate.memory > own:
+        what = f"{size(estimate.memory)} of memory at the least, and {CPU} has {size(own)}"
+        yield f"{estimate.name} takes {what}{_hint(estimate.remedy)}"
+    needed = max(estimate.gpu_least or 0, round((estimate.gpu or 0) / GPU_FACTOR))
+    if estimate.device != CPU and limit is not None and needed > limit:
+        what = f"{size(needed)} of a GPU's memory at the least, and {estimate.device} has {size(limit)}"
+        yield f"{estimate.name} takes {what}{_hint(estimate.gpu_remedy or estimate.remedy)}"
 
 
 def usable(free: int) -> int:
@@ -291,5 +321,5 @@ def usable(free: int) -> int:
     return free * 98 // 100
 
 
-def _hint(estimate: Estimate) -> str:
-    return f" ({estimate.remedy})" if estimate.remedy else ""
+def _hint(remedy: str) -> str:
+    return f" ({remedy})" if remedy else ""

@@ -122,8 +122,15 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
             metrics={"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
             scratch=STATES_KEPT * state,
             memory=4 * inputs["encoder"].metrics["parameters"] + state,
+            host=state,
+            gpu_remedy="a shorter --context",
             remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
         )
+
+    def gpu_memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
+        from stages.encoding.device_memory import encoding_peak
+
+        return encoding_peak(inputs["encoder"], config.windows, config.precision)
 
     def effort(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         """Tokens of all windows, of which a model that pools reads one for every row."""

@@ -109,7 +109,21 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(metrics={"tokens": tokens}, memory=sum(held, model + state))
+        return Cost(
+            metrics={"tokens": tokens},
+            memory=sum(held, model + state),
+            host=sum(held, state),
+            gpu_remedy="a shorter --context, or --device cpu",
+        )
+
+    def gpu_memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
+        """Of the model, scores of its vocabulary, and the search."""
+        from stages.encoding.device_memory import encoding_peak
+        from stages.search.device_memory import search_peak
+
+        encoding = encoding_peak(inputs["model"], config.windows, config.precision, scores=True)
+        searched = ((a.config["index"], a.find("datastore").metrics) for a in _indexes(inputs))
+        return None if encoding is None else encoding + sum(search_peak(*one) for one in searched)
 
     def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         splits = inputs["tokens"].metrics["splits"]

@@ -1,12 +1,14 @@
 """How much memory, and how many cores, this machine lets a process have."""
 
 import os
+import platform
 import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+CPUINFO = Path("/proc/cpuinfo")
 MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
@@ -41,3 +43,13 @@ def _left_of_limits() -> int:
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor_name() -> str:
+    """The model of the processor as the system calls it; where it does not (Linux does), its architecture."""
+    with suppress(OSError):
+        for line in CPUINFO.read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()

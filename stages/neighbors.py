@@ -168,8 +168,19 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
             scratch=0,
             memory=memory_to_search(index.config["index"], index.metrics.get("bytes")),
+            host=memory_to_search(index.config["index"], index.metrics.get("bytes")),
             remedy="a smaller --k, or --queries with fewer splits",
         )
+
+    def gpu_memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
+        """As where queries are encoded, too."""
+        from stages.encoding.device_memory import encoding_peak
+        from stages.search.device_memory import search_peak
+
+        datastore = inputs["index"].find("datastore")
+        windows = WindowSettings.of(datastore.config)
+        encoding = encoding_peak(inputs["index"].find("encoder"), windows, config.precision)
+        return None if encoding is None else encoding + search_peak(inputs["index"].config["index"], datastore.metrics)
 
     def effort(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         index = inputs["index"]

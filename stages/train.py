@@ -86,6 +86,11 @@ class Train(Stage[TrainConfig]):
 
         return cost(config, inputs)
 
+    def gpu_memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
+        from stages.training.device_memory import training_peak
+
+        return training_peak(config, _segments(config, inputs["tokens"]))
+
     def effort(self, config: TrainConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         from stages.training.cost import effort
 

@@ -91,6 +91,11 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     def cost(self, config: UpdateConfig, inputs: Inputs) -> Cost:
         return cost(config, inputs)
 
+    def gpu_memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
+        from stages.encoding.device_memory import encoding_peak
+
+        return encoding_peak(inputs["encoder"], config.windows, config.precision) if ADDED in inputs else 0
+
     def effort(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         return effort(config, inputs, metrics)
 

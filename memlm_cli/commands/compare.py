@@ -103,8 +103,7 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
-    with ConsoleReporter("compare"):
-        found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
+    found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
     answer(
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
         styled=True,

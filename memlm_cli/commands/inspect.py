@@ -9,7 +9,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.browser import tell_page
-from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import (
     DEFAULT_STORE,
     IndexOption,
@@ -84,10 +84,10 @@ def inspect(
     json_: JsonOption = False,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
-    with ConsoleReporter("inspect"):  # libraries take seconds to load
-        from memlm_cli.inspection_text import inspected_text
-        from stages.artifacts.store import Store
-        from stages.inspection.request import Request
+    from memlm_cli.inspection_text import inspected_text
+    from stages.artifacts.store import Store
+    from stages.inspection.page import page
+    from stages.inspection.request import Request
 
     opened = Store(store, verify_inputs=verify_inputs)
     if source not in (None, "-"):
@@ -114,10 +114,7 @@ def inspect(
     if select is not None:
         _show_selected(request, opened, select.split(","), passages or 3, length or 32, contexts, html, json_)
         return
-    from stages.inspection.page import page
-
-    with ConsoleReporter("inspect"):
-        found = _inspected(request, opened, text, split or "test", position, length or 32, contexts)
+    found = _inspected(request, opened, text, split or "test", position, length or 32, contexts)
     if html is not None:
         _write_page(html, page(found))
     text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=answers_on_terminal())
@@ -153,12 +150,11 @@ def _show_selected(
     from stages.inspection.selection import choose_passages
 
     report = store.get(request.report or "", "report")
-    with ConsoleReporter("inspect"):
-        chosen = choose_passages(report, kinds, each, length)
-        if not chosen:
-            raise UsageError(f"{report.reference} has no passage that --select {','.join(kinds)} asks for.")
-        places = [(one.start, one.stop) for one in chosen]
-        found = inspect_passages(request, store, str(report.config["split"]), places, contexts)
+    chosen = choose_passages(report, kinds, each, length)
+    if not chosen:
+        raise UsageError(f"{report.reference} has no passage that --select {','.join(kinds)} asks for.")
+    places = [(one.start, one.stop) for one in chosen]
+    found = inspect_passages(request, store, str(report.config["split"]), places, contexts)
     shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
     if html is not None:
         _write_page(html, page_of_passages(shown, report.reference))

@@ -27,8 +27,8 @@ def plan(
         bool,
         typer.Option(
             "--calibrate",
-            help="Measure what this store cannot tell: a few updates of a training, one shard of a datastore, of "
-            "neighbours, of an evaluation.",
+            help="Measure what this store cannot tell, and keep it there: a few updates of a training, one shard of a "
+            "datastore, of neighbours, of an evaluation.",
         ),
     ] = False,
     keys: Annotated[
@@ -53,9 +53,9 @@ def plan(
 ) -> None:
     """What a recipe or a command would cost: work, time, disk and memory of every stage; exit 5 if it cannot fit.
 
-    Sizes are arithmetic, of text not read yet from a sample (~). Times are those of the same work in this store, or
-    measured on a part of it. What is not known is a question mark. With --keys: what so many would cost on some
-    machines, by the times of an index.
+    Sizes are arithmetic, of text not read yet from a sample (~), and of a GPU's memory by shapes of a batch. Times are
+    those of the same work in this store, or measured on a part of it. What is not known is a question mark. With
+    --keys: what so many would cost on some machines, by the times of an index.
     """
     from pipelines.catalogue import COMMANDS
 

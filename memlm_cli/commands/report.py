@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.browser import open_page, tell_page
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import answer, say
 from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
 from stages.artifacts.advice import DEFAULT_STORE
 
@@ -51,10 +51,9 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    with ConsoleReporter("report"):
-        page = build_page(find_reports(named, Store(store, verify_inputs=verify_inputs)), script, baseline_remarks)
-        write_page(page, output)
-        files = [] if figures is None else write_figures(page, figures)
+    page = build_page(find_reports(named, Store(store, verify_inputs=verify_inputs)), script, baseline_remarks)
+    write_page(page, output)
+    files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)
     if open_:
         open_page("report", output)

@@ -11,7 +11,7 @@ import typer
 
 from memlm_cli.browser import has_display, open_page, tell_page
 from memlm_cli.commands.report import DEFAULT_OUTPUT
-from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
+from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.run_stage import check_artifact_name, publish_name
 from stages.errors import UsageError
@@ -150,9 +150,8 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
 
-    with ConsoleReporter("try"):
-        found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
-        write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more]), output)
+    found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
+    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more]), output)
     store = list(chain(*store_words(common)))
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memlm_cli.console import ConsoleReporter
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,14 +106,18 @@ class Index(Artifact):
             raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
         if k < 1:
             raise UsageError(f"k is 1 or more, not {k}.")
-        return self._searcher.search(wanted, k)
+        searcher = self._searcher
+        with ConsoleReporter("search", soon=True):
+            found: tuple[np.ndarray, np.ndarray] = searcher.search(wanted, k)
+        return found
 
     @cached_property
     def _searcher(self) -> Any:
-        from stages.search.open import open_searcher
+        with ConsoleReporter("search", soon=True):
+            from stages.search.open import open_searcher
 
-        keys = self._stored.find("datastore").metrics
-        return open_searcher(self._stored.file("index.faiss"), self.config, (keys["rows"], keys["dim"]))
+            keys = self._stored.find("datastore").metrics
+            return open_searcher(self._stored.file("index.faiss"), self.config, (keys["rows"], keys["dim"]))
 
 
 def plain(value: Any) -> Any:

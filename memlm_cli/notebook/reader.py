@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.columns import Columns, columns
 from memlm_cli.notebook.pages import Page
 
@@ -31,13 +32,20 @@ class Reader:
 
     def score(self, text: str) -> "Scores":
         """A text from its first token on, as `memlm inspect --text` reads it."""
+        return Scores(self.inspected(text, 0), self, text)
+
+    def inspected(self, text: str, contexts: int) -> "Inspected":
+        """A text token by token, each with so many of the contexts that were read."""
         from stages.inspection.inspect import inspect_passage
 
-        return Scores(inspect_passage(self.loaded, text, 0), self, text)
+        loaded = self.loaded
+        with ConsoleReporter("score", soon=True):
+            return inspect_passage(loaded, text, contexts)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """What is written behind a prompt; options as of `parts`."""
-        return "".join(self.parts(prompt, **options))
+        with ConsoleReporter("generate", soon=True):
+            return "".join(self.parts(prompt, **options))
 
     def parts(
         self,
@@ -70,15 +78,17 @@ class Reader:
     @cached_property
     def loaded(self) -> "MemoryReader":
         """What scores texts."""
-        from stages.inspection.reading import load_reader
+        with ConsoleReporter("read", soon=True):
+            from stages.inspection.reading import load_reader
 
-        return load_reader(self._found, self._request)
+            return load_reader(self._found, self._request)
 
     @cached_property
     def _writer(self) -> "MemoryReader":
-        from stages.generation.generate import open_writer
+        with ConsoleReporter("read", soon=True):
+            from stages.generation.generate import open_writer
 
-        return open_writer(self._request, self._store)
+            return open_writer(self._request, self._store)
 
 
 class Scores(dict[str, "np.ndarray"]):
@@ -98,7 +108,7 @@ class Scores(dict[str, "np.ndarray"]):
         probability of the token it holds), `right` (whether that is the token that came), `split`, `row`, `document`,
         and the text `before` it, `next`, `after`.
         """
-        found = self._inspected(k)
+        found = self._reader.inspected(self._text, k)
         return columns(
             [
                 {
@@ -123,15 +133,10 @@ class Scores(dict[str, "np.ndarray"]):
         """The page of `memlm inspect --html`; a notebook shows it."""
         from stages.inspection.page import page
 
-        return Page(page(self._inspected(4)))
+        return Page(page(self._reader.inspected(self._text, 4)))
 
     def _repr_html_(self) -> str:
         return self.page()._repr_html_()
-
-    def _inspected(self, contexts: int) -> "Inspected":
-        from stages.inspection.inspect import inspect_passage
-
-        return inspect_passage(self._reader.loaded, self._text, contexts)
 
 
 def _scored(token: "TokenView") -> dict[str, Any]:

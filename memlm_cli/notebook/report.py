@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.artifacts import Artifact
 from memlm_cli.notebook.columns import Columns, columns
 from memlm_cli.notebook.pages import Page, Picture
@@ -40,11 +41,12 @@ class Report(Artifact):
 
     def page(self) -> Page:
         """The page of `memlm report`; a notebook shows it."""
-        from memlm_cli.comparison_text import baseline_remarks
-        from memlm_cli.reproduce.script import script
-        from stages.pages.page import build_page
+        with ConsoleReporter("report", soon=True):
+            from memlm_cli.comparison_text import baseline_remarks
+            from memlm_cli.reproduce.script import script
+            from stages.pages.page import build_page
 
-        made = build_page([self._stored], script, baseline_remarks)
+            made = build_page([self._stored], script, baseline_remarks)
         return Page(made.html, {figure.name: Picture(figure.svg, figure.title) for figure in made.figures})
 
     def _repr_html_(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens, plain
 from memlm_cli.notebook.reader import Reader
 from memlm_cli.notebook.report import Report
@@ -61,7 +62,8 @@ class Store:
 
     def __getitem__(self, reference: str) -> "Artifact":
         """The artifact behind `kind/id`, `kind/name` or a path, its files checked."""
-        return _of_kind(self, self._folder.get(reference))
+        with ConsoleReporter("open", soon=True):
+            return _of_kind(self, self._folder.get(reference))
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
         """As `memlm.run`, in this store."""
@@ -69,7 +71,8 @@ class Store:
 
         words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
         given = {name: plain(value) for name, value in settings.items()}
-        return self[run_command(command, words, {"store": str(self.path), **given})]
+        with ConsoleReporter(command, soon=True):
+            return self[run_command(command, words, {"store": str(self.path), **given})]
 
     def read(
         self,
@@ -105,7 +108,8 @@ class Store:
             references=references,
             **given,
         )
-        return Reader(self._folder, request)
+        with ConsoleReporter("read", soon=True):
+            return Reader(self._folder, request)
 
 
 def _of_kind(store: Store, stored: "Stored") -> Artifact:

@@ -20,12 +20,16 @@ class Cost:
     """Most bytes on the disk, beside those of `files`, while it is made."""
     memory: int | None = None
     """Bytes of memory, of the device that computes, without which it cannot be made; it takes more."""
+    host: int | None = None
+    """The same of the machine, where a GPU computes."""
     approximate: bool = False
     """Whether it follows from a sample."""
     copies: Mapping[str, str] = field(default_factory=dict)
     """Files that are those of an input: file -> role."""
     remedy: str = ""
     """What takes less room."""
+    gpu_remedy: str = ""
+    """What takes less of a GPU's memory."""
 
     @property
     def disk(self) -> int | None:

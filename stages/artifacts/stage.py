@@ -145,6 +145,11 @@ class Stage(ABC, Generic[C]):
         """The room that it takes, with resolved settings, from manifests alone: inputs may not be made yet."""
         return Cost()
 
+    def gpu_memory(self, config: C, inputs: Inputs) -> int | None:
+        """Bytes of a GPU's memory that it holds at its peak, about, where it computes on one, with resolved settings,
+        from manifests and shapes alone; None: not known."""
+        return None
+
     def effort(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort | None:
         """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
         return None

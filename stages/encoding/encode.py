@@ -13,6 +13,8 @@ from stages.encoding.windows import Window, document_windows, own_windows, posit
 from stages.models.devices import autocast
 from stages.models.language_model import Encoding, State
 
+BATCH_TOKENS = 8192
+"""Inputs of a forward pass."""
 READ_AHEAD_IDS = 1 << 20
 """Ids taken from storage at a time: a stored chunk is read once, not once a batch."""
 
@@ -69,7 +71,7 @@ def encode_range(
     stride: int,
     device: torch.device | str,
     precision: str,
-    batch_tokens: int = 8192,
+    batch_tokens: int = BATCH_TOKENS,
     documents: np.ndarray | None = None,
     origins: np.ndarray | None = None,
     state: State = None,

@@ -114,7 +114,7 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     with content_of(weights, SafetensorError):
         tensors = load_file(weights, device=str(device))
     # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
-    with content_of(settings, RuntimeError, UsageError), torch.device("meta"), _Unfilled():
+    with content_of(settings, RuntimeError, UsageError), torch.device("meta"), Unfilled():
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
         model = LanguageModel(config)
@@ -147,14 +147,14 @@ def parameter_count(config: BackboneConfig) -> int:
 
 
 def _counted(config: BackboneConfig) -> int:
-    with torch.device("meta"), _Unfilled():
+    with torch.device("meta"), Unfilled():
         return sum(parameter.numel() for parameter in LanguageModel(config).parameters())
 
 
 FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))
 
 
-class _Unfilled(TorchFunctionMode):
+class Unfilled(TorchFunctionMode):
     """Weights get no values: the meta device has none, and asking for them loads torch's compiler and sympy."""
 
     def __torch_function__(

@@ -28,7 +28,9 @@ def cost(config: TrainConfig, inputs: Inputs) -> Cost:
         },
         scratch=mapped_bytes(inputs, config) + 2 * checkpoint_bytes(config, inputs, saved),
         memory=training_bytes(config, config.model, segments(config, inputs)),
+        host=checkpoint_bytes(config, inputs, saved),
         remedy="a smaller model",
+        gpu_remedy="smaller --batch-tokens with --accumulate, or a smaller model",
     )
 
 

@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Memlm
+from tests.terminal import spawned
 
 KINDS = {"tokens": "0" * 12, "model": "1" * 12, "index": "2" * 12, "report": "3" * 12}
 
@@ -122,20 +124,69 @@ def test_an_odd_question_is_no_bug(memlm: Memlm, monkeypatch: pytest.MonkeyPatch
     assert (ended.code, "tcsh" in ended.err) == (1, True)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_bash_completes(memlm: Memlm, tmp_path: Path, store: Path) -> None:
-    """The whole way: the script that is printed, sourced by bash, calls memlm and fills in COMPREPLY."""
+@pytest.fixture
+def shell(tmp_path: Path, store: Path, memlm: Memlm) -> Callable[[str], tuple[str, dict[str, str]]]:
+    """The script that is printed for a shell, and the environment in which that finds memlm and the store."""
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(prog_name="memlm", complete_var="_MEMLM_COMPLETE", shell="bash")
-    (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memlm_cli "$@"\n')
-    (tmp_path / "memlm").chmod(0o755)
+    def prepared(name: str) -> tuple[str, dict[str, str]]:
+        script = get_completion_script(prog_name="memlm", complete_var="_MEMLM_COMPLETE", shell=name)
+        (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memlm_cli "$@"\n')
+        (tmp_path / "memlm").chmod(0o755)
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "MEMLM_STORE": str(store)}
+        environment |= {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "TERM": "dumb"}
+        return script, environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    return prepared
+
+
+def without(shell: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"no {shell} here")
+
+
+@without("bash")
+def test_bash_completes(shell) -> None:  # type: ignore[no-untyped-def]
+    """The whole way: the script that is printed, sourced by bash, calls memlm and fills in COMPREPLY."""
+    script, environment = shell("bash")
     typed = "COMP_WORDS=(memlm evaluate model/b); COMP_CWORD=2"
     program = f"{script}\n{typed}; _memlm_completion memlm; echo ${{COMPREPLY[@]}}"
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "MEMLM_STORE": str(store)}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.stderr) == ("model/best\n", "")
+
+
+@without("fish")
+def test_fish_completes(shell) -> None:  # type: ignore[no-untyped-def]
+    """fish asks by itself for what it would offer, with what it would say of it."""
+    script, environment = shell("fish")
+    for typed, offered in (("evaluate model/b", "model/best\t111111111111\n"), ("train --ste", "--steps\t")):
+        program = f"{script}\ncomplete -C 'memlm {typed}'"
+        done = subprocess.run(["fish", "--no-config", "-c", program], capture_output=True, text=True, env=environment)
+        assert done.stdout.startswith(offered), (done.stdout, done.stderr)
+
+
+@without("zsh")
+def test_zsh_completes(shell, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """On a terminal of its own: Tab behind what is typed puts the rest of the word there, and Enter runs the line."""
+    script, environment = shell("zsh")
+    (tmp_path / ".zshrc").write_text(f"autoload -U compinit\ncompinit -D -u\n{script}\nPS1='ready>'\n")
+    asked = spawned(["zsh", "-i"], environment)
+    asked.until("ready>")
+    asked.type("echo said; memlm evaluate model/b\t")
+    asked.until("model/best")
+    asked.end()
+
+
+@without("zsh")
+def test_the_script_of_zsh_is_whole(shell) -> None:  # type: ignore[no-untyped-def]
+    script, environment = shell("zsh")
+    done = subprocess.run(["zsh", "-n"], input=script, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_scripts_ask_memlm_by_the_name_that_it_answers_to(shell, name: str) -> None:  # type: ignore[no-untyped-def]
+    script, _ = shell(name)
+    assert f"_MEMLM_COMPLETE=complete_{name}" in script and "memlm" in script.splitlines()[-1]
 
 
 def test_completion_is_installed_where_the_shell_finds_it(

@@ -207,6 +207,50 @@ def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkey
     assert screen.getvalue() == said + "after it\n"
 
 
+def test_without_a_terminal_silent_work_is_a_line_every_30_seconds_since_the_last_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    with ConsoleReporter("export", clock) as reporter:
+        for clock.now in map(float, range(1, 70)):
+            reporter._tick()
+        say("found")
+        for clock.now in map(float, range(70, 101)):
+            reporter._tick()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["export: working, 30 s", "export: working, 60 s", "found", "export: working, 30 s"]
+
+
+def test_in_a_notebook_the_first_line_comes_soon(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with ConsoleReporter("read", clock, soon=True), ConsoleReporter("train", clock) as reporter:
+        for clock.now in map(float, range(1, 5)):
+            reporter._tick()
+        reporter.progress(0, 100, "steps")
+        for clock.now in map(float, range(5, 8)):
+            reporter._tick()
+    assert capsys.readouterr().err.splitlines() == ["train: working, 2 s", "train: 0 of 100 steps (0%)"]
+
+
+def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with ConsoleReporter("run", clock) as outer:
+        clock.now = 3.0
+        with ConsoleReporter("tokens", clock) as inner:
+            clock.now = 6.0
+            outer._tick()
+            assert screen.getvalue() == ""
+            inner._tick()
+            assert screen.getvalue() == "\rtokens: working, 3 s"
+        outer._tick()
+        cleared = screen.getvalue()
+        assert cleared.endswith("\r" + " " * len("tokens: working, 3 s") + "\r"), "the wait begins anew"
+        clock.now = 9.0
+        outer._tick()
+        assert screen.getvalue() == cleared + "\rrun: working, 3 s"
+
+
 def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()

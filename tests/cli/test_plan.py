@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stages.artifacts.store import Store
+from stages.machine import processor_name
 from tests.cli.conftest import Memlm
 from tests.stages.pretrained import tiny
 from tests.stages.small_text import story
@@ -230,6 +231,57 @@ def test_too_little_memory_is_exit_code_5(
     assert "--index ivf-pq" in told[0]
 
 
+def with_gpu(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+    """A machine with a GPU of so many bytes, on which plans are made, and nothing is computed."""
+    monkeypatch.setattr("stages.models.devices.device_name", lambda name: "Small GPU")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (memory, memory))
+    monkeypatch.setattr("stages.models.devices.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}])
+
+
+def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "GPU memory" not in memlm("plan", recipe(tmp_path), *files).out
+    on_cpu = planned(memlm, recipe(tmp_path), *files).stages
+    assert {stage["gpu_memory"] for stage in on_cpu.values()} == {None}
+    with_gpu(monkeypatch, 80 * 10**9)
+    stages = planned(memlm, recipe(tmp_path), *files).stages
+    for name in ("model", "datastore", "report"):
+        found = stages[name]
+        assert found["device"] == "Small GPU" and found["gpu_memory_least"] == on_cpu[name]["memory"]
+        assert found["gpu_memory"] > found["gpu_memory_least"] > 0
+        assert found["memory"] < on_cpu[name]["memory"] or name == "model"
+    assert stages["tokens"]["device"] == stages["index"]["device"] == "cpu"
+    assert stages["tokens"]["gpu_memory"] is stages["index"]["gpu_memory"] is None
+    ended = memlm("plan", recipe(tmp_path), *files)
+    assert ended.code == 0, ended.err
+    header, *rows = ended.out.splitlines()
+    assert header.endswith("GPU memory")
+    assert next(row for row in rows if row.startswith("model ")).split("~")[-1].endswith("MB")
+
+
+def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_gpu(monkeypatch, 10**6)
+    ended = memlm("plan", recipe(tmp_path), *files)
+    assert ended.code == 5 and ended.out.startswith("stage")
+    assert "model takes " in ended.err and "of a GPU's memory at the least, and Small GPU has 1.0 MB" in ended.err
+    assert "smaller --batch-tokens with --accumulate" in ended.err
+    assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
+    assert memlm("artifacts", "list", "tokens").out == ""
+
+
+def test_what_is_near_the_memory_of_a_gpu_is_said(
+    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_gpu(monkeypatch, 80 * 10**9)
+    foretold = planned(memlm, recipe(tmp_path), *files).stages["model"]["gpu_memory"]
+    with_gpu(monkeypatch, int(foretold / 1.2))
+    told = memlm("plan", recipe(tmp_path), *files)
+    assert "model is near what Small GPU has" in told.out and "smaller --batch-tokens" in told.out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -261,14 +313,24 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
     least, most = stages["model"]["seconds"]
     assert 0 < least < most and stages["model"]["measured"] == 0
     assert "measuring model on a part of its work" in ended.err
-    assert not (tmp_path / "store").exists()
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [".rates"], "no artifact is made"
+    (again,) = [stage for stage in planned(memlm, chain, *files).whole["stages"] if stage["stage"] == "model"]
+    assert again["seconds"] == pytest.approx([least, most]) and not again["calibrated"]
+    longer = planned(memlm, chain, *files, "--set", "model.steps=60").stages["model"]
+    shorter = planned(memlm, chain, *files, "--set", "model.steps=20").stages["model"]
+    assert longer["seconds"] == pytest.approx([3 * shorter["seconds"][0], 3 * shorter["seconds"][1]])
+    told = memlm("plan", chain, *files).out
+    assert "measured before, on a part of the work: model (20" in told and f" of {processor_name()})" in told
+    wider = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
+    assert wider["seconds"] is wider["kept"] is None, "a model of another shape"
     assert memlm("run", chain, *files).code == 0
-    before = sorted(path for path in (tmp_path / "store").rglob("*"))
+    before = _outside_rates(tmp_path / "store")
     for name, command in {"index": "precompute-neighbors", "model": "build-datastore"}.items():
         typed = [command, _made(tmp_path, name), "--set", "k=3" if name == "index" else "dtype=float32"]
         (stage,) = json.loads(memlm("plan", *typed, "--calibrate", "--json").out)["stages"]
         assert stage["calibrated"] and stage["seconds"][0] > 0, command
-        assert memlm("plan", *typed).out.count("?") == 1, "without it, only the time is not known"
+        (kept,) = planned(memlm, *typed).stages.values()
+        assert kept["seconds"] == pytest.approx(stage["seconds"]) and kept["kept"], command
     settings = (
         "--split",
         "valid",
@@ -281,7 +343,11 @@ def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
     )
     ended = memlm("plan", "--calibrate", "evaluate", _made(tmp_path, "index"), *settings)
     assert "measured here, on a part of the work: evaluate" in ended.out
-    assert sorted(path for path in (tmp_path / "store").rglob("*")) == before, "nothing is kept"
+    assert _outside_rates(tmp_path / "store") == before, "nothing else is kept"
+
+
+def _outside_rates(store: Path) -> list[Path]:
+    return sorted(path for path in store.rglob("*") if ".rates" not in path.parts)
 
 
 @pytest.mark.parametrize(

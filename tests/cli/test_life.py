@@ -1,0 +1,279 @@
+"""Every command shows a person who waits that it works, wherever it takes its time.
+
+Places in which a command may spend long are held up until something appears on the terminal.
+"""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from memlm_cli import notebook
+from memlm_cli.app import app
+from memlm_cli.console import answer_part, not_working, telling
+from stages.artifacts.store import Store
+from tests.cli.conftest import Memlm
+from tests.cli.test_artifacts import SMALL
+from tests.stages.pretrained.tiny import saved
+from tests.stages.small_text import built_index, story, text_model, text_tokens
+
+PATIENCE = 10.0
+"""Seconds after which a place counts as silent; one that shows life takes a few hundredths."""
+
+
+class Screen(io.StringIO):
+    """A stream that a person watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class _EndError(Exception):
+    """Ends a command whose places have all been seen."""
+
+
+class Watched(NamedTuple):
+    """A command, and where it may spend long, in the order in which it comes there; the last place is its end."""
+
+    words: str
+    places: tuple[str, ...]
+
+
+MAKING = "stages.artifacts.make.plan"
+"""Where every stage finds its inputs, and hashes files."""
+PLANNING = "pipelines.costs.plan"
+RESULT = "memlm_cli.result_tables.show_result"
+SUMMARIES = "stages.artifacts.summaries.summaries"
+
+COMMANDS = {
+    "try": Watched("{text} --no-open", ("stages.text.survey.count_lines", "stages.training.speed.training_speed")),
+    "tokenize": Watched(
+        "--train {text}",
+        (MAKING, "stages.tokenization.spooling.chosen_tokenizer", "memlm_cli.run_stage.publish_name", RESULT),
+    ),
+    "train": Watched(
+        f"{{tokens}} {' '.join(SMALL)}", (MAKING, "stages.training.loop.Trainer.run", "stages.train._write_outputs")
+    ),
+    "import-model": Watched("{pretrained} {tokens}", (MAKING, "stages.pretrained.model.describe")),
+    "build-datastore": Watched("{model} --key hidden", (MAKING, "stages.encoding.key_encoder.KeyEncoder.__init__")),
+    "update-datastore": Watched("{datastore} --forget 0", (MAKING, "stages.artifacts.make.Draft.__init__")),
+    "build-index": Watched("{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")),
+    "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
+    "pack-batches": Watched("{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")),
+    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.open.open_evaluator")),
+    "report": Watched(
+        "{report} --output {folder}/a.html", ("stages.pages.lineage.find_reports", "stages.pages.page._page")
+    ),
+    "compare": Watched(
+        "{report} {other} --html {folder}/b.html",
+        ("stages.comparison.compare.compare", "stages.comparison.page.page"),
+    ),
+    "inspect": Watched(
+        "{index} --text the --memory external:k=2,lambda=0.2 --html {folder}/c.html",
+        ("stages.inspection.inspect.find", "stages.inspection.reading._open", "stages.inspection.page.page"),
+    ),
+    "generate": Watched(
+        "{index} --max-tokens 2 --memory long:size=5,theta=1,lambda=0.1",
+        (
+            "stages.inspection.reading.find",
+            "stages.inspection.reading._open",
+            "stages.generation.stream.Stream.__init__",
+            "stages.generation.stream.Stream.read_range",
+        ),
+    ),
+    "export": Watched(
+        "{model} --output {folder}/exported",
+        ("stages.export.export._form_of", "stages.export.export.write_tokenizer", "stages.export.export.card"),
+    ),
+    "run": Watched(
+        "{recipe}",
+        ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.run_recipe.show_again"),
+    ),
+    "plan": Watched(
+        "--calibrate train {tokens}", (PLANNING, "stages.training.speed.training_speed", "pipelines.costs.room")
+    ),
+    "recipes": Watched("", ("pipelines.recipe.read_recipe",)),
+    "artifacts list": Watched("", (SUMMARIES, "stages.artifacts.garbage.unfinished")),
+    "artifacts show": Watched("{model}", ("stages.artifacts.store.Store.get",)),
+    "artifacts verify": Watched("{model}", ("stages.artifacts.store.Store.check_files",)),
+    "artifacts graph": Watched("", (SUMMARIES,)),
+    "artifacts rm": Watched(
+        "{report}", ("stages.artifacts.garbage.folder_bytes", "stages.artifacts.store.Store.remove")
+    ),
+    "artifacts gc": Watched("", ("stages.artifacts.garbage.find_garbage", "stages.artifacts.garbage.remove_garbage")),
+    "artifacts push": Watched(
+        "{model} file://{folder}/bucket",
+        ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._missing"),
+    ),
+    "artifacts pull": Watched(
+        "model/0123456789ab file://{folder}/bucket",
+        ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
+    ),
+    "presets": Watched("", ("stages.training.presets.preset_names",)),
+    "doctor": Watched("--benchmark", ("memlm_cli.checkup.import_module", "stages.speed.benchmark._measured")),
+}
+
+
+def registered() -> list[str]:
+    """The words of every command."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[str]:
+        for name, one in getattr(command, "commands", {}).items():
+            yield from below(one, (*words, name))
+        if not hasattr(command, "commands"):
+            yield " ".join(words)
+
+    return list(below(typer.main.get_command(app), ()))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Artifacts, files and folders by what the table calls them."""
+    folder = tmp_path_factory.mktemp("life")
+    store = Store(folder / "store")
+    tokens = text_tokens(store, folder)
+    model = text_model(store, tokens)
+    index = built_index(store, model)
+    text = folder / "story.txt"
+    text.write_text(story(4_000, 7))
+    recipe = folder / "mine.toml"
+    recipe.write_text(f'[stages.tokens]\ncommand = "tokenize"\nwith = {{ train = ["{folder / "valid.txt"}"] }}\n')
+    opened = notebook.open(store.root)
+    reports = [
+        opened.run("evaluate", index.reference, memory=memory, exclude="self", save_token_scores=True).reference
+        for memory in ("none", "external:k=2,lambda=0.25")
+    ]
+    return {
+        "tokens": tokens.reference,
+        "model": model.reference,
+        "datastore": index.input("datastore").reference,
+        "index": index.reference,
+        "report": reports[0],
+        "other": reports[1],
+        "store": str(store.root),
+        "text": str(text),
+        "recipe": str(recipe),
+        "pretrained": str(folder / "pretrained"),
+        "folder": str(folder),
+    }
+
+
+def watched_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """A terminal in the place of stderr that shows at once what another shows after two seconds."""
+    show_at_once(monkeypatch)
+    monkeypatch.setattr("sys.stderr", made := Screen())
+    return made
+
+
+def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlm_cli.console.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 0.01)
+
+
+def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:
+    """The same, after something has appeared on the terminal; or after `seen` has said that this was the end."""
+
+    def waiting(*arguments: Any, **options: Any) -> Any:
+        if seen():
+            raise _EndError
+        return original(*arguments, **options)
+
+    return waiting
+
+
+def test_every_command_is_watched() -> None:
+    assert sorted(registered()) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_show_life_wherever_they_take_long(
+    command: str, made: Mapping[str, str], memlm: Memlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if command in ("artifacts push", "artifacts pull"):
+        pytest.importorskip("obstore")
+    if command == "import-model":
+        pytest.importorskip("transformers")
+        saved(Path(made["pretrained"]), "llama")
+    screen, watched, alive = watched_screen(monkeypatch), COMMANDS[command], dict[str, bool]()
+
+    def seen(place: str) -> bool:
+        """Whether that was the last place."""
+        if place not in alive:
+            shown, began = len(screen.getvalue()), time.monotonic()
+            while len(screen.getvalue()) == shown and time.monotonic() - began < PATIENCE:
+                time.sleep(0.005)
+            alive[place] = len(screen.getvalue()) > shown
+        return place == watched.places[-1]
+
+    for place in watched.places:
+        owner = _owner(place)
+        name = place.rpartition(".")[2]
+        monkeypatch.setattr(owner, name, held_up(getattr(owner, name), lambda place=place: seen(place)))
+    monkeypatch.setenv("MEMLM_STORE", made["store"])
+    monkeypatch.chdir(made["folder"])
+    ended = memlm(*command.split(), *watched.words.format(**made).split())
+    assert alive == dict.fromkeys(watched.places, True), screen.getvalue()
+    assert ended.code == 1 and "_EndError" in screen.getvalue(), "it stops at the last place"
+
+
+def _owner(place: str) -> Any:
+    """The module or class that has a name."""
+    module = place.rpartition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        return getattr(_owner(module), module.rpartition(".")[2])
+
+
+def test_a_command_that_waits_for_the_stage_before_it_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = watched_screen(monkeypatch)
+    with telling("train"), not_working():
+        time.sleep(0.2)
+    assert screen.getvalue() == ""
+
+
+def test_text_as_it_is_written_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = watched_screen(monkeypatch)
+    monkeypatch.setattr("sys.stdout", screen)
+    with telling("generate"):
+        answer_part("The ship")
+        time.sleep(0.2)
+        answer_part(" sails\n")
+        written = screen.getvalue()
+        time.sleep(0.2)
+    assert written.endswith("The ship sails\n")
+    assert "generate: working" in screen.getvalue().removeprefix(written)
+
+
+SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
+    "stages.inspection.reading._open": lambda reader: reader.loaded,
+    "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
+    "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
+    "stages.generation.stream.Stream.read_range": lambda reader: reader.generate("the", max_tokens=1),
+}
+
+
+@pytest.mark.parametrize("place", SLOW_IN_NOTEBOOKS)
+def test_notebooks_show_life(place: str, made: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    show_at_once(monkeypatch)
+    monkeypatch.setattr("sys.stderr", written := io.StringIO())  # a notebook's is no terminal
+    alive: list[bool] = []
+
+    def seen() -> bool:
+        began = time.monotonic()
+        while "working" not in written.getvalue() and time.monotonic() - began < PATIENCE:
+            time.sleep(0.005)
+        alive.append("working" in written.getvalue())
+        return True
+
+    owner, name = _owner(place), place.rpartition(".")[2]
+    monkeypatch.setattr(owner, name, held_up(getattr(owner, name), seen))
+    reader = notebook.open(made["store"]).read(made["index"], memory="none")
+    with pytest.raises(_EndError):
+        SLOW_IN_NOTEBOOKS[place](reader)
+    assert alive == [True]
