@@ -1,21 +1,37 @@
 """What holds for every test."""
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-import tests.shapes  # noqa: F401
+from tests.shapes import check_shapes_in
 
-install_import_hook(["stages.memory", "stages.models", "stages.search"], "tests.shapes.checked")
+check_shapes_in(["stages.memory", "stages.models", "stages.search"])
 """Before anything imports them: kernels are given, and give, arrays of the shapes that they name."""
 
 settings.register_profile("memlm", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("memlm")
 """No example fails for being slow: machines that run the tests are shared. Hours: `--hypothesis-profile long`."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pictures() -> Iterator[None]:
+    """PNG files of charts are small, but where charts are what is tested: at full size each takes 70 ms."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("stages.charts.drawing.figure.PIXELS", 0.25)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unflushed() -> Iterator[None]:
+    """`os.fsync` of an open file does nothing: what tests read was written by a machine that is still running."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", lambda descriptor: os.fstat(descriptor) and None)
+        yield
 
 
 @pytest.fixture

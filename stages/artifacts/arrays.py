@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,7 @@ class ArrayLayout:
             )
 
 
+@cache
 def _group_metadata() -> bytes:
     import zarr
     from zarr.storage import MemoryStore
@@ -143,6 +145,7 @@ def _group_metadata() -> bytes:
     return _metadata(store)
 
 
+@lru_cache(maxsize=1024)
 def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     import zarr
     from zarr.storage import MemoryStore

@@ -223,9 +223,13 @@ def test_a_factory_string_without_end_is_refused_before_faiss_parses_it() -> Non
         resolved(stored(), index="PCA4," * 20_000)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize(
-    "settings", [{"index": "flat"}, {"index": "hnsw"}, {"index": "ivf-flat"}, {"index": "ivf-pq", "code_bytes": 8}]
+    ("settings", "dtype"),
+    [
+        *(({"index": kind}, dtype) for kind in ("flat", "hnsw", "ivf-flat") for dtype in ("float16", "float32")),
+        ({"index": "ivf-pq", "code_bytes": 8, "code_bits": 4}, "float16"),
+        ({"index": "ivf-pq", "code_bytes": 2}, "float32"),  # 8 codes of 8 bits would be learned in 20 seconds
+    ],
 )
 def test_the_size_of_an_index_is_known_before_it_is_built(tmp_path: Path, settings: dict[str, Any], dtype: str) -> None:
     keys = stored(dtype, rows=5000, dim=32)

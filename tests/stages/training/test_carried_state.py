@@ -1,6 +1,7 @@
 """Truncated backpropagation through time: batches go on from each other, and a resumed run notices nothing."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -83,21 +84,31 @@ def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tm
     assert got == pytest.approx(-float(scores.gather(1, rows[:, 1:].reshape(-1, 1)).mean()), rel=1e-5)
 
 
+@pytest.fixture(scope="module")
+def of_one_piece(tmp_path_factory):
+    """Gives what comes out of a run of a model that nobody interrupts; it runs once."""
+
+    @cache
+    def made(model, accumulate):
+        folder = tmp_path_factory.mktemp("whole")
+        run = trainer(folder, model=model, accumulate=accumulate)
+        run.run()
+        return outcome(folder, run)
+
+    return made
+
+
 @pytest.mark.parametrize("step", [3, 10, 12, 19])
 @pytest.mark.parametrize("accumulate", [1, 2])
 @ALL
-def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, tmp_path):
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
+def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, of_one_piece, tmp_path):
     changes = {"model": model, "accumulate": accumulate}
-    whole = trainer(tmp_path / "whole", **changes)
-    whole.run()
     with pytest.raises(Crash):
-        trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **changes).run()
-    run = trainer(tmp_path / "parts", **changes)
+        trainer(tmp_path, Notes(at=crash_at(step)), checkpoint_seconds=0, **changes).run()
+    run = trainer(tmp_path, **changes)
     assert run.progress.step == step - 1
     run.run()
-    assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
+    assert outcome(tmp_path, run) == of_one_piece(model, accumulate)
 
 
 def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monkeypatch):

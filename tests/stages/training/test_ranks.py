@@ -82,30 +82,40 @@ def made(store, stage, config, **references):
     return make(stage, config, given, store, Execution(device="cpu")).artifact
 
 
-def trained_by_two(case, store, learnt, **environment):
-    """What torchrun, of two ranks, says of a training in a store."""
+def trained_by_two(store, learnt, **environment):
+    """What torchrun, of two ranks, says of the trainings of some cases in a store: case -> what each learns from."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    references = [f"{role}={artifact.reference}" for role, artifact in learnt.items()]
-    script = [two_ranks.__file__, str(store.root), case, *references]
+    runs = [[case, {role: a.reference for role, a in inputs.items()}] for case, inputs in learnt.items()]
+    script = [two_ranks.__file__, str(store.root), json.dumps(runs)]
     threads = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     environment = os.environ | threads | environment
     return subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("alone"))
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """A store, and the model in it that two ranks have trained, of each case; the ranks are started once for all."""
+    store = Store(tmp_path_factory.mktemp("together"))
+    done = trained_by_two(store, {case: learnt_from(store, two_ranks.settings(case)) for case in two_ranks.CASES})
+    assert done.returncode == 0, done.stderr
+    return {case: store.get(said) for case, said in zip(two_ranks.CASES, done.stdout.split(), strict=True)}
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", two_ranks.CASES)
-def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
+def test_two_ranks_train_as_one(case, alone, together, monkeypatch):
     """Of `trime-ext` as one whose keys of the other half of a batch are constants."""
     if case == "trime-ext":
         monkeypatch.setattr(TrimeExt, "loss", half_by_half(TrimeExt.loss, monkeypatch))
     monkeypatch.setattr(validate, "READ_TOGETHER", two_ranks.VALIDATED)
-    alone, together = Store(tmp_path / "alone"), Store(tmp_path / "together")
-    settings = two_ranks.settings(case)
+    settings, got = two_ranks.settings(case), together[case]
     expected = made(alone, Train(), settings, **learnt_from(alone, settings))
-    done = trained_by_two(case, together, learnt_from(together, settings))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [expected.reference]
-    got = together.get(expected.reference)
+    assert got.reference == expected.reference
     assert got.metrics["valid_loss"] == pytest.approx(expected.metrics["valid_loss"], rel=1e-4)
     for name in ("model", "last"):
         weights, wanted = (load_file(a.path / f"{name}.safetensors") for a in (got, expected))
@@ -113,17 +123,20 @@ def test_two_ranks_train_as_one(case, tmp_path, monkeypatch):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", ["lm with product keys", "lm of memorizing attention"])
-def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(case, tmp_path):
-    whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
-    settings = two_ranks.settings(case)
-    expected = trained_by_two(case, whole, learnt_from(whole, settings))
-    learnt = learnt_from(parts, settings)
-    assert trained_by_two(case, parts, learnt, STOP_AT="3").returncode
-    (checkpoint,) = parts.root.rglob(CHECKPOINT)
-    with safe_open(checkpoint, "pt") as file:
-        assert json.loads(file.metadata()["progress"])["step"] == 3
-    done = trained_by_two(case, parts, learnt)
-    assert done.stdout == expected.stdout != ""
-    files = [store.get(done.stdout.strip()).path / "last.safetensors" for store in (whole, parts)]
-    assert files[0].read_bytes() == files[1].read_bytes()
+def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(together, tmp_path):
+    cases, parts = ["lm with product keys", "lm of memorizing attention"], Store(tmp_path / "parts")
+    learnt = {case: learnt_from(parts, two_ranks.settings(case)) for case in cases}
+    for case in cases:
+        assert trained_by_two(parts, {case: learnt[case]}, STOP_AT="3").returncode
+    checkpoints = list(parts.root.rglob(CHECKPOINT))
+    assert len(checkpoints) == len(cases)
+    for checkpoint in checkpoints:
+        with safe_open(checkpoint, "pt") as file:
+            assert json.loads(file.metadata()["progress"])["step"] == 3
+    done = trained_by_two(parts, learnt)
+    assert done.stdout.split() == [together[case].reference for case in cases]
+    for case in cases:
+        files = [
+            artifact.path / "last.safetensors" for artifact in (together[case], parts.get(together[case].reference))
+        ]
+        assert files[0].read_bytes() == files[1].read_bytes()

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from stages.errors import ResourceError
+from stages.models import language_model
 from stages.models.config import parse_model
 from stages.models.language_model import FEW_LAYERS, LanguageModel, parameter_count
 from stages.training import room
@@ -26,6 +27,7 @@ def test_many_layers_are_counted_without_making_them(backbone):
 
 def test_too_many_layers_are_refused_with_the_number_that_fits(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(language_model, "FEW_LAYERS", 4)  # they are counted some forty times
     config = TrainConfig(segment_length=8)
     with pytest.raises(ResourceError, match=r"takes .* TB in training .* has 1\.0 MB") as refused:
         require_room(config, model(layers=10**9), 10, CPU)

@@ -1,8 +1,11 @@
-"""One rank of a small training: `torchrun … two_ranks.py STORE CASE ROLE=REFERENCE…`; prints the model's reference.
+"""One rank of small trainings: `torchrun … two_ranks.py STORE RUNS`; prints the models' references, one a line.
+
+RUNS is JSON: [case, {role: reference of what is learnt from}] of each training, which the ranks do one after the other.
 
 With STOP_AT in the environment it saves after every step, and ends without another word behind that one.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -84,13 +87,13 @@ def stop_at(step: int) -> None:
 def main() -> None:
     if stop := os.environ.get("STOP_AT"):
         stop_at(int(stop))
-    store, case, *side_inputs = sys.argv[1:]
+    store, runs = Store(Path(sys.argv[1])), json.loads(sys.argv[2])
     validate.READ_TOGETHER = VALIDATED
-    references = dict(reference.split("=") for reference in side_inputs)
     execution = Execution(device="cpu", checkpoint_seconds=0 if stop else 60)
-    outcome = make(Train(), settings(case), references, Store(Path(store)), execution)
-    if os.environ.get("RANK", "0") == "0":
-        print(outcome.artifact.reference)
+    for case, references in runs:
+        outcome = make(Train(), settings(case), references, store, execution)
+        if os.environ.get("RANK", "0") == "0":
+            print(outcome.artifact.reference, flush=True)
 
 
 if __name__ == "__main__":

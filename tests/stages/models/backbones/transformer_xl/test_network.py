@@ -170,10 +170,10 @@ def test_the_same_weights_read_other_segments_and_more_memory_at_test(tmp_path):
 
 @pytest.mark.parametrize(("length", "memory"), SHAPES)
 def test_room_for_a_state_is_that_of_the_largest_of_a_stream(length, memory):
-    net, sizes = model(length, memory).float(), []
-    for stop in range(1, 2 * (length + memory) + 1):
+    net, sizes, state = model(length, memory).float(), [], None
+    for _ in range(2 * (length + memory)):
         with torch.no_grad():
-            state = net.encode(torch.zeros((1, stop), dtype=torch.int64)).state
+            state = net.encode(torch.zeros((1, 1), dtype=torch.int64), state).state
         sizes.append(sum(part.nbytes for part in state))
     assert sum(array.nbytes for array in net.config.state_spec(length)) == max(sizes)
 
