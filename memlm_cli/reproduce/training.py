@@ -6,6 +6,9 @@ from typing import Any
 from memlm_cli.reproduce.spelling import Settings, all_spelled, differences
 from pipelines.settings import merged, nested
 
+LEFT_OUT: Mapping[str, Settings] = {"trime-ext": {"groups": 1}, "spalm": {"neighbor_dropout": 0.0}}
+"""Settings of memory by method, as they were before there was a choice; stored models leave these out."""
+
 
 def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
     """The shipped preset that leaves least to say, and that.
@@ -71,8 +74,9 @@ def _whole(memory: Any) -> Settings | None:
 def with_left_out(config: Settings) -> Settings:
     """The same, with what stored models leave out where it is as it was before there was a choice."""
     memory = config["memory"]
-    if memory and memory["method"] == "trime-ext":
-        config = {**config, "memory": {"groups": 1, **memory}}
+    left_out = LEFT_OUT.get(memory["method"], {}) if memory else {}
+    if left_out:
+        config = {**config, "memory": {**left_out, **memory}}
     return _with_gate_values(config)
 
 

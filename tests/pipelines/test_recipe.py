@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.recipe import Recipe, find_recipe, load_recipe, read_recipe, shipped_recipes
 from stages.errors import UsageError
+from stages.methods.spalm.config import SpalmConfig
 from stages.training.config import TrainConfig
 
 Files = dict[str, list[str]]
@@ -243,16 +244,18 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
     trained = settings_of(recipe, "train")
     methods = {name: config.pop("method") for name, config in trained.items()}
     memories = [config.pop("memory") for config in trained.values()]
-    assert methods == {"xl": "lm", "encoder": "lm", "longer": "lm", "raw": "spalm", "spalm": "spalm"}
-    assert [memory and memory["k"] for memory in memories] == [None, None, None, 4, 4]
+    assert methods == {"xl": "lm", "encoder": "lm", "longer": "lm", "raw": "spalm", "whole": "spalm", "spalm": "spalm"}
+    assert [memory and memory["k"] for memory in memories] == [None, None, None, 4, 4, 4]
+    gated = [cast(TrainConfig, recipe.config(name)).method_settings for name in ("raw", "whole", "spalm")]
+    assert [cast(SpalmConfig, settings).neighbor_dropout for settings in gated] == [0.0, 0.0, None]
     assert trained["encoder"] == trained["xl"] | {"seed": 100}, "as good as the reader, and another"
     assert trained["longer"] == trained["xl"] | {"steps": 2 * trained["xl"]["steps"]}, "the encoder's updates added"
-    assert trained["spalm"] == trained["xl"]
+    assert trained["spalm"] == trained["whole"] == trained["xl"]
     values = {name: cast(TrainConfig, recipe.config(name)).model.gate_values for name in ("raw", "spalm")}
     assert (trained["raw"], values) == (trained["xl"], {"raw": "raw", "spalm": None})
     assert recipe.config("neighbors").model_dump()["exclude"] == "document"
     assert (recipe.stages["xl_report"].source, recipe.stages["report"].source) == ("xl", "spalm")
-    assert recipe.config("xl_report") == recipe.config("report")
+    assert recipe.config("xl_report") == recipe.config("report") == recipe.config("whole_report")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pydantic import Field
 from stages.methods.config import Batches, MethodSettings
 from stages.models.config import BackboneConfig
 
+USUAL_DROPOUT = 0.5
+
 
 class SpalmConfig(MethodSettings):
     """Tokens of precomputed neighbours enter the hidden state through a gate.
@@ -20,6 +22,11 @@ class SpalmConfig(MethodSettings):
     method: Literal["spalm"] = "spalm"
     k: Annotated[int, Field(gt=0)] = 4
     """Neighbours that a position reads, the best of those stored."""
+    neighbor_dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None, exclude_if=lambda probability: probability in (None, 0.0)
+    )
+    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`, of the gate alone and
+    of a trained model 0. Not of the paper."""
     only_gate: bool = False
     """Whether all but the gate stays as the model that training begins from."""
 
@@ -35,4 +42,6 @@ class SpalmConfig(MethodSettings):
         return model.model_copy(update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"})
 
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        return self
+        if self.neighbor_dropout is not None:
+            return self
+        return self.model_copy(update={"neighbor_dropout": 0.0 if self.only_gate else USUAL_DROPOUT})

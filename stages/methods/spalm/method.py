@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 
 from stages.methods.config import TRAIN, VALID
@@ -25,7 +26,8 @@ class NeighborBatch(Batch):
 class Spalm(Method[SpalmConfig]):
     """Mean negative log-likelihood given z_t, which the neighbours of position t have entered through a gate.
 
-    Neighbours are fixed; the embeddings of their tokens are learnt. Nothing is searched.
+    Neighbours are fixed; the embeddings of their tokens are learnt. Nothing is searched. Some positions go without
+    neighbours in training, so that h_t learns to predict by itself (not of the paper).
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
@@ -49,7 +51,8 @@ class Spalm(Method[SpalmConfig]):
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, NeighborBatch)
         encoding = model.encode(batch.inputs, state)
-        gated = model.gated(encoding.hidden.flatten(0, 1), batch.neighbor_tokens.flatten(0, 1))
+        neighbors = without_some(batch.neighbor_tokens.flatten(0, 1), self.settings.neighbor_dropout or 0.0)
+        gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
         return model.loss(gated.hidden, batch.targets.flatten()), encoding.state
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
@@ -62,3 +65,15 @@ class Spalm(Method[SpalmConfig]):
         stored = self.side_inputs.neighbor_tokens[split]
         assert stored.shape[1] == self.settings.k, "as many neighbours are given as are read"
         return torch.from_numpy(stored[places].astype(np.int64))
+
+
+def without_some(neighbors: Int64[Tensor, "N k"], probability: float) -> Int64[Tensor, "N k"]:
+    """The same tokens, with -1 in place of all of a position's with this probability, independently of the others'.
+
+    >>> without_some(torch.tensor([[3, 4]]), 0.0)
+    tensor([[3, 4]])
+    """
+    if not probability:
+        return neighbors
+    left_out = torch.rand(len(neighbors), 1, device=neighbors.device) < probability
+    return neighbors.masked_fill(left_out, -1)

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from stages.methods import METHODS
+from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, SideInputs
 from stages.methods.segments import Segments
-from stages.methods.spalm.config import SpalmConfig
+from stages.methods.spalm.config import USUAL_DROPOUT, SpalmConfig
+from stages.methods.spalm.method import without_some
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
@@ -122,6 +124,42 @@ def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neigh
     moved = lm.vocabulary.embedding.grad.abs().sum(1).nonzero().flatten().tolist()
     assert set(moved) == read
     assert lm.gate.weight.grad.abs().sum() > 0
+
+
+def test_some_positions_go_without_their_neighbours_in_training(neighbors):
+    dropping = METHODS.load("spalm")(SpalmConfig(k=K, neighbor_dropout=0.5), SideInputs(neighbor_tokens=neighbors))
+    lm = model()
+    batch = dropping.batch(segments(), np.array([0, 4]), TURN)
+    places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
+    hidden = lm.encode(batch.inputs).hidden.flatten(0, 1)
+    torch.manual_seed(3)
+    kept = (torch.rand(len(places), 1) >= 0.5).numpy()
+    assert 0 < kept.sum() < len(places)
+    expected = read_with(lm, hidden, np.where(kept, neighbors["train"][places], -1), batch.targets.flatten())
+    torch.manual_seed(3)
+    torch.testing.assert_close(dropping.loss(lm, batch, None)[0], -expected.mean())
+
+
+def test_neighbours_are_left_out_a_position_at_a_time_and_as_often_as_is_said():
+    tokens = torch.arange(4000)[:, None].repeat(1, K)
+    left = without_some(tokens, 0.25)
+    out = (left == -1).all(1)
+    assert torch.equal(left[~out], tokens[~out])
+    assert abs(out.double().mean() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
+    before = torch.get_rng_state()
+    assert without_some(tokens, 0.0) is tokens
+    assert torch.equal(torch.get_rng_state(), before), "models of before the option have the same bytes"
+
+
+def test_half_of_the_positions_unless_it_is_said_or_the_gate_learns_alone():
+    def chosen(**settings):
+        return SpalmConfig(**settings).sized(BACKBONES["transformer"], Batches(segments=8))
+
+    assert chosen().neighbor_dropout == USUAL_DROPOUT == 0.5
+    assert chosen(neighbor_dropout=0.1).neighbor_dropout == 0.1
+    assert chosen(only_gate=True).neighbor_dropout == chosen(neighbor_dropout=0).neighbor_dropout == 0
+    assert "neighbor_dropout" not in chosen(neighbor_dropout=0).model_dump(), "as models of before it had one"
+    assert SpalmConfig().neighbor_dropout is None, "of a trained model, which may be older"
 
 
 def learnt(method, lm):

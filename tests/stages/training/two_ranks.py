@@ -50,7 +50,7 @@ CASES = {
     "lm of a transformer-xl": ("lm", None, "transformer-xl"),
     "lm with product keys": ("lm", None, "product-keys"),
     **{f"lm of {name} attention": ("lm", None, name) for name in REMEMBERING},
-    "spalm": ("spalm", {"k": 2}, "transformer"),
+    "spalm": ("spalm", {"k": 2, "neighbor_dropout": 0.0}, "transformer"),
     "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),
 }
 """Name -> method, memory and backbone."""
