@@ -51,7 +51,9 @@ class Spalm(Method[SpalmConfig]):
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(batch, NeighborBatch)
         encoding = model.encode(batch.inputs, state)
-        neighbors = without_some(batch.neighbor_tokens.flatten(0, 1), self.settings.neighbor_dropout or 0.0)
+        neighbors = batch.neighbor_tokens.flatten(0, 1)
+        if model.training:
+            neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
         return model.loss(gated.hidden, batch.targets.flatten()), encoding.state
 

@@ -48,17 +48,32 @@ def trainer(folder, notes=None, checkpoint_seconds=1e9, model=XL, **changes):
     "model", [XL, SLOTS, ENTRIES, SIGNAL], ids=["transformer-xl", "compressive", "memorizing", "infinity"]
 )
 def test_a_killed_run_ends_with_the_same_bytes(model, tmp_path):
+    changes = {"model": model, "steps": 14, "memory": {"k": 2, "neighbor_dropout": 0.5}}
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = trainer(tmp_path / "whole", steps=14, model=model)
+    whole = trainer(tmp_path / "whole", **changes)
     whole.run()
     for step in (4, 9):
         with pytest.raises(Crash):
-            trainer(tmp_path / "parts", Notes(at=crash_at(step)), 0, steps=14, model=model).run()
-    run = trainer(tmp_path / "parts", steps=14, model=model)
+            trainer(tmp_path / "parts", Notes(at=crash_at(step)), 0, **changes).run()
+    run = trainer(tmp_path / "parts", **changes)
     assert run.progress.step == 8
     run.run()
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
+
+
+def test_neighbours_are_left_out_of_training_and_of_no_validation(tmp_path, monkeypatch):
+    run = trainer(tmp_path, memory={"k": 2, "neighbor_dropout": 0.9}, steps=4, valid_every=2)
+    gated, left_out = run.model.gated, {True: [], False: []}
+
+    def spy(hidden, neighbors):
+        left_out[run.model.training].append((neighbors == -1).all(1).double().mean().item())
+        return gated(hidden, neighbors)
+
+    monkeypatch.setattr(run.model, "gated", spy)
+    run.run()
+    assert len(left_out[True]) == 4 and min(left_out[True]) > 0.5
+    assert set(left_out[False]) == {0.0}
 
 
 def test_only_the_gate_moves_where_that_is_asked_for(tmp_path):
