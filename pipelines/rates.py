@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from stages.artifacts.cost import Effort
 from stages.artifacts.durable import write_atomically
@@ -82,7 +82,7 @@ def keep(root: Path, command: str, device: str, effort: Effort, seconds: float) 
 def find(root: Path, command: str, device: str, effort: Effort) -> Rate | None:
     """What was measured here of work of the same shape; a file that says something else counts for nothing."""
     shape, machine = _spelled(effort.kin), Machine.of(device)
-    with suppress(OSError, ValueError, ValidationError):
+    with suppress(OSError, ValueError):
         rate = _RATE.validate_json(_file(root, command, machine, shape).read_bytes(), strict=True)
         if (rate.command, rate.machine, rate.kin) == (command, machine, shape) and rate.amount > 0 <= rate.seconds:
             return rate
