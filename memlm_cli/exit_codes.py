@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -216,6 +215,8 @@ def _bug_message(error: BaseException) -> str:
 
 
 def _traceback_file(error: BaseException) -> str:
+    import tempfile
+
     descriptor, path = tempfile.mkstemp(prefix="memlm-", suffix=".log", text=True)
     with os.fdopen(descriptor, "w", encoding="utf-8") as log:
         log.write(f"command: {sys.argv}\nfolder: {os.getcwd()}\npython: {sys.version}\n\n")

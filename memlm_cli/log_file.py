@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,6 +107,8 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None: 
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # a twentieth of a command's start, for a log alone
+
     try:
         return version("memlm")
     except PackageNotFoundError:

@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from threading import Event, Thread
 from types import FrameType
@@ -67,6 +66,8 @@ def stoppable(work: Callable[[Event], T]) -> T:
         work: makes the call, and sees to it that it ends early once the event is set; what it then returns is dropped.
     Raises: what `work` raises; the exception of a signal, when the call has ended; that of a second one at once.
     """
+    from concurrent.futures import Future, wait  # which a command that is only looked up does without
+
     stop, result = Event(), Future[T]()
 
     def run() -> None:
