@@ -32,3 +32,22 @@ def test_the_processor_is_called_as_the_system_calls_it(tmp_path: Path, monkeypa
     assert machine.processor_name() == platform.machine(), "the system does not tell"
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n\nprocessor\t: 1\n")
     assert machine.processor_name() == "Some CPU @ 2 GHz"
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("flags\t\t: fpu avx512f amx_bf16 amx_tile", True),
+        ("flags\t\t: fpu avx512f avx512_bf16", True),
+        ("Features\t: fp asimd bf16", True),
+        ("flags\t\t: fpu avx512f avx512_vnni", False),
+        ("Features\t: fp asimd", False),
+    ],
+)
+def test_products_in_bf16_are_those_of_its_flags(
+    line: str, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    assert machine.multiplies_bf16(), "the system does not tell"
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nmodel name\t: bf16 CPU\n{line}\n")
+    assert machine.multiplies_bf16() == own

@@ -95,6 +95,14 @@ def test_the_same_work_is_the_same_bytes(store, tmp_path):
     assert train(store, tokens).digest == train(other, small_tokens(other), log_every=1).digest
 
 
+@pytest.mark.parametrize(("precision", "own", "warned"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)])
+def test_bf16_without_instructions_for_it_is_warned_of(store, monkeypatch, precision, own, warned):
+    monkeypatch.setattr("stages.train.multiplies_bf16", lambda: own)
+    notes = Interrupt()
+    train(store, small_tokens(store), reporter=notes, precision=precision)
+    assert sum("--precision fp32" in message for message in notes.messages) == warned
+
+
 def test_epochs_become_steps(store):
     tokens = small_tokens(store)
     by_epochs = train(store, tokens, epochs=1.5, steps=1)
@@ -224,6 +232,8 @@ class Interrupt(Silent):
 
     def info(self, message):
         self.messages.append(message)
+
+    warning = info
 
     def progress(self, done, total, unit, **figures):
         self.steps.append(done)

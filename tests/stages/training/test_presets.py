@@ -232,3 +232,8 @@ def test_files_of_the_users_own(tmp_path):
 def test_nonsense_is_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         TrainConfig.model_validate(settings)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_no_preset_is_slow_where_the_processor_has_no_bf16(name):
+    assert load_preset(name)["precision"] in ("auto", "fp32")
