@@ -88,7 +88,8 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
     elif new:
         lines.append(
             "time: not known, nothing like it was made in this store; --calibrate measures what it can, by a few "
-            "updates of a training and a shard of other stages: within a minute for a small text"
+            "updates of a training and a part of other stages, on stand-ins of what is not made yet: a minute or two "
+            "for a small text"
         )
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
@@ -104,9 +105,15 @@ def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
     foretold = [estimate.name for estimate in new if estimate.foretold]
     if foretold:
         lines.append(f"by the recipe, as this machine was when it was made: {', '.join(foretold)}")
-    measured = [estimate.name for estimate in new if estimate.calibrated]
+    measured = [estimate.name for estimate in new if estimate.calibrated and not estimate.stand_ins]
     if measured:
         lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
+    standing = [estimate.name for estimate in new if estimate.stand_ins]
+    if standing:
+        lines.append(
+            "measured here, on a part of the work, with a part of the text and made-up numbers in place of what is not "
+            f"made yet: {', '.join(standing)}"
+        )
     for estimate in new:
         limit = fit.memory.get(estimate.device)
         if estimate.gpu is not None and limit is not None and estimate.gpu > limit:
@@ -178,6 +185,7 @@ def _entry(estimate: "Estimate") -> Mapping[str, Any]:
         "measured": estimate.measured,
         "of_short_runs": estimate.short,
         "calibrated": estimate.calibrated,
+        "stand_ins": estimate.stand_ins,
         "kept": estimate.kept or None,
         "foretold": estimate.foretold,
         "disk": estimate.disk,

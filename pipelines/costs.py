@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from pipelines.calibration import Calibration
 from pipelines.catalogue import stage_of
 from pipelines.expected import ExpectedStore
 from pipelines.plan import bound
@@ -30,8 +33,6 @@ steps that start are a large part of it, and not of what is expected."""
 CPU = "cpu"
 GPU_FACTOR = 1.5
 """Between what is foretold of a GPU's memory and what is taken, at the most."""
-MOST_SCALED = 2.0
-"""Beyond, a search among more keys, or fewer, says nothing of the time of this one."""
 
 
 class Task(NamedTuple):
@@ -67,6 +68,8 @@ class Estimate:
     """Whether these took seconds, mostly to start, and the time is rather the least that is said."""
     calibrated: bool = False
     """Whether the time follows from a part of the work that was done to measure it."""
+    stand_ins: bool = False
+    """Whether that read a part of the text, or made-up numbers, in place of what is not made yet."""
     kept: str = ""
     """When and on what a part of such work was measured before, if the time follows from that."""
     foretold: bool = False
@@ -127,6 +130,14 @@ def estimates(
             its name before; what was measured is kept in the store. None: nothing is measured.
     Raises: what is wrong with a task as far as that does not depend on what is not made yet.
     """
+    with TemporaryDirectory(prefix="memlm-") as folder:
+        measure = None if measuring is None else Calibration(store.root, Path(folder), execution, measuring)
+        yield from _estimates(tasks, store, execution, measure)
+
+
+def _estimates(
+    tasks: Sequence[Task], store: Store, execution: Execution, calibration: Calibration | None
+) -> Iterator[Estimate]:
     expected = ExpectedStore(store.root)
     made: dict[str, Artifact] = {}
     done = [artifact for artifact in store.artifacts() if artifact.manifest.seconds > 0]
@@ -137,7 +148,7 @@ def estimates(
             yield _unknown(task)
             continue
         try:
-            estimate, artifact = _estimate(task, made, expected, done, execution, measuring)
+            estimate, artifact = _estimate(task, made, expected, done, execution, calibration)
         except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
             if any(name in made and expected.is_expected(made[name]) for name in waits):
                 yield _unknown(task)
@@ -158,7 +169,7 @@ def _estimate(
     store: ExpectedStore,
     done: Sequence[Artifact],
     execution: Execution,
-    measuring: Callable[[str], None] | None,
+    calibration: Calibration | None,
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
     work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
@@ -174,16 +185,15 @@ def _estimate(
     effort = stage.effort(config, inputs, cost.metrics) if cost.metrics else None
     kin = list(_kin(stage, effort, device, done)) if effort is not None else []
     seconds, short = (None, False) if effort is None else _seconds(effort, kin)
-    calibrated, rate = False, None
-    if measuring is not None and effort is not None and (seconds is None or short):
-        measuring(task.name)
-        taken = stage.measured_seconds(config, inputs, execution, effort)
+    taken, rate = None, None
+    if calibration is not None and effort is not None and (seconds is None or short):
+        taken = calibration.measured(task.name, stage, config, inputs, effort)
         if taken is not None:
             keep(store.root, task.command, device, effort, taken)
-            calibrated, seconds, short = True, (RANGE[0] * taken, RANGE[1] * taken), False
+            seconds, short = (RANGE[0] * taken.seconds, RANGE[1] * taken.seconds), False
     if effort is not None and (seconds is None or short):
         rate = find(store.root, task.command, device, effort)
-        rate = rate if rate is not None and _alike(effort, rate.effort) else None
+        rate = rate if rate is not None and effort.is_like(rate.effort) else None
         seconds = seconds if rate is None else _by_rate(effort, rate)
     foretold = seconds is None and task.foretold is not None
     alike = [run.artifact.manifest.bytes for run in kin]
@@ -197,7 +207,8 @@ def _estimate(
         seconds=seconds or task.foretold,
         measured=len(kin),
         short=short and rate is None,
-        calibrated=calibrated,
+        calibrated=taken is not None,
+        stand_ins=taken is not None and taken.stand_ins,
         kept="" if rate is None else rate.told,
         foretold=foretold,
         disk=disk,
@@ -215,6 +226,8 @@ def _estimate(
     if not cost.metrics:
         return estimate, None
     artifact = store.expect(work, inputs, cost)
+    if calibration is not None:
+        calibration.stand_ins.announce(stage, config, inputs, artifact)
     if approximate:
         store.approximate.add(artifact.reference)
     return estimate, artifact
@@ -227,7 +240,7 @@ def _kin(stage: Stage[Any], effort: Effort, device: str, done: Sequence[Artifact
             continue
         with suppress(MemlmError, ValueError, LookupError, TypeError):  # made by another command, or long ago
             other = _effort_of(stage, artifact)
-            if other is not None and other.kin == effort.kin and other.amount > 0 and _alike(effort, other):
+            if other is not None and other.kin == effort.kin and other.amount > 0 and effort.is_like(other):
                 seconds = artifact.manifest.seconds
                 yield Run(artifact, other, seconds, min(seconds, stage.fixed_seconds(seconds, artifact.metrics)))
 
@@ -236,13 +249,6 @@ def _effort_of(stage: Stage[Any], artifact: Artifact) -> Effort | None:
     """Raises: ArtifactError if what it was made from is gone."""
     inputs = {role: artifact.store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
     return stage.effort(stage.Config.model_validate(artifact.config), Inputs(inputs), artifact.metrics)
-
-
-def _alike(one: Effort, other: Effort) -> bool:
-    """Whether what is searched is about as large."""
-    if not one.scale or not other.scale:
-        return one.scale == other.scale
-    return max(one.scale, other.scale) <= MOST_SCALED * min(one.scale, other.scale)
 
 
 def _seconds(effort: Effort, kin: Sequence[Run]) -> tuple[tuple[float, float] | None, bool]:

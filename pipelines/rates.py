@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from pipelines.calibration import Taken
 from stages.artifacts.cost import Effort
 from stages.artifacts.durable import write_atomically
 from stages.machine import processor_name, usable_cores
@@ -54,11 +55,14 @@ class Rate:
     seconds: float
     measured: str
     """When: YYYY-MM-DD, UTC."""
+    stand_ins: bool = False
+    """Whether it read a part of the text, or made-up numbers, in place of what was not made yet."""
 
     @property
     def told(self) -> str:
         """When, of what, and where it was measured."""
-        return f"{self.measured}, for {self.amount:,} {self.unit}, on {self.machine}"
+        made_up = ", with stand-ins for what was not made yet" if self.stand_ins else ""
+        return f"{self.measured}, for {self.amount:,} {self.unit}, on {self.machine}{made_up}"
 
     @property
     def effort(self) -> Effort:
@@ -68,11 +72,13 @@ class Rate:
 _RATE = TypeAdapter(Rate)
 
 
-def keep(root: Path, command: str, device: str, effort: Effort, seconds: float) -> None:
+def keep(root: Path, command: str, device: str, effort: Effort, taken: Taken) -> None:
     """Note that some work was measured to take so long; the latest counts. A store that cannot be written stays so."""
     today = datetime.now(UTC).date().isoformat()
     shape, machine = _spelled(effort.kin), Machine.of(device)
-    rate = Rate(command, machine, shape, effort.amount, effort.unit, effort.scale, seconds, today)
+    rate = Rate(
+        command, machine, shape, effort.amount, effort.unit, effort.scale, taken.seconds, today, taken.stand_ins
+    )
     with suppress(OSError):
         file = _file(root, command, machine, shape)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -18,16 +18,21 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.token_range import TokenRange, first_of_all
-from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, shard_unit, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of, shape_of
 from stages.numbers import rate
-from stages.text.tokens import start_id
+from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
+
+ENCODED = 1024
+"""Tokens whose keys stand for those of others, about."""
+STAND_IN_BYTES = 1 << 28
+"""Of keys that stand for others."""
 
 
 class DatastoreConfig(WindowedConfig):
@@ -158,6 +163,26 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
     def samples(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[tuple[TokenRange, float]]:
         return first_of_all(self.shards(job, plan))
+
+    def stand_in(self, job: Job[DatastoreConfig]) -> dict[str, Any]:
+        """Keys of the first tokens, again and again, moved at random so that none is there twice."""
+        from stages.encoding.made_up import keys_like
+
+        config, plan = job.config, self.plan(job)
+        rows = min(plan.rows, STAND_IN_BYTES // plan.layouts.keys.row_bytes)
+        layouts = RowLayouts.of(job.inputs["encoder"], rows, config.dtype, config.stride or 1)
+        encoder = self.open(job, plan).encoder
+        unit = shard_unit(job.inputs["encoder"], config.stride or 1)
+        encoded = encoder.encode(config.split, 0, min(rows, -(-ENCODED // unit) * unit), None)
+        tokens = open_split(job.inputs["corpus"].zarr("tokens.zarr"), config.split).ids
+        for layout in layouts:
+            job.draft.create(layout)
+        for number, keys in enumerate(keys_like(encoded.keys.numpy(), layouts.keys)):
+            inside = layouts.values.rows(number)
+            job.draft.write(layouts.keys, number, keys)
+            job.draft.write(layouts.values, number, tokens[inside].astype(VALUE_DTYPE))
+            job.draft.commit(str(number))
+        return {**self.cost(config, job.inputs).metrics, "rows": rows}
 
     def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None

@@ -8,7 +8,7 @@ trained, and only new keys are added. A flat index has nothing to learn, and is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, scratch_job
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
@@ -132,6 +132,27 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
         kin = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
         return Effort(metrics["rows"], "keys", kin, scale=metrics["rows"])
+
+    def measured_seconds(
+        self, config: IndexConfig, inputs: Inputs, execution: Execution, effort: Effort
+    ) -> float | None:
+        """By the keys of one part, of which fewer than there are to be teach lists and codes."""
+        from stages.search.build_speed import build_seconds
+
+        if PREVIOUS in inputs or not inputs["datastore"].path.is_dir():
+            return None
+        with scratch_job(config, inputs, execution) as job:
+            return build_seconds(config, _stored_keys(job), effort.amount, PART_BYTES, job.draft.scratch)
+
+    def stand_in(self, job: Job[IndexConfig]) -> dict[str, Any] | None:
+        """The index, its lists learned of few keys, its recall not measured."""
+        from stages.search.build_speed import with_few_keys
+
+        rows = _described(job.inputs).rows
+        if PREVIOUS in job.inputs or rows < int(job.config.lists or 0):
+            return None
+        quick = with_few_keys(job.config, rows).model_copy(update={"recall_queries": 0})
+        return self.run(replace(job, config=quick))
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts

@@ -213,6 +213,23 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
     def samples(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[tuple[QueryRange, float]]:
         return first_of_all(self.shards(job, plan))
 
+    def stand_in(self, job: Job[NeighborsConfig]) -> dict[str, Any]:
+        """Rows drawn at random, their distances all alike."""
+        import numpy as np
+
+        plan, rows = self.plan(job), job.inputs["index"].metrics["rows"]
+        generator = np.random.default_rng(0)
+        for layout in self.arrays(job, plan):
+            job.draft.create(layout)
+        for name, split in plan.splits.items():
+            for number in range(split.neighbors.shards):
+                inside = split.neighbors.rows(number)
+                shape = inside.stop - inside.start, job.config.k
+                job.draft.write(split.neighbors, number, generator.integers(rows, size=shape))
+                job.draft.write(split.distances, number, np.ones(shape, np.float32))
+                job.draft.commit(f"{name}-{number}")
+        return {**self.cost(job.config, job.inputs).metrics, "metric": job.inputs["index"].config["metric"]}
+
     def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
         encodes = shard.stop > plan.splits[shard.split].stored[0]
         return shard.split if plan.carries_state and encodes else None

@@ -112,6 +112,17 @@ class Train(Stage[TrainConfig]):
             return None
         return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
 
+    def stand_in(self, job: Job[TrainConfig]) -> dict[str, Any]:
+        """The model before the first step."""
+        from stages.models.language_model import save_weights
+        from stages.training.low_rank import whole_weights
+        from stages.training.materials import read_splits
+
+        model = _make_model(job.config, job.inputs, read_splits(job.inputs["tokens"], job.draft.scratch), 0)
+        save_weights(whole_weights(model), job.draft.add("model.safetensors"))
+        _write_settings(job)
+        return dict(self.cost(job.config, job.inputs).metrics)
+
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
 
@@ -342,11 +353,15 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
     _copy(draft, draft.scratch / LINES)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
+    _write_settings(job)
+
+
+def _write_settings(job: Job[TrainConfig]) -> None:
     training = job.config.canonical()
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, "training": training}
-    draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
 def _copy(draft: Draft, file: Path) -> None:

@@ -27,8 +27,8 @@ def plan(
         bool,
         typer.Option(
             "--calibrate",
-            help="Measure what this store cannot tell, and keep it there: a few updates of a training, one shard of a "
-            "datastore, of neighbours, of an evaluation.",
+            help="Measure what this store cannot tell, and keep it there: a few updates of a training, a part of other "
+            "stages, on stand-ins of what is not made yet.",
         ),
     ] = False,
     keys: Annotated[

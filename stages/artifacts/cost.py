@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+MOST_SCALED = 2.0
+"""Beyond, a search among more keys, or fewer, says nothing of the time of another one."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -46,3 +49,9 @@ class Effort:
     kin: Mapping[str, Any]
     scale: int = 0
     """Size of what every unit is compared with, on which its time depends as well."""
+
+    def is_like(self, other: "Effort") -> bool:
+        """Whether what is searched is about as large."""
+        if not self.scale or not other.scale:
+            return self.scale == other.scale
+        return max(self.scale, other.scale) <= MOST_SCALED * min(self.scale, other.scale)

@@ -1,8 +1,8 @@
 """What a stage is: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,11 @@ class Execution:
     """Processes that compute shards; 1: this one, on this machine."""
     cluster: str | None = None
     """The executor of the machines on which they run; None: this one."""
+
+    @property
+    def alone(self) -> "Execution":
+        """The same in this process, silent: to measure by."""
+        return replace(self, reporter=Silent(), workers=1, cluster=None)
 
     @property
     def executor(self) -> str:
@@ -100,6 +105,13 @@ class Job(ShardJob[C], Generic[C]):
     def for_shards(self) -> ShardJob[C]:
         """The same for those who compute shards; they commit nothing, and tell nothing."""
         return ShardJob(self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent()))
+
+
+@contextmanager
+def scratch_job(config: C, inputs: Inputs, execution: Execution) -> Iterator[Job[C]]:
+    """A run in this process whose draft vanishes afterwards, to measure by."""
+    with TemporaryDirectory(prefix="memlm-") as folder, closing(Draft(Path(folder) / "draft", {})) as draft:
+        yield Job(config, inputs, draft.path, execution.alone, draft)
 
 
 class Stage(ABC, Generic[C]):
@@ -163,9 +175,17 @@ class Stage(ABC, Generic[C]):
         return 0.0
 
     def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
-        """Seconds that it takes, by a small part of it that is done now; None where no part says it.
+        """Seconds that so much of it takes, by a small part of it that is done now; None where no part says it.
 
-        Inputs may not be made yet.
+        Inputs may not be made yet, or be stand-ins that are smaller than what they stand for.
+        """
+        return None
+
+    def stand_in(self, job: Job[C]) -> dict[str, Any] | None:
+        """Put in `job.draft`, within seconds, what the next stages can be measured on: as what `run` makes in shape,
+        of a part of the text or of numbers drawn at random, and smaller where that would be large.
+
+        Returns: its metrics, as far as the next stages ask for them; None where nothing can stand for it.
         """
         return None
 
@@ -243,9 +263,12 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
         if not all(artifact.path.is_dir() for artifact in inputs.artifacts.values()):
             return None
-        with TemporaryDirectory(prefix="memlm-") as folder, closing(Draft(Path(folder) / "draft", {})) as draft:
-            quiet = replace(execution, reporter=Silent())
-            return seconds_by_samples(self, Job(config, inputs, draft.path, quiet, draft))
+        part = self.effort(config, inputs, self.cost(config, inputs).metrics) or effort
+        if not effort.is_like(part):
+            return None
+        with scratch_job(config, inputs, execution) as job:
+            seconds = seconds_by_samples(self, job)
+        return None if seconds is None else seconds * effort.amount / part.amount
 
     def output_bytes(self, job: Job[C], plan: P) -> int:
         """Size of all files that will be there at once, where it is known beforehand."""

@@ -3,7 +3,7 @@
 What is counted on a part is approximate, and of a vocabulary of words, which grows with the text, nothing is known.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Inputs
 from stages.text.automatic import text_bytes
 from stages.text.config import GIVEN, TokenizeConfig
-from stages.text.corpus import read_corpus
+from stages.text.corpus import beginnings
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.pretrained import special_ids
 from stages.text.records import TextFile
@@ -55,13 +55,12 @@ class Counted:
 
 def cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
     """Of tokenizing with resolved settings."""
-    texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
-    texts = {role: files for role, files in texts.items() if files}
+    texts = _texts(config, inputs)
     sizes = {role: text_bytes(files) for role, files in texts.items()}
     learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
     if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
         return Cost()
-    most = max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
+    most = _most_bytes(config, sizes)
     documents = config.documents or "file"
     tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
     figures, whole = {}, True
@@ -84,6 +83,21 @@ def cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
     )
 
 
+def beginning_bytes(config: TokenizeConfig, inputs: Inputs) -> int:
+    """What is read of a split at most, for an estimate."""
+    return _most_bytes(config, {role: text_bytes(files) for role, files in _texts(config, inputs).items()})
+
+
+def _most_bytes(config: TokenizeConfig, sizes: Mapping[str, int]) -> int:
+    return max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
+
+
+def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
+    """The files by what they are read as."""
+    texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
+    return {role: files for role, files in texts.items() if files}
+
+
 def effort(config: TokenizeConfig, metrics: Any) -> Effort:
     """In bytes of text."""
     read = sum(int(split["bytes"]) for split in metrics["splits"].values())
@@ -95,13 +109,11 @@ def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces
     for file in files:
         texts: list[str] = []
         marks: list[int] = []
-        read = held = 0
-        for piece in read_corpus([file], documents):
-            read, held = read + len(piece.text.encode()), held + len(piece.text)
+        held = 0
+        for piece in beginnings([file], documents, most / len(files)):
+            held += len(piece.text)
             texts.append(piece.text)
             marks.append(piece.marks)
-            if read >= most / len(files):
-                break
             if held >= SHARD_CHARACTERS:
                 yield Pieces(texts, np.array(marks, np.uint8))
                 texts, marks, held = [], [], 0

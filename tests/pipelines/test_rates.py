@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines import rates
+from pipelines.calibration import Taken
 from pipelines.rates import Machine, find, keep
 from stages.artifacts.cost import Effort
 
@@ -19,7 +20,7 @@ def effort(**kin: Any) -> Effort:
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path) -> Path:
-    keep(tmp_path, "train", "cpu", effort(), 12.5)
+    keep(tmp_path, "train", "cpu", effort(), Taken(12.5, False))
     return tmp_path
 
 
@@ -38,7 +39,7 @@ def test_other_work_and_other_machines_are_not(kept: Path, monkeypatch: pytest.M
 
 
 def test_the_latest_counts(kept: Path) -> None:
-    keep(kept, "train", "cpu", effort(), 7.0)
+    keep(kept, "train", "cpu", effort(), Taken(7.0, False))
     found = find(kept, "train", "cpu", effort())
     assert found is not None and found.seconds == 7.0
     assert len(list((kept / ".rates").iterdir())) == 1
@@ -53,5 +54,13 @@ def test_a_damaged_file_counts_for_nothing(kept: Path, content: str) -> None:
 
 def test_a_store_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    keep(tmp_path / "file", "train", "cpu", effort(), 1.0)
+    keep(tmp_path / "file", "train", "cpu", effort(), Taken(1.0, False))
     assert find(tmp_path / "file", "train", "cpu", effort()) is None
+
+
+def test_it_is_told_where_stand_ins_were_measured(kept: Path) -> None:
+    keep(kept, "train", "cpu", effort(), Taken(7.0, True))
+    found = find(kept, "train", "cpu", effort())
+    assert found is not None and found.told.endswith(
+        f"on {Machine.of('cpu')}, with stand-ins for what was not made yet"
+    )
