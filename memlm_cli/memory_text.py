@@ -15,10 +15,10 @@ def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> 
     """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`.
 
     Args:
-        split_tokens: of the split that was scored, all of which a cache of so many holds; None: not known.
+        split_tokens: of the split that was scored, which a larger cache holds whole; None: not known.
     """
     from stages.retrieval.hyperparameters import hyperparameters
-    from stages.retrieval.memory_words import that_matter
+    from stages.retrieval.memory_words import number_words, that_matter
 
     memory = that_matter(memory)
     tuned = memory.get("tuned") or ()
@@ -28,8 +28,7 @@ def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> 
             parts.append(f"{name} learned on {memory['tune_split']} (one for all: {number(memory[name])})")
         elif memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
-            everything = name == "size" and split_tokens is not None and memory[name] >= split_tokens
-            parts.append(f"{name} {number(memory[name])}{', all of the split' if everything else ''}{where}")
+            parts.append(f"{name} {number_words(memory, name, split_tokens)}{where}")
     return ", ".join(parts)
 
 

@@ -11,12 +11,11 @@ from stages.charts.symbols import symbol
 from stages.evaluation.results.remarks import tied
 from stages.evaluation.results.row_names import baseline_name, short_name
 from stages.metrics import shown_word_perplexity
-from stages.numbers import number
 from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source
 from stages.retrieval.comparison import MEANS
 from stages.retrieval.hyperparameters import hyperparameters
-from stages.retrieval.memory_words import that_matter
+from stages.retrieval.memory_words import number_words, that_matter
 
 NEW_TEXT = "perplexity_on_new_text"
 MEASURES = (
@@ -169,7 +168,7 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
     return Row(
         source=source,
         name=name,
-        readings=[_reading(memory) for memory in reported["memories"]],
+        readings=[_reading(memory, _split_tokens(source.metrics)) for memory in reported["memories"]],
         values={name: reported.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
         change=None,
         change_on_new_text=None,
@@ -220,10 +219,15 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
 
 
-def _reading(memory: Mapping[str, Any]) -> Reading:
+def _split_tokens(metrics: Mapping[str, Any]) -> int | None:
+    """Of the split that was scored; None where only last words count."""
+    return metrics["tokens"] if metrics.get("score") == "all" else None
+
+
+def _reading(memory: Mapping[str, Any], split_tokens: int | None) -> Reading:
     memory, learned = that_matter(memory), memory.get("learned")
     chosen = [
-        f"{symbol(name)}\N{NO-BREAK SPACE}{number(memory[name])}"
+        f"{symbol(name)}\N{NO-BREAK SPACE}{number_words(memory, name, split_tokens)}"
         for name in hyperparameters()
         if memory.get(name) is not None and name != learned
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.memory.readers import READERS
+from stages.numbers import number
 from stages.retrieval.hyperparameters import settable
 from stages.retrieval.sources import SOURCES
 
@@ -26,6 +27,19 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
 def switched_off(memory: Mapping[str, Any]) -> bool:
     """Whether a reading of a report changes nothing: its λ is 0 in every context."""
     return memory.get("lambda") == 0 and memory.get("learned") != "lambda"
+
+
+def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None) -> str:
+    """A number of a reading of a report; of a cache that is larger than what was scored, what it comes to.
+
+    Args:
+        split_tokens: of the split that was scored; None: not known.
+
+    >>> number_words({"size": 16_000}, "size", 9_000), number_words({"size": 2_000}, "size", 9_000)
+    ('16,000, all 9,000 of the split', '2,000')
+    """
+    everything = name == "size" and split_tokens is not None and memory[name] >= split_tokens
+    return f"{number(memory[name])}{f', all {split_tokens:,} of the split' if everything else ''}"
 
 
 def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -95,8 +95,8 @@ def memory_words_lines(report: Figures) -> Iterator[str]:
     sizes = [memory["size"] for memory in memories if memory.get("size") and not switched_off(memory)]
     if sizes and report.get("score") == "all" and max(sizes) >= report["tokens"]:
         yield (
-            f"a cache of {max(sizes):,} holds every position before the one that reads: what was scored has no "
-            "more (inspect and generate show the length of what they read in its place)"
+            f"a cache of {max(sizes):,} holds every position before the one that reads: what was scored has "
+            f"{report['tokens']:,} (inspect and generate show the length of what they read in its place)"
         )
 
 

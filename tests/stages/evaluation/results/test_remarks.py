@@ -179,7 +179,7 @@ def test_words_of_memories_are_explained_once() -> None:
 def test_a_cache_of_all_that_there_is_is_said_to_be_that(size: int, score: str, said: int) -> None:
     cache = {"sources": ["long"], "reader": "interpolate", "size": size, "lambda": 0.1}
     report = {**REPORT, **COUNTS, "score": score, "rows": [{**ROWS[1], "memories": [cache]}]}
-    start = f"a cache of {size:,} holds every position before the one that reads"
+    start = f"a cache of {size:,} holds every position before the one that reads: what was scored has 1,000 "
     assert len([line for line in remarks(report) if line.startswith(start)]) == said
 
 
