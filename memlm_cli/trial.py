@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ def planned(
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
     from pipelines.trial_budget import Machine, require_enough, require_time
     from stages.text.automatic import text_bytes
-    from stages.text.survey import count_lines
+    from stages.text.survey import count_lines, count_sentences
 
     texts = _texts(files, common.store, minutes)
     total = text_bytes(texts)
@@ -66,7 +67,8 @@ def planned(
         )
     else:
         recipe = common.store / TRIALS / (f"{name}-{len(plans) + 1}.toml" if plans else f"{name}.toml")
-        require_lines(count_lines(texts, FEWEST_DOCUMENTS))
+        lines = count_lines(texts, FEWEST_DOCUMENTS)
+        require_lines(lines, count_sentences(texts, FEWEST_DOCUMENTS) if lines < FEWEST_DOCUMENTS else 0)
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
         require_time(machine)
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
@@ -94,10 +96,22 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     >>> part_name(["books.jsonl"], 48_100, 900_000, (3, 60))
     'books-3-of-60-records-48.1kB-of-900.0kB.jsonl'
     """
-    first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
-    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
     what, ending = ("first", "txt") if records is None else (f"{records[0]}-of-{records[1]}-records", "jsonl")
-    return f"{first}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
+    return f"{_name_of(paths)}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
+
+
+def sentences_name(paths: Sequence[str]) -> str:
+    """What some text is called whose sentences are lines.
+
+    >>> sentences_name(["books/Moby Dick.txt"])
+    'Moby-Dick-in-sentences.txt'
+    """
+    return f"{_name_of(paths)}-in-sentences.txt"
+
+
+def _name_of(paths: Sequence[str]) -> str:
+    first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
+    return f"{first}-and-{len(paths) - 1}-more" if len(paths) > 1 else first
 
 
 def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]":
@@ -131,33 +145,53 @@ def _plan(
     began: float,
 ) -> None:
     """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
-    from pipelines.trial import plan_trial, recipe_text, training_settings
+    from pipelines.trial import FEWEST_DOCUMENTS, plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
-    from stages.text.automatic import bpe_vocabulary
-    from stages.text.survey import survey
+    from stages.text.automatic import bpe_vocabulary, text_bytes
+    from stages.text.survey import count_lines, survey
     from stages.text.token_size import token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()
+    folder = recipe.with_suffix("")
     speed = training_speed(training, bpe_vocabulary(total), device)
-    say("try: counting the tokens of the text")
-    measured = token_bytes(texts)
-    machine = replace(machine, speed=speed, spent=time.monotonic() - began)
-    budget = best_budget(total, measured, machine, training, shares)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     for left in _parts(recipe):  # by a plan that was interrupted
         left.unlink()
+    say("try: counting the tokens of the text")
+    broken = count_lines(texts, FEWEST_DOCUMENTS) < FEWEST_DOCUMENTS
+    if broken:
+        texts = [_in_sentences(texts, folder)]
+        total = text_bytes(texts)
+    measured = token_bytes(texts)
+    machine = replace(machine, speed=speed, spent=time.monotonic() - began)
+    budget = best_budget(total, measured, machine, training, shares)
     records = None
     if budget.bytes < total:
-        part, records = _part(texts, budget.bytes, total, recipe.with_suffix(""))
+        part, records = _part(texts, budget.bytes, total, folder)
+        if broken:
+            Path(texts[0].path).unlink()
         texts = [part]
         measured = token_bytes(texts)
     surveyed = survey(texts)
     if records is not None:
         budget = replace(budget, bytes=surveyed.bytes)
-    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records)
+    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records, broken=broken)
     write_atomically(recipe, recipe_text(trial))
+
+
+def _in_sentences(texts: "list[TextFile]", folder: Path) -> "TextFile":
+    """A text in a file, a line of each of its sentences."""
+    from stages.artifacts.durable import write_atomically
+    from stages.text.files import file_digest, format_of
+    from stages.text.records import TextFile
+    from stages.text.sentences import in_sentences
+    from stages.text.survey import first_bytes
+
+    file = folder / sentences_name([text.path for text in texts])
+    write_atomically(file, "".join(in_sentences(first_bytes(texts, sys.maxsize))))
+    return TextFile(str(file), format_of(str(file)), file_digest(str(file)))
 
 
 def _part(texts: "list[TextFile]", most: int, total: int, folder: Path) -> "tuple[TextFile, tuple[int, int] | None]":

@@ -48,6 +48,7 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 AMPLE = "--minutes {} would be enough for {}"
+BROKEN = "a text of few lines: each of its sentences is made one, up to . ! ? (what ends in Mr. is taken for one, too)"
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
@@ -75,6 +76,8 @@ class Trial:
     """Minutes in which a model is trained well, where there is no time for it."""
     records: tuple[int, int] | None = None
     """How many of how many records of the text the budget has; None: its beginning, or all."""
+    broken: bool = False
+    """Whether lines were made of its sentences, as it had hardly any."""
 
     @property
     def ample(self) -> int:
@@ -119,6 +122,8 @@ def plan_trial(
     training: TrainConfig,
     shares: Shares | None = None,
     records: tuple[int, int] | None = None,
+    *,
+    broken: bool = False,
 ) -> Trial:
     """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
@@ -130,6 +135,7 @@ def plan_trial(
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
         records: how many of how many are tried, if the part is whole records.
+        broken: whether it is a text of few lines, of whose sentences more were made.
     Raises: DataError for a text that is too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
@@ -148,15 +154,16 @@ def plan_trial(
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
     good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good, records)
+    return Trial(found, machine, total, documents, steps, everything, shares, good, records, broken)
 
 
-def require_lines(count: int) -> None:
-    """Raises: DataError for a text of so few lines that it cannot be cut."""
-    if count < FEWEST_DOCUMENTS:
+def require_lines(count: int, sentences: int = 0) -> None:
+    """Raises: DataError for a text of so few lines, and sentences that lines are made of, that it cannot be cut."""
+    if count + sentences < FEWEST_DOCUMENTS:
         lines = f"{count} line{'s'[: count != 1]}"
         raise DataError(
-            f"The text has {lines}, too few to cut it into train, valid and test: break it into lines, "
+            f"The text has {lines}, and few ends of sentences: too few to cut it into train, valid and test. Break it "
+            "into lines, "
             "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
         )
 
@@ -239,6 +246,8 @@ def _described(trial: Trial) -> Iterator[str]:
         )
         if budget.bytes <= LITTLE:
             yield "that is little: figures are of a few pages, and another part of the text would give others"
+    if trial.broken:
+        yield BROKEN
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
     if documents.wrapped:
         yield (

@@ -9,6 +9,7 @@ from stages.text.automatic import text_bytes
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
 from stages.text.pieces import pieces
 from stages.text.records import TextFile, records
+from stages.text.sentences import in_sentences
 
 COLUMNS = (50, 100)
 """Characters of a column into which text is commonly wrapped."""
@@ -104,6 +105,12 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
 def count_lines(files: Iterable[TextFile], most: int) -> int:
     """Lines that hold more than white space, up to so many: no more is read."""
     return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
+
+
+def count_sentences(files: Iterable[TextFile], most: int) -> int:
+    """Ends of sentences in text of few lines, up to so many: no more is read."""
+    texts = (piece.text for file in files for record in records(file) for piece in pieces(record.blocks))
+    return sum(1 for _ in islice((line for line in in_sentences(texts) if line.endswith("\n")), most))
 
 
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
