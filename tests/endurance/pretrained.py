@@ -106,17 +106,21 @@ def texts() -> dict[str, str]:
     }
 
 
+def written(folder: Path) -> list[str]:
+    """The texts as files, in order."""
+    for name, text in texts().items():
+        (folder / f"{name}.txt").write_text(text, "utf-8")
+    return [str(folder / f"{name}.txt") for name in texts()]
+
+
 def made(store: Store, stage: Any, config: StageConfig, **references: Any) -> Artifact:
     return make(stage, config, references, store, Execution(device="cpu")).artifact
 
 
 def evaluated(store: Store, spec: str, context: int, folder: Path) -> tuple[Artifact, Artifact]:
     """Tokens of the texts, a document each, and the report of their scores."""
-    files = []
-    for name, text in texts().items():
-        files.append(folder / f"{name}.txt")
-        files[-1].write_text(text, "utf-8")
-    corpus = {"train": [str(files[0])], "test": [str(file) for file in files]}
+    files = written(folder)
+    corpus = {"train": files[:1], "test": files}
     tokens = made(store, Tokenize(), TokenizeConfig(tokenizer="given"), source=[], tokenizer=spec, **corpus)
     model = made(store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=spec)
     config = EvaluateConfig(context=context, stride=context, save_token_scores=True, memory=("none",))
