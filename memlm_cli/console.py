@@ -131,16 +131,26 @@ class ConsoleReporter:
     line says after a while that work goes on. Of several, one within the other, the innermost tells.
     """
 
-    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic, *, soon: bool = False) -> None:
+    def __init__(
+        self,
+        command: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        soon: bool = False,
+        side_by_side: bool = False,
+    ) -> None:
         """Args:
         soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
             holds for reporters within this one.
+        side_by_side: others tell at the same time: progress is lines on a terminal, too.
         """
         self.command = command
         self.soon: bool = soon or (_telling is not None and _telling.soon)
         patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
-        lines = Lines(command, clock, note if on_terminal() else say, patience)
-        self._progress = Bar(lines, Waiting(command, clock), clock) if on_terminal() else lines
+        with_bar = on_terminal() and not side_by_side
+        lines = Lines(command, clock, note if with_bar else say, patience)
+        self._progress = Bar(lines, Waiting(command, clock), clock) if with_bar else lines
+        self._side_by_side = side_by_side
         self._speaks = first_process()
         self._lock = RLock()
         self._before: tuple[TextIO | None, ConsoleReporter | None] = (None, None)
@@ -148,11 +158,12 @@ class ConsoleReporter:
 
     def __enter__(self) -> Self:
         global _screen, _telling
-        self._before = _screen, _telling
-        self.hear()
-        if self._before[1] is not None:
-            self._before[1].hear()
-        _screen, _telling = _stderr(), self
+        if not self._side_by_side:
+            self._before = _screen, _telling
+            self.hear()
+            if self._before[1] is not None:
+                self._before[1].hear()
+            _screen, _telling = _stderr(), self
         if self._speaks:
             self._ticks.start()
         return self
@@ -164,13 +175,14 @@ class ConsoleReporter:
         self._ticks.stop()
         with self._lock:
             self._progress.close()
-            _screen, _telling = self._before
+            if not self._side_by_side:
+                _screen, _telling = self._before
         if _telling is not None:
             _telling.hear()
 
     def _tick(self) -> None:
         with self._lock:
-            if _telling is self:
+            if self._side_by_side or _telling is self:
                 self._progress.tick()
 
     def hear(self, *, amid_line: bool = False) -> None:

@@ -110,7 +110,8 @@ class Common:
         Literal["local", "ray"],
         typer.Option(
             "--executor",
-            help="Where --workers are: on this machine, or on a Ray cluster that shares the store.",
+            help="Where --workers are: on this machine, or on a Ray cluster that shares the store, where as many "
+            "stages of a recipe run side by side.",
             rich_help_panel=PANEL,
         ),
     ] = "local"

@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
@@ -55,13 +57,13 @@ def run_all(
     common: Common,
     *,
     commands: bool = False,
-    reporters: Callable[[str], ConsoleReporter] = ConsoleReporter,
+    reporters: Callable[..., ConsoleReporter] = ConsoleReporter,
 ) -> "list[Result]":
-    """Run a recipe's stages, with their tables but the last one's.
+    """Run a recipe's stages, with their tables but the last one's; the results stand in the order of the recipe.
 
     Args:
         commands: also say the command of each stage before it runs.
-        reporters: makes what tells of the stage with a given name.
+        reporters: makes what tells of the stage with a given name, `side_by_side` with others or not.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
     from memlm_cli.plan_text import require_room
@@ -77,14 +79,19 @@ def run_all(
             say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
 
     require_room(tasks_of(recipe), common)
-    results: list[Result] = []
+    done: dict[str, Result] = {}
+    *_, last = recipe.stages
     how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
-    with resumable():
-        for result in run_recipe(recipe, store, how, reporters, begins):
-            results.append(result)
-            say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
-            if result.status != "cached" and len(results) < len(recipe.stages):
+    side_by_side = how.cluster is not None
+    tell = partial(reporters, side_by_side=side_by_side)
+    with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:
+        for result in running:
+            done[result.name] = result
+            count = f", {len(done)} of {len(recipe.stages)} stages" if side_by_side else ""
+            say(f"{result.name}: {result.reference} {result.status} ({took(result)}){count}")
+            if result.status != "cached" and result.name != last:
                 show_result(result.artifact, named=True)
+    results = [done[name] for name in recipe.stages]
     _show_summary(results)
     return results
 

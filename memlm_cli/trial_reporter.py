@@ -22,6 +22,8 @@ class TrialReporter(ConsoleReporter):
         anew: str,
         larger: str | None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        side_by_side: bool = False,
     ) -> None:
         """For the stage `name`.
 
@@ -30,8 +32,9 @@ class TrialReporter(ConsoleReporter):
             anew: the command that plans anew.
             larger: what makes splits larger; None: what `tokenize` says does.
             clock: seconds.
+            side_by_side: others tell at the same time.
         """
-        super().__init__(name, clock)
+        super().__init__(name, clock, side_by_side=side_by_side)
         self._planned = planned if name.partition("[")[0] == "model" else None
         self._anew, self._larger = anew, larger
         self._trial_clock = clock

@@ -25,6 +25,7 @@ A recipe is a TOML file:
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,12 @@ class Recipe(Settings):
         preset = load_preset(stage.preset) if stage.preset else {}
         settings = merged(preset, stage.settings)
         return validated(stage_of(stage.command).Config, settings, where=f"stage {name!r}")
+
+    def stages_read(self, name: str) -> list[str]:
+        """The stages that a stage reads; only those above it can be meant."""
+        above = set(takewhile(lambda other: other != name, self.stages))
+        references = self.stages[name].all_references.values()
+        return [value for value in references if isinstance(value, str) and value in above]
 
     def with_precision(self, precision: str, *, where_open: bool = False) -> "Recipe":
         """The same recipe, all arithmetic of models in one precision; `where_open`: but where a stage says another."""

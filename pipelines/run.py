@@ -1,23 +1,23 @@
-"""Runs a recipe: each stage in order, fed by those before it."""
+"""Runs a recipe: each stage as soon as an executor has room for it and all that it reads is made."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from pipelines.executors.local import run_stage
+from pipelines.catalogue import stage_of
+from pipelines.executors import EXECUTORS
+from pipelines.executors.executor import Reporters, StageExecutor, StageRun
 from pipelines.plan import bound, require_named
 from pipelines.recipe import Recipe
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Status
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.reporting import Reporter
 
-Reporters = Callable[[str], AbstractContextManager[Reporter]]
 Begins = Callable[[str, Mapping[str, Any]], None]
-"""Called with the name of a stage before it runs, and what it reads: references of artifacts there are, and files."""
+"""Called with the name of a stage when it begins, and what it reads: references of artifacts there are, and files."""
 
 
 @dataclass(frozen=True)
@@ -38,31 +38,54 @@ class Result:
 
 def run_recipe(
     recipe: Recipe, store: Store, execution: Execution, reporters: Reporters, begins: Begins = lambda *_: None
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run the stages that are not done and yield each as it ends; what is there is used as it is.
+
+    In this process one runs after the other, as they stand in the recipe; on a cluster those whose inputs are made run
+    side by side. The iterator must be closed if it is left before its end: stages may be under way.
 
     Args:
         recipe: loaded and checked.
         store: where artifacts are found and made.
-        execution: how to work; its reporter is replaced for each stage.
+        execution: how to work, and where; its reporter is replaced for each stage.
         reporters: makes the reporter of the stage with a given name.
-        begins: called before each stage.
+        begins: called with each stage that begins.
     Raises: whatever a stage raises; the same call goes on from there.
     """
     require_named(recipe, store)
+    reads = {name: recipe.stages_read(name) for name in recipe.stages}
+    begun: set[str] = set()
     results: dict[str, Result] = {}
-    for name, stage in recipe.stages.items():
-        references = bound(stage.all_references, results)
-        begins(name, references)
-        began = time.monotonic()
-        with reporters(name) as reporter:
-            outcome = run_stage(
-                stage.command,
-                recipe.config(name),
-                references,
-                store,
-                replace(execution, reporter=reporter),
-            )
-        seconds = time.monotonic() - began
-        results[name] = Result(name, stage.command, outcome.artifact, outcome.status, seconds)
-        yield results[name]
+
+    @cache
+    def run_of(name: str) -> StageRun:
+        stage = recipe.stages[name]
+        return StageRun(name, stage_of(stage.command), recipe.config(name), bound(stage.all_references, results))
+
+    executor: StageExecutor = EXECUTORS.load(execution.cluster or "local")(store, execution, reporters)
+    with closing(executor):
+        while len(results) < len(recipe.stages):
+            for run in executor.begin([run_of(name) for name in ready(reads, begun, results)]):
+                begun.add(run.name)
+                begins(run.name, run.references)
+            done = executor.finished()
+            command, made = recipe.stages[done.name].command, done.outcome
+            results[done.name] = Result(done.name, command, made.artifact, made.status, done.seconds)
+            yield results[done.name]
+
+
+def ready(reads: Mapping[str, Collection[str]], begun: Collection[str], made: Collection[str]) -> list[str]:
+    """The stages that may begin, in their order.
+
+    Args:
+        reads: the names of the stages that each stage reads.
+        begun: those that have begun, finished or not.
+        made: those that are finished.
+
+    >>> reads = {"tokens": [], "a": ["tokens"], "b": ["tokens"], "report": ["a", "tokens"]}
+    >>> ready(reads, [], []), ready(reads, ["tokens"], []), ready(reads, ["tokens", "a"], ["tokens"])
+    (['tokens'], [], ['b'])
+    >>> ready(reads, ["tokens", "a", "b"], ["tokens", "a"])
+    ['report']
+    """
+    return [name for name, read in reads.items() if name not in begun and all(other in made for other in read)]

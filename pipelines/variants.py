@@ -40,7 +40,7 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
     depends: dict[str, list[str]] = {}
     stages: dict[str, StageRecipe] = {}
     for name, stage in recipe.stages.items():
-        above = {axis for read in _stages_read(stage, recipe) for axis in depends[read]}
+        above = {axis for read in recipe.stages_read(name) for axis in depends[read]}
         depends[name] = [axis.name for axis in axes.values() if axis.name in above or name in axis.settings]
         for point in _points(depends[name], axes):
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
@@ -82,10 +82,6 @@ def _seeded(recipe: Recipe, seeds: int) -> Axis:
     first = {name: recipe.config(name).model_dump()["seed"] for name in trained}
     settings = {name: tuple({"seed": first[name] + i} for i in range(seeds)) for name in trained}
     return Axis("seed", tuple(first[trained[0]] + i for i in range(seeds)), settings)
-
-
-def _stages_read(stage: StageRecipe, recipe: Recipe) -> Iterator[str]:
-    return (value for value in stage.all_references.values() if isinstance(value, str) and value in recipe.stages)
 
 
 def _points(names: list[str], axes: Mapping[str, Axis]) -> Iterator[Point]:

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
+SECONDS_TO_HEAR = 1.0
 
 
 class Terminated(BaseException):
@@ -79,6 +80,8 @@ def stoppable(work: Callable[[Event], T]) -> T:
     thread = Thread(target=run, name="stoppable", daemon=True)
     try:
         thread.start()
+        while not wait([result], SECONDS_TO_HEAR).done:  # what Ray cancels hears of it between two steps alone
+            pass
         return result.result()
     except BaseException:
         stop.set()

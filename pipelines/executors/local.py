@@ -1,17 +1,19 @@
-"""Runs a stage in this process, here and now."""
+"""Stages run in this process, one after the other."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from pipelines.catalogue import stage_of
-from stages.artifacts.make import Outcome, make
-from stages.artifacts.stage import Execution
-from stages.artifacts.store import Store
-from stages.config import StageConfig
+from pipelines.executors.executor import Finished, StageExecutor, StageRun
 
 
-def run_stage(
-    command: str, config: StageConfig, references: Mapping[str, Any], store: Store, execution: Execution
-) -> Outcome:
-    """Make the artifact of a command, or find it. Raises whatever the stage raises."""
-    return make(stage_of(command), config, references, store, execution)
+class LocalExecutor(StageExecutor):
+    """Runs a stage when it is waited for."""
+
+    def begin(self, ready: Sequence[StageRun]) -> Sequence[StageRun]:
+        self._run = ready[0]
+        return ready[:1]
+
+    def finished(self) -> Finished:
+        return self.run_here(self._run)
+
+    def close(self) -> None:
+        """Nothing is under way that nobody waits for."""

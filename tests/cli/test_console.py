@@ -251,6 +251,22 @@ def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None
         assert screen.getvalue() == cleared + "\rrun: working, 3 s"
 
 
+def test_side_by_side_each_tells_lines_on_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with (
+        ConsoleReporter("run", clock),
+        ConsoleReporter("a", clock, side_by_side=True) as one,
+        ConsoleReporter("b", clock, side_by_side=True) as other,
+    ):
+        one.progress(1, 4, "steps")
+        for clock.now in map(float, range(1, 31)):
+            one._tick()
+            other._tick()
+        other.info("half way")
+    assert screen.getvalue().splitlines() == ["a: 1 of 4 steps (25%)", "b: working, 30 s", "b: half way"]
+
+
 def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()

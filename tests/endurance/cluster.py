@@ -1,6 +1,7 @@
 """Make artifacts on a Ray cluster of two machines, lose one of them at work, and compare with what one process made.
 
     python -m tests.endurance.cluster TEXT…       (default text: builtin:pydocs)
+    python -m tests.endurance.cluster --recipe    a recipe with three seeds, whose stages run side by side
 
 Both machines are of Ray's own making, on this one. Each command runs in one process in one store and on the cluster in
 another; while the neighbours are computed, the second machine is lost, and another takes its place. The artifacts must
@@ -8,10 +9,12 @@ be the same, byte for byte (times, rates and logs apart). Takes minutes: run by 
 """
 
 import argparse
+import json
 import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from ray.cluster_utils import Cluster
 
@@ -19,6 +22,33 @@ from tests.endurance.kill_and_resume import differences, finish, start, timed
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 ON_CLUSTER = ["--executor", "ray", "--workers", "2"]
+SEEDS = 3
+RECIPE = """
+[stages.tokens]
+command = "tokenize"
+from = {texts}
+settings = {{ split = [0.8, 0.1, 0.1], tokenizer = "bpe", vocab_size = 2048 }}
+
+[stages.model]
+command = "train"
+from = "tokens"
+preset = "tiny"
+settings = {{ steps = 600 }}
+
+[stages.datastore]
+command = "build-datastore"
+from = "model"
+
+[stages.index]
+command = "build-index"
+from = "datastore"
+settings = {{ index = "ivf-flat" }}
+
+[stages.report]
+command = "evaluate"
+from = "index"
+settings = {{ split = "test", memory = ["knn-lm"], save_token_scores = true }}
+"""
 
 
 def pipeline(texts: list[str]) -> list[tuple[str, list[str], bool]]:
@@ -36,32 +66,74 @@ def pipeline(texts: list[str]) -> list[tuple[str, list[str], bool]]:
     ]
 
 
+def lose_one(machines: Any) -> None:
+    machines.remove_node(machines.list_all_nodes()[-1], allow_graceful=False)
+    machines.add_node(**NODE)
+
+
+def compare_commands(machines: Any, folder: Path, texts: list[str]) -> int:
+    """Returns: how many artifacts differ."""
+    wrong = 0
+    here, there = folder / "one-process", folder / "cluster"
+    references: dict[str, str] = {}
+    for name, template, loses in pipeline(texts):
+        arguments = [argument.format(**references) for argument in template]
+        references[name], alone = timed(here, arguments)
+        began, running = time.monotonic(), start(there, arguments + ON_CLUSTER)
+        if loses:
+            time.sleep(min(20.0, alone / 2))
+            lose_one(machines)
+        reference, err = finish(running)
+        lost = err.count("a worker of the cluster was lost")
+        other = differences(here / references[name], there / reference)
+        wrong += bool(other) or reference != references[name]
+        seconds = f"one process {alone:6.1f} s, cluster {time.monotonic() - began:6.1f} s"
+        print(f"{name:10} {seconds}, workers lost {lost}, different: {other or 'nothing'}", flush=True)
+    return wrong
+
+
+def compare_recipe(machines: Any, folder: Path, texts: list[str]) -> int:
+    """A recipe in one process, side by side on the cluster, and there once more while a machine is lost in a training.
+
+    Returns: how many artifacts differ.
+    """
+    recipe = folder / "seeds.toml"
+    recipe.write_text(RECIPE.format(texts=json.dumps(texts)))
+    arguments = ["run", str(recipe), "--seeds", str(SEEDS)]
+    here, _ = folder / "one-process", os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many as the machines have
+    last, alone = timed(here, arguments)
+    print(f"one process {alone:6.1f} s", flush=True)
+    wrong = 0
+    for loses in (False, True):
+        there = folder / f"cluster-{loses}"
+        began, running = time.monotonic(), start(there, arguments + ON_CLUSTER)
+        if loses:
+            while len(list(there.glob("model/.*-partial/scratch/*"))) < 2:
+                time.sleep(0.5)
+            time.sleep(5)
+            lose_one(machines)
+        reference, err = finish(running)
+        lost = err.count("its process on the cluster was lost")
+        seconds = time.monotonic() - began
+        made = [path.parent.relative_to(here) for path in here.glob("*/*/manifest.json")]
+        other = {str(path): differences(here / path, there / path) for path in made}
+        different = {path: files for path, files in other.items() if files}
+        wrong += len(different) + (reference != last)
+        print(f"cluster {seconds:6.1f} s, stages lost {lost}, of {len(made)} different: {different or 'nothing'}")
+    return wrong
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="*", default=["builtin:pydocs"])
-    texts = parser.parse_args().texts
+    parser.add_argument("--recipe", action="store_true")
+    options = parser.parse_args()
     machines = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     machines.add_node(**NODE)
     machines.wait_for_nodes()
     os.environ["RAY_ADDRESS"] = machines.address
-    wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        here, there = Path(folder, "one-process"), Path(folder, "cluster")
-        references: dict[str, str] = {}
-        for name, template, loses in pipeline(texts):
-            arguments = [argument.format(**references) for argument in template]
-            references[name], alone = timed(here, arguments)
-            began, running = time.monotonic(), start(there, arguments + ON_CLUSTER)
-            if loses:
-                time.sleep(min(20.0, alone / 2))
-                machines.remove_node(machines.list_all_nodes()[-1], allow_graceful=False)
-                machines.add_node(**NODE)
-            reference, err = finish(running)
-            lost = err.count("a worker of the cluster was lost")
-            other = differences(here / references[name], there / reference)
-            wrong += bool(other) or reference != references[name]
-            seconds = f"one process {alone:6.1f} s, cluster {time.monotonic() - began:6.1f} s"
-            print(f"{name:10} {seconds}, workers lost {lost}, different: {other or 'nothing'}", flush=True)
+        wrong = (compare_recipe if options.recipe else compare_commands)(machines, Path(folder), options.texts)
     machines.shutdown()
     print(f"{wrong} artifacts differ")
     raise SystemExit(bool(wrong))

@@ -332,3 +332,9 @@ def test_settings_for_a_stage_that_is_not_there_are_refused(recipe_file: Path, f
 def test_an_unknown_recipe_is_named() -> None:
     with pytest.raises(UsageError, match="no recipe 'quikstart'; did you mean 'quickstart'"):
         find_recipe("quikstart")
+
+
+def test_a_stage_reads_those_above_it_alone() -> None:
+    stages = {"tokens": {"command": "tokenize", "from": "model"}, "model": {"command": "train", "from": "tokens"}}
+    recipe = Recipe.model_validate({"stages": stages})
+    assert {name: recipe.stages_read(name) for name in stages} == {"tokens": [], "model": ["tokens"]}

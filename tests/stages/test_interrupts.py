@@ -1,5 +1,6 @@
 """Signals end work that does not hear them, too."""
 
+import _thread
 import os
 import signal
 import threading
@@ -34,6 +35,13 @@ def test_a_signal_ends_the_call_and_is_raised_when_that_has_ended():
     with pytest.raises(KeyboardInterrupt):
         stoppable(work)
     assert ended == [True]
+
+
+@pytest.mark.timeout(60)
+def test_an_interruption_that_comes_without_a_signal_is_heard_too():
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        stoppable(lambda stop: stop.wait())
 
 
 @pytest.mark.timeout(60)

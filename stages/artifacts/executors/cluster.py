@@ -6,52 +6,40 @@ computes it again.
 """
 
 import hashlib
-import logging
-import os
 import pickle
-import signal
-import socket
-import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.executors.failed import Failed
+from stages.artifacts.executors.machines import (
+    MOST_LOSSES,
+    NAMESPACE,
+    SECONDS_OF_PATIENCE,
+    SECONDS_TO_END,
+    Place,
+    RayActorError,
+    RayError,
+    joined,
+    last_line,
+    pinned,
+    ray,
+    require_shared,
+    resources,
+)
 from stages.artifacts.executors.worker import ShardWorker
 from stages.artifacts.progress import Written
-from stages.errors import ResourceError, UsageError
+from stages.errors import ResourceError
 from stages.interrupts import deferred_signals
 from stages.reporting import Reporter
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Shard
-
-try:
-    import ray
-    from ray.exceptions import RayActorError, RayError
-except ImportError:
-    raise UsageError("--executor ray needs the package ray: pip install 'memlm[ray]'.") from None
-
-NAMESPACE = "memlm"
-MOST_LOSSES = 3
-"""Of workers with one shard, or before their first: more are no accident."""
-SECONDS_TO_END = 30
-SECONDS_OF_PATIENCE = 20
-"""After which it is said that the cluster has no room."""
-
-
-class Place(NamedTuple):
-    """What a worker must find on its machine."""
-
-    folder: str
-    """The working folder of the command, from which the paths of the store are read."""
-    memlm: str
 
 
 class ShardActor:
@@ -65,11 +53,9 @@ class ShardActor:
     def ready(self) -> Failed | None:
         """Open the task; what is wrong with this machine, if something is."""
         try:
-            self._require_version()
-            if os.path.isdir(self._place.folder):
-                os.chdir(self._place.folder)
+            self._place.enter()
             task: ShardTask = pickle.loads(self._task)
-            _require_shared(task.job.folder)
+            require_shared(task.job.folder)
             self._worker = ShardWorker(task, self._written.append)
         except Exception as error:
             return Failed.of(error)
@@ -83,21 +69,6 @@ class ShardActor:
         except Exception as error:
             return Failed.of(error)
         return self._written.pop()
-
-    def _require_version(self) -> None:
-        if version("memlm") != self._place.memlm:
-            raise ResourceError(
-                f"{os.uname().nodename} has memlm {version('memlm')}, and this command runs {self._place.memlm}: "
-                "install the same on all machines of the cluster."
-            )
-
-
-def _require_shared(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ResourceError(
-            f"{os.uname().nodename} does not see {folder}: the store must lie on a file system that all machines of "
-            "the cluster share, under the same path."
-        )
 
 
 class Slot:
@@ -160,9 +131,9 @@ class RayExecutor(Executor):
             self._feed_idle()
 
     def _begin(self, wanted: int) -> None:
-        needs = resources(self.task)
-        place = Place(os.getcwd(), version("memlm"))
-        task = ray.put(pickle.dumps(pinned(self.task)))
+        stage, job = self.task.stage, self.task.job
+        needs, place = resources(stage, job.config, job.inputs, job.execution), Place.of_this_process()
+        task = ray.put(pickle.dumps(replace(self.task, job=replace(job, execution=pinned(stage, job.execution)))))
 
         def start(name: str) -> Any:
             settings = {"name": name, "namespace": NAMESPACE, "scheduling_strategy": "SPREAD", **needs}
@@ -238,83 +209,6 @@ class RayExecutor(Executor):
 LOST = object()
 
 
-@contextmanager
-def joined() -> Iterator[None]:
-    """Inside, this process belongs to the cluster that RAY_ADDRESS names, or that runs on this machine.
-
-    Raises: ResourceError if there is none.
-    """
-    if ray.is_initialized():
-        yield
-        return
-    address = os.environ.get("RAY_ADDRESS", "")
-    with _handlers_kept():
-        try:
-            require_answer(address)
-            ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            raise ResourceError(
-                f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
-                "is (RAY_ADDRESS). On one machine --workers N does the same without."
-            ) from error
-    with redirect_stdout(sys.stderr):  # where Ray writes what machines have to say, until its threads have ended
-        try:
-            yield
-        finally:
-            ray.shutdown()
-
-
-def require_answer(address: str) -> None:
-    """Raises: ConnectionError if nothing listens at HOST:PORT, for which Ray itself would wait for minutes."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or "/" in host:
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_END).close()
-    except OSError as error:
-        raise ConnectionError(str(error)) from error
-
-
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Ray puts its own in the place of handlers of signals, which save progress."""
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def computes_on_gpu(task: ShardTask) -> bool:
-    return task.stage.device(task.job.execution) != "cpu"
-
-
-def pinned(task: ShardTask) -> ShardTask:
-    """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
-    device = "cuda" if computes_on_gpu(task) else "cpu"
-    return replace(task, job=replace(task.job, execution=replace(task.job.execution, device=device)))
-
-
-def resources(task: ShardTask) -> dict[str, Any]:
-    """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there.
-
-    Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
-    Of a GPU's memory Ray knows nothing.
-    """
-    machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
-    if computes_on_gpu(task):
-        cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
-        return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
-    side_by_side = -(-task.job.execution.workers // max(1, len(machines)))
-    room = [int(m.get("memory", 0)) for m in machines]
-    memory = min(task.stage.cost(task.job.config, task.job.inputs).memory or 0, max(room, default=0))
-    if memory:
-        side_by_side = max(1, min(side_by_side, min(room) // memory))
-    share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
-    return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
-
-
 def draft_name(folder: Path) -> str:
     """How the names of all workers begin that write into a draft: its own, and where on the disk it lies."""
     place = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
@@ -340,8 +234,3 @@ def end_actor(name: str) -> None:
             return
         time.sleep(0.05)
     raise ResourceError(f"The worker {name} of the cluster does not end; run the same command again.")
-
-
-def last_line(error: Exception) -> str:
-    """Where Ray puts the reason."""
-    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)

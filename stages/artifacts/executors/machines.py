@@ -1,0 +1,150 @@
+"""The machines of a Ray cluster: how a process joins them, what its workers must find there, and what they take."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stages.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Execution, Inputs, Stage
+    from stages.config import StageConfig
+
+try:
+    import ray
+    from ray.exceptions import RayActorError, RayError
+except ImportError:
+    raise UsageError("--executor ray needs the package ray: pip install 'memlm[ray]'.") from None
+
+__all__ = ["RayActorError", "RayError", "ray"]
+
+NAMESPACE = "memlm"
+MOST_LOSSES = 3
+"""Of workers at the same work: more are no accident."""
+SECONDS_TO_END = 30
+SECONDS_OF_PATIENCE = 20
+"""After which it is said that the cluster has no room."""
+
+
+class Place(NamedTuple):
+    """What a worker must find on its machine."""
+
+    folder: str
+    """The working folder of the command, from which the paths of the store are read."""
+    memlm: str
+
+    @classmethod
+    def of_this_process(cls) -> "Place":
+        return cls(os.getcwd(), version("memlm"))
+
+    def enter(self) -> None:
+        """Go to the folder, if this machine has it. Raises: ResourceError if this machine has another memlm."""
+        if version("memlm") != self.memlm:
+            raise ResourceError(
+                f"{os.uname().nodename} has memlm {version('memlm')}, and this command runs {self.memlm}: "
+                "install the same on all machines of the cluster."
+            )
+        if os.path.isdir(self.folder):
+            os.chdir(self.folder)
+
+
+def require_shared(folder: Path) -> None:
+    """Raises: ResourceError if this machine does not see a folder of the store."""
+    if not folder.is_dir():
+        raise ResourceError(
+            f"{os.uname().nodename} does not see {folder}: the store must lie on a file system that all machines of "
+            "the cluster share, under the same path."
+        )
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Inside, this process belongs to the cluster that RAY_ADDRESS names, or that runs on this machine.
+
+    Raises: ResourceError if there is none.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    with _handlers_kept():
+        try:
+            require_answer(address)
+            ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise ResourceError(
+                f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
+                "is (RAY_ADDRESS). On one machine --workers N does the same without."
+            ) from error
+    with redirect_stdout(sys.stderr):  # where Ray writes what machines have to say, until its threads have ended
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def require_answer(address: str) -> None:
+    """Raises: ConnectionError if nothing listens at HOST:PORT, for which Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_END).close()
+    except OSError as error:
+        raise ConnectionError(str(error)) from error
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Ray puts its own in the place of handlers of signals, which save progress."""
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def computes_on_gpu(stage: "Stage[Any]", execution: "Execution") -> bool:
+    return stage.device(execution) != "cpu"
+
+
+def pinned(stage: "Stage[Any]", execution: "Execution") -> "Execution":
+    """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
+    return replace(execution, device="cuda" if computes_on_gpu(stage, execution) else "cpu")
+
+
+def resources(stage: "Stage[Any]", config: "StageConfig", inputs: "Inputs", execution: "Execution") -> dict[str, Any]:
+    """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there.
+
+    Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
+    Of a GPU's memory Ray knows nothing.
+
+    Args:
+        config: resolved.
+        execution: says how many workers there are.
+    """
+    machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
+    if computes_on_gpu(stage, execution):
+        cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
+        return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
+    side_by_side = -(-execution.workers // max(1, len(machines)))
+    room = [int(m.get("memory", 0)) for m in machines]
+    memory = min(stage.cost(config, inputs).memory or 0, max(room, default=0))
+    if memory:
+        side_by_side = max(1, min(side_by_side, min(room) // memory))
+    share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
+    return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
+
+
+def last_line(error: Exception) -> str:
+    """Where Ray puts the reason."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
