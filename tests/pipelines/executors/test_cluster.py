@@ -42,7 +42,8 @@ class Listening(Silent):
         self.steps = list[int]()
 
     def info(self, message: str) -> None:
-        self.words.append(message)
+        if message != "waiting until the cluster has room, or a process has started":  # as on a busy machine
+            self.words.append(message)
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
         self.steps.append(done)
@@ -61,8 +62,8 @@ class Recipe:
     def reporters(self, name: str) -> Iterator[Reporter]:
         yield self.told[name]
 
-    def pause(self, name: str, seconds: float = 0.0, of: str | None = None, **references: Any) -> StageRun:
-        return StageRun(name, Pause(self.trace, seconds), PauseConfig(name=of or name), references)
+    def pause(self, name: str, seconds: float = 0.0, of: str | None = None, **behaviour: Any) -> StageRun:
+        return StageRun(name, Pause(self.trace, seconds, **behaviour), PauseConfig(name=of or name), {})
 
     def executor(self, how: Execution = HOW) -> ClusterExecutor:
         return ClusterExecutor(self.store, how, self.reporters)
@@ -93,19 +94,18 @@ class TestCluster:
         monkeypatch.setenv(WORD, "here")
         text = tmp_path / "text"
         text.touch()
-        runs = [recipe.pause("a", 4), recipe.pause("b", 4), recipe.pause("here", file=[str(text)])]
+        here = replace(recipe.pause("here"), references={"file": [str(text)]})
+        runs = [recipe.pause("a", 1, until="b"), recipe.pause("b", 1, until="a"), here]
         done = {one.name: one for one in recipe.run(*runs)}
         assert {name: one.outcome.status for name, one in done.items()} == dict.fromkeys(["a", "b", "here"], "made")
         began, ended = recipe.traces("began"), recipe.traces("ended")
-        assert began["b"].stat().st_mtime < ended["a"].stat().st_mtime
-        assert began["a"].stat().st_mtime < ended["b"].stat().st_mtime
         assert began["here"].stat().st_mtime > min(ended[name].stat().st_mtime for name in "ab"), "two at a time"
         notes = {name: file.read_text().split("\n") for name, file in began.items()}
         assert len({notes[name][0] for name in notes} | {str(os.getpid())}) == 4
         assert {name: note[1] for name, note in notes.items()} == {"a": "", "b": "", "here": "here"}
         assert notes["a"][2:] == sys.argv[1:]
-        assert all(recipe.told[name].words == ["has paused"] and recipe.told[name].steps[-1] == 9 for name in done)
-        assert all(4 <= done[name].seconds < 8 for name in "ab")
+        assert all(recipe.told[name].words == ["has paused"] for name in done)
+        assert all(recipe.told[name].steps[-1] == 9 and done[name].seconds >= 1 for name in "ab")
         assert not ray.is_initialized()
 
         (tmp_path / "alone").mkdir()
@@ -129,9 +129,9 @@ class TestCluster:
         assert not recipe.told["d"].words
 
     def test_the_first_error_ends_all_and_the_others_save(self, recipe: Recipe) -> None:
-        failing = StageRun("bad", Pause(recipe.trace, 6, error=DataError("line 3 is bad")), PauseConfig(name="bad"), {})
+        failing = recipe.pause("bad", 3, until="long", error=DataError("line 3 is bad"))
         with pytest.raises(DataError, match="line 3 is bad"):
-            recipe.run(recipe.pause("long", 60), failing, recipe.pause("later"))
+            recipe.run(recipe.pause("long", 600), failing, recipe.pause("later"))
         assert recipe.traces("saved").keys() == {"long"}
         assert recipe.traces("began").keys() == {"long", "bad"}
         assert recipe.told["bad"].words == ["failed"]
@@ -146,26 +146,25 @@ class TestCluster:
             os.kill(os.getpid(), signal.SIGTERM)
 
         alarm = threading.Thread(target=terminate, daemon=True)
-        began = time.monotonic()
         try:
             alarm.start()
             with pytest.raises(Terminated):
-                recipe.run(recipe.pause("a", 60), recipe.pause("b", 60), recipe.pause("c"))
+                recipe.run(recipe.pause("a", 600), recipe.pause("b", 600), recipe.pause("c"))
         finally:
             signal.signal(signal.SIGTERM, before)
         assert recipe.traces("saved").keys() == {"a", "b"}
-        assert time.monotonic() - began < 45
         assert not ray.is_initialized()
 
-    def test_a_lost_process_is_replaced_but_not_for_ever(self, recipe: Recipe) -> None:
-        once = StageRun("once", Pause(recipe.trace, deaths=1), PauseConfig(name="once"), {})
-        leaving = StageRun("leaving", Pause(recipe.trace, error=Terminated()), PauseConfig(name="leaving"), {})
-        with pytest.raises(ResourceError, match=r"4 processes of the cluster were lost at the same stage \(leaving\)"):
-            recipe.run(once, leaving)
+    def test_a_lost_process_is_replaced_but_not_for_ever(self, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pipelines.executors.cluster.MOST_LOSSES", 1)
         lost = "its process on the cluster was lost; it goes on from what is saved"
-        assert recipe.told["once"].words[:1] == [lost]
-        assert recipe.told["leaving"].words == [lost] * 3
-        assert [one.outcome.status for one in recipe.run(recipe.pause("once"))] == ["cached"]
+        once = recipe.pause("once", deaths=1)
+        leaving = recipe.pause("leaving", error=Terminated())
+        (done,) = recipe.run(once)
+        assert (done.outcome.status, recipe.told["once"].words) == ("resumed", [lost, "has paused"])
+        with pytest.raises(ResourceError, match=r"2 processes of the cluster were lost at the same stage \(leaving\)"):
+            recipe.run(leaving)
+        assert recipe.told["leaving"].words == [lost]
 
 
 def test_what_is_there_needs_no_cluster(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.interrupts import deferred_signals
 
-STEPS = 10
+SECONDS = 0.1
+"""Of a step."""
 WORD = "MEMLM_TOY"
 """A variable of the environment that the stage looks at."""
 
@@ -26,7 +27,8 @@ class Pause(Stage[PauseConfig]):
     """Leaves files in the folder `trace`: `NAME-began` when it begins, `NAME-ended` or `NAME-saved`, and `NAME-died`.
 
     Args:
-        seconds: that it takes.
+        seconds: that it takes, once another stage has begun.
+        until: the name of that one.
         error: that it ends with; after `deaths` attempts at which its process is lost.
     """
 
@@ -34,9 +36,15 @@ class Pause(Stage[PauseConfig]):
     Config = PauseConfig
 
     def __init__(
-        self, trace: Path, seconds: float = 0.0, *, error: BaseException | None = None, deaths: int = 0
+        self,
+        trace: Path,
+        seconds: float = 0.0,
+        *,
+        until: str | None = None,
+        error: BaseException | None = None,
+        deaths: int = 0,
     ) -> None:
-        self.trace, self.seconds, self.error, self.deaths = trace, seconds, error, deaths
+        self.trace, self.seconds, self.until, self.error, self.deaths = trace, seconds, until, error, deaths
 
     def inputs(self, config: PauseConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`file`: one of the user's."""
@@ -48,10 +56,13 @@ class Pause(Stage[PauseConfig]):
                 file.write(text)
 
         note("began", "\n".join([str(os.getpid()), os.environ.get(WORD, ""), *sys.argv[1:]]))
+        while self.until is not None and not (self.trace / f"{self.until}-began").exists():
+            time.sleep(0.1)
         with deferred_signals() as stop:
-            for step in range(STEPS):
-                job.reporter.progress(step, STEPS, "steps")
-                time.sleep(self.seconds / STEPS)
+            steps = round(self.seconds / SECONDS)
+            for step in range(steps):
+                job.reporter.progress(step, steps, "steps")
+                time.sleep(SECONDS)
                 if stop:
                     job.draft.add("scratch/step").write_text(str(step))
                     note("saved")
