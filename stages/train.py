@@ -230,7 +230,7 @@ def _warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
 
     if config.precision == "bf16" and device_type(execution.device) == "cpu" and not multiplies_bf16():
         execution.reporter.warning(
-            "this processor has no products in bf16, without which a training takes 2.7 times as long as with "
+            "this processor has no products in bf16; on another without them a training took 2.7 times as long as with "
             "--precision fp32."
         )
 
