@@ -107,7 +107,7 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None: 
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # a twentieth of a command's start, for a log alone
+    from importlib.metadata import PackageNotFoundError, version  # which takes time, for a log alone
 
     try:
         return version("memlm")
