@@ -44,16 +44,18 @@ from tests.benchmarks.engines import (
 from tests.benchmarks.timing import timed, times_in_turn
 
 
-def engines(index: Any, probe: int, keys: StoredKeys, graph: dict[str, int] | None) -> dict[str, Engine]:
-    """All engines by name; says what it took to make each."""
+def engines(index: Any, probe: int, keys: StoredKeys, codes: bool, graph: dict[str, int] | None) -> dict[str, Engine]:
+    """All engines by name, those of small codes and a graph where they are wanted; says what it took to make each."""
     searcher = searcher_of(index, "l2", probe)
     assert isinstance(searcher, GroupedSearcher), "an index with lists of whole keys is needed"
-    sample, stored = training_sample(keys, min(keys.rows, TRAIN_KEYS), 0), stored_keys(keys)
-    makers: dict[str, Callable[[], Engine]] = {
-        f"pq {keys.dim // 2} x 4": lambda: product_quantized(index, keys, sample, stored, keys.dim // 2),
-        f"pq {keys.dim // 4} x 4": lambda: product_quantized(index, keys, sample, stored, keys.dim // 4),
-        "rabitq 1": lambda: rabitq(index, keys, sample, stored),
-    }
+    makers: dict[str, Callable[[], Engine]] = {}
+    if codes:
+        sample, stored = training_sample(keys, min(keys.rows, TRAIN_KEYS), 0), stored_keys(keys)
+        makers |= {
+            f"pq {keys.dim // 2} x 4": lambda: product_quantized(index, keys, sample, stored, keys.dim // 2),
+            f"pq {keys.dim // 4} x 4": lambda: product_quantized(index, keys, sample, stored, keys.dim // 4),
+            "rabitq 1": lambda: rabitq(index, keys, sample, stored),
+        }
     if graph is not None:
         makers["vamana"] = lambda: Graph(keys, **graph)
     made: dict[str, Engine] = {"ours": Ours(searcher), "faiss": Plain(index)}
@@ -105,6 +107,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=MOST_QUERIES, help="and no more than evaluate asks at a time")
     parser.add_argument("--sample", type=int, default=1000, help="queries that recall is measured with")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-codes", dest="codes", action="store_false", help="leave out what searches small codes")
     parser.add_argument("--graph", action="store_true", help="Vamana, too; it takes long to make")
     parser.add_argument("--degree", type=int, default=48, help="of Vamana's graph")
     parser.add_argument("--window", type=int, default=128, help="that its graph is made with")
@@ -115,7 +118,7 @@ def main() -> None:
     print(f"{keys.rows:,} keys x {keys.dim}, {index.nlist:,} lists, {faiss.omp_get_max_threads()} threads", flush=True)
     graph = {"degree": arguments.degree, "window": arguments.window} if arguments.graph else None
     arguments.probe = artifact.config["probe"]
-    made = engines(index, arguments.probe, keys, graph)
+    made = engines(index, arguments.probe, keys, arguments.codes, graph)
     for k in (int(one) for one in arguments.k.split(",")):
         compare(made, index, keys, k, arguments)
 
