@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.bench_workers --store STORE MODEL INDEX [--tokens 1048576 --scored 131072]
 
-build-datastore of the first tokens of the train split, precompute-neighbors (k = 4) of as many of test, and evaluate
-(kNN-LM, k = 1,024) of the first --scored of test, each as a whole stage, starting the processes included. One and two
-workers take turns; a line of JSON a stage: medians in seconds of the clock, the ratio, and seconds of all processors,
-which say what the second process costs. OMP_NUM_THREADS and the like are 1; nothing is written into the store.
+build-datastore of the first tokens of the train split, precompute-neighbors (k = 4) of as many of each split of
+--queries, and evaluate (kNN-LM, k = 1,024) of the first --scored of test, each as a whole stage, starting the processes
+included. One and two workers take turns; a line of JSON a stage: medians in seconds of the clock, the ratio, and
+seconds of all processors, which say what the second process costs. OMP_NUM_THREADS and the like are 1; nothing is
+written into the store.
 """
 
 import os
@@ -56,10 +57,11 @@ def measure(store: Store, arguments: argparse.Namespace) -> Iterator[dict[str, A
     own, count, scored = model.input("tokens"), arguments.tokens, arguments.scored
     tokens = excerpt(store, own, train=count, test=count)
     fewer = excerpt(store, own, train=scored, test=scored)
+    queries = tuple(arguments.queries.split(","))
     memory = (f"external:k={arguments.k},lambda=0.25,temperature=1",)
     stages: dict[str, tuple[Stage[Any], Any, Artifact, Artifact]] = {
         "build-datastore": (BuildDatastore(), DatastoreConfig(precision="fp32"), model, tokens),
-        "precompute-neighbors": (PrecomputeNeighbors(), NeighborsConfig(queries=("test",)), index, tokens),
+        "precompute-neighbors": (PrecomputeNeighbors(), NeighborsConfig(queries=queries), index, tokens),
         "evaluate": (Evaluate(), EvaluateConfig(memory=memory, precision="fp32"), index, fewer),
     }
     for name in arguments.stages.split(","):
@@ -69,9 +71,10 @@ def measure(store: Store, arguments: argparse.Namespace) -> Iterator[dict[str, A
                 times[workers].append(taken_by(*stages[name], store, workers))
         wall = {workers: statistics.median(one.wall for one in taken) for workers, taken in times.items()}
         cpu = {workers: statistics.median(one.cpu for one in taken) for workers, taken in times.items()}
+        splits = {"build-datastore": ("train",), "precompute-neighbors": queries}.get(name, ("test",))
         yield {
             "stage": name,
-            "tokens": stages[name][-1].metrics["splits"]["train" if name == "build-datastore" else "test"]["tokens"],
+            "tokens": sum(stages[name][-1].metrics["splits"][split]["tokens"] for split in splits),
             "seconds": {workers: round(seconds, 2) for workers, seconds in wall.items()},
             "ratio": round(wall[WORKERS[0]] / wall[WORKERS[-1]], 2),
             "cpu": {workers: round(seconds, 2) for workers, seconds in cpu.items()},
@@ -85,6 +88,7 @@ def main() -> None:
     parser.add_argument("index")
     parser.add_argument("--tokens", type=int, default=1 << 20, help="of each split, if it has as many")
     parser.add_argument("--scored", type=int, default=1 << 17)
+    parser.add_argument("--queries", default="test", help="splits that precompute-neighbors asks for, as in train,test")
     parser.add_argument("--k", type=int, default=1024, help="of evaluate")
     parser.add_argument("--stages", default="build-datastore,precompute-neighbors,evaluate")
     parser.add_argument("--rounds", type=int, default=3)
