@@ -48,6 +48,36 @@ def beginnings(rows: int, types: int, length: int, segment: int, seed: int) -> T
     return Task(tokens, asked)
 
 
+EVERY = 8
+"""A token of so many is a question in `look_up`, with its answer as the next."""
+
+
+def look_up(rows: int, keys: int, values: int, length: int, seed: int) -> tuple[Task, Tensor]:
+    """Documents in which a token says `a:b`, b a document's own, and `?a` now and then; asked is the `a:b` after it.
+
+    Each key a is stated once, in the first half, among other tokens of no meaning; asked are keys that were stated,
+    each as likely. An answer states its pair again, so one step of attention finds it. Chance: 1 / values.
+
+    Returns:
+        The task, and int64 [B, T]: how many tokens before an answer its pair was stated last; 0 where none is asked.
+    """
+    random = np.random.default_rng(seed)
+    question, other = keys * values, keys * values + keys
+    tokens = random.integers(other, other + values, (rows, length))
+    back = np.zeros((rows, length), np.int64)
+    places = np.array([place for place in range(length // 2) if place % EVERY not in (0, 1)])
+    for row in range(rows):
+        stated = np.sort(random.choice(places, keys, replace=False))
+        pairs = random.permutation(keys) * values + random.integers(values, size=keys)
+        tokens[row, stated], last = pairs, stated.copy()
+        for place in range(int(stated[0]) // EVERY * EVERY + EVERY, length - 1, EVERY):
+            which = random.integers(int(np.searchsorted(stated, place)))
+            tokens[row, place : place + 2] = question + pairs[which] // values, pairs[which]
+            back[row, place + 1], last[which] = place + 1 - last[which], place + 1
+    distances = torch.from_numpy(back)
+    return Task(torch.from_numpy(tokens), distances > 0), distances
+
+
 QUESTIONS = 2
 """At the end of each segment of `commoner`, of four tokens each."""
 
@@ -152,14 +182,15 @@ def batches_of(task: Task, size: int, seed: int) -> Iterator[Task]:
 
 
 def learned(
-    config: BackboneConfig, batches: Iterator[Task], updates: int, lr: float, segment: int | None = None
+    config: BackboneConfig, batches: Iterator[Task], updates: int, lr: float, segment: int | None = None, seed: int = 0
 ) -> LanguageModel:
     """A model that has learnt what is asked for, by cosine-scheduled Adam.
 
     Args:
         segment: rows are read as streams, an update a segment of so many inputs; None: whole.
+        seed: of the weights that it begins with.
     """
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = LanguageModel(config)
     optimizer = make_optimizer(OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model))
     schedule, step = ScheduleConfig(warmup=updates // 20, final=0.05), 0

@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from tests.stages.models.layers.made_tasks import QUESTIONS, beginnings, commoner, counting, sorted_by_counting, sorting
+from tests.stages.models.layers.made_tasks import (
+    QUESTIONS,
+    beginnings,
+    commoner,
+    counting,
+    look_up,
+    sorted_by_counting,
+    sorting,
+)
 
 
 def test_the_answer_is_what_was_commoner_from_the_beginning_on():
@@ -33,6 +41,26 @@ def test_a_beginning_is_asked_for_at_the_end():
     assert task.asked.sum(1).tolist() == [1] * 50
     for row in task.tokens:
         assert {int(token) for token in row[:8] if token < 8} <= {int(row[-1])}
+
+
+def test_what_is_looked_up_was_stated_as_far_back_as_is_said():
+    task, back = look_up(20, 8, 4, 256, 0)
+    assert (task.asked == (back > 0)).all()
+    assert task.asked.sum() > 20 * 20
+    for row, place in task.asked.nonzero().tolist():
+        told, asked = task.tokens[row], int(task.tokens[row, place])
+        assert int(told[place - 1]) == 8 * 4 + asked // 4
+        assert int(told[place - int(back[row, place])]) == asked
+        between = told[place - int(back[row, place]) + 1 : place - 1]
+        assert not ((between < 8 * 4) & (between // 4 == asked // 4)).any()
+
+
+def test_what_a_key_stands_for_is_drawn_anew_for_each_document():
+    task, _ = look_up(400, 8, 4, 256, 1)
+    pairs = torch.stack([row[row < 8 * 4].unique() for row in task.tokens])
+    assert pairs.shape == (400, 8)
+    assert (pairs // 4 == torch.arange(8)).all()
+    assert float((pairs % 4 == 0).float().mean()) == pytest.approx(0.25, abs=0.03)
 
 
 def test_sorting_asks_for_all_types_by_falling_count():
