@@ -32,6 +32,8 @@ CONTENTS = {
         "retrieval-leaks",
         "benchmarks",
         "benchmarks-effects",
+        "effects/trime",
+        "effects/spalm",
         "benchmarks-layers",
     ],
     "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
