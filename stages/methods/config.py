@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 ENOUGH_DOCUMENTS = 8
 """Of how many documents an update should be at the least: of fewer its gradient says much less than its tokens could.
 
-Measured: docs/benchmarks-effects.md, "Batches of few documents".
+Measured: docs/effects/trime.md, "Batches of few documents".
 """
 
 
