@@ -65,10 +65,12 @@ def test_scores_are_those_of_transformers_window_by_window(store, folder, tokens
     ids = torch.from_numpy(tokens.zarr("tokens.zarr")["test/ids"][:].astype("int64"))
     inputs = torch.cat((torch.tensor([tokens.metrics["start_id"]]), ids[:-1]))
     prefix, wanted = torch.tensor([tokens.metrics["prefix_id"]]), []
+    assert inputs[0] == prefix, "the first window begins with it, and gets no second one"
     for start in range(0, len(ids), 16):
-        window = torch.cat((prefix, inputs[start : start + 16]))
+        before = prefix[:start]
+        window = torch.cat((before, inputs[start : start + 16]))
         with torch.no_grad():
-            log_probs = folder[1](window[None]).logits[0, 1:].log_softmax(-1)
+            log_probs = folder[1](window[None]).logits[0, len(before) :].log_softmax(-1)
         wanted.append(log_probs.gather(1, ids[start : start + 16, None])[:, 0])
     scores = torch.from_numpy(report.zarr("scores.zarr")["logp_lm"][:])
     torch.testing.assert_close(scores, torch.cat(wanted), rtol=1e-4, atol=1e-4)
