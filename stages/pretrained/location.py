@@ -170,6 +170,14 @@ def location_of(file: Path) -> Location:
     return Location(str(file.parent), file.parent)
 
 
+def packing(location: Location) -> str | None:
+    """How weights were quantized (gptq, awq), as the settings of a folder say; None: they do not."""
+    for file in location.files(("config.json",)) if location.gguf is None else ():
+        settings = _json_object(file).get("quantization_config")
+        return str(settings.get("quant_method", "?")) if isinstance(settings, dict) else None
+    return None
+
+
 def digest(file: Path) -> str:
     """BLAKE2b of a file's bytes.
 

@@ -171,3 +171,19 @@ def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_
         DataError, match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config"
     ):
         read_weights(location, describe(location, None))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantized \(gptq\).*or a GGUF file of it\.$"),
+        ({"num_hidden_layers": "two"}, "Validation error for field 'num_hidden_layers': .*two"),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_told_in_a_sentence(tmp_path, settings, message):
+    saved(tmp_path, "llama")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    with pytest.raises(DataError, match=message):
+        location = locate(str(tmp_path))
+        read_weights(location, describe(location, None))
