@@ -15,8 +15,10 @@ from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
+from stages.numbers import size
 
 CHECKPOINT = "checkpoint"
 """Role of the files of the pretrained model."""
@@ -81,15 +83,25 @@ class ImportModel(Stage[ImportConfig]):
         from stages.pretrained.size import model_size
 
         assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)
-        size = model_size(_location(inputs), config.model)
+        found = model_size(_location(inputs), config.model)
         settings = len(json.dumps(config.canonical()["model"], indent=2))
         return Cost(
-            files={"model.safetensors": size.bytes, "config.json": settings},
-            metrics={"parameters": size.parameters},
+            files={"model.safetensors": found.bytes, "config.json": settings},
+            metrics={"parameters": found.parameters},
             scratch=0,
-            memory=size.memory,
+            memory=found.memory,
             remedy="a smaller model",
         )
+
+    def require(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> None:
+        """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
+        needed, memory = self.cost(config, inputs).memory, memory_bytes()
+        if needed > memory:
+            raise ResourceError(
+                f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared "
+                f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
+                "smaller model."
+            )
 
     def effort(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
         """Among models with the same settings: how weights are packed decides how long they take to unpack."""

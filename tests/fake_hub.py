@@ -71,7 +71,31 @@ def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") ->
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    with _running(Hub) as address:
+        yield address
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """The address of a server that answers everything by one status, and says nothing."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with _running(Refusing) as address:
+        yield address
+
+
+@contextmanager
+def _running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

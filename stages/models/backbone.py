@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
@@ -26,10 +27,14 @@ class Encoding:
     auxiliary_loss: Tensor | None = None
     """What training adds to the loss, a scalar (balance of experts, say); None: nothing."""
 
-    def without_first(self) -> "Encoding":
-        """The same less the first row of every window, which a prefix made."""
-        ffn_input = None if self.ffn_input is None else self.ffn_input[:, 1:]
-        return Encoding(self.hidden[:, 1:], ffn_input, self.state, self.auxiliary_loss)
+    def without_prefix(self, begun: Tensor) -> "Encoding":
+        """The same less the row of every window that a prefix made.
+
+        Args:
+            begun: windows that need none, bool [B]: there it stands behind the others, and the last row is left out.
+        """
+        ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
+        return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
 
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with: `hidden` or `ffn-input`.
@@ -40,6 +45,11 @@ class Encoding:
         if key is None:
             raise UsageError(f"The model has no key {name!r}; use --key hidden.")
         return key
+
+
+def _without_one(rows: Tensor, begun: Tensor) -> Tensor:
+    """Rows of windows, [B, L + 1, d] -> [B, L, d]: all but the last where windows have begun, else but the first."""
+    return torch.where(begun[:, None, None], rows[:, :-1], rows[:, 1:])
 
 
 class Backbone(nn.Module, ABC):

@@ -37,6 +37,9 @@ class LanguageModel(nn.Module):
     def encode(self, tokens: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
         """Read tokens int64 [B, L], going on from `state` where the backbone carries one.
 
+        What a backbone expects before every window is put there, but for windows that begin with it themselves, as
+        the first of a stream does: such a model has never seen it twice.
+
         Args:
             back: of a backbone that reads documents, how many positions of its own stand before each, int64 [B, L];
                 None: a stream is one document.
@@ -46,7 +49,10 @@ class LanguageModel(nn.Module):
             documents = () if back is None else (back,)
             encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state, *documents)
             return encoding
-        return self.backbone(self.vocabulary.embed(F.pad(tokens, (1, 0), value=prefix)), state).without_first()
+        begun = tokens[:, 0] == prefix
+        behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
+        padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
+        return self.backbone(self.vocabulary.embed(padded), state).without_prefix(begun)
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.

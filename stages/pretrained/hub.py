@@ -1,30 +1,56 @@
 """Fetching a repository of the Hugging Face hub into that library's own cache."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from stages.errors import DataError, MemlmError
-from stages.pretrained.location import INDEX, MODULES, SENTENCE_SETTINGS, TOKENIZER_FILES, require_extra
-
-WANTED = (*TOKENIZER_FILES, INDEX, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json", "*.safetensors")
+from stages.pretrained.location import require_extra
 
 
-def fetch(name: str) -> Path:
-    """The folder with the safetensors, settings and tokenizer of `NAME[@REVISION]`; pickles are never fetched.
+def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
+    """The folder with those files of `NAME[@REVISION]` that are there; pickles are never asked for.
 
     Without a network what the cache holds is taken.
 
-    Raises: DataError if there is no such repository, it needs a permission, or cannot be reached.
+    Args:
+        files: names, or patterns of them.
+        commit: that the revision was resolved to before; None: it is asked for.
+    Raises: DataError if there is no such repository, none of the files is in it, it needs a permission, or cannot be
+        reached.
     """
     require_extra()
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import logging, snapshot_download
 
+    logging.set_verbosity_error()
     repository, _, revision = name.partition("@")
     wanted = f"{repository} --revision {revision}" if revision else repository
     by_hand = f"download it elsewhere (hf download {wanted} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
     with hub_errors(f"hf:{name}", by_hand):
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(WANTED)))
+        folder = Path(
+            snapshot_download(
+                repository, revision=commit or revision or None, allow_patterns=list(files), tqdm_class=_bar()
+            )
+        )
+    if not folder.is_dir():
+        raise DataError(
+            f"hf:{name} holds no model or tokenizer that transformers reads: it has neither config.json nor "
+            f"tokenizer.json. A GGUF file is named by itself: hf download {wanted} FILE.gguf --local-dir FOLDER."
+        )
+    return folder
+
+
+def _bar() -> Any:
+    """Bars of that library, which it shows where there is no terminal, too."""
+    from huggingface_hub.utils import tqdm
+
+    class Bar(tqdm):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **{**settings, "disable": settings.get("disable") or None})
+
+    return Bar
 
 
 @contextmanager
@@ -57,7 +83,12 @@ def _reason(error: Exception, by_hand: str) -> str:
         return "is not there: the repository has no such revision"
     if _among(chain, errors.HFValidationError):
         return f"is no name of a repository: {_first_line(error)}"
-    if _among(chain, errors.HfHubHTTPError):
+    if _among(chain, errors.OfflineModeIsEnabled):
+        return f"is not in the cache, and HF_HUB_OFFLINE forbids to fetch it: unset that, or {by_hand}"
+    answer = next((each.response.status_code for each in chain if isinstance(each, errors.HfHubHTTPError)), None)
+    if answer in (401, 403):
+        return f"needs a permission that you do not have, or not any more ({answer}): log in with `hf auth login`"
+    if answer is not None:
         return f"cannot be fetched: {_first_line(error)}; try later, or {by_hand}"
     return f"cannot be fetched ({_first_line(error)}): is there no network? Then {by_hand}"
 
@@ -73,4 +104,5 @@ def _among(chain: list[BaseException], kind: type[BaseException]) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")[:200]
+    first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")[:200]
+    return re.sub(r"^Got: (\w+: )?", "", first)  # what the library puts before another error

@@ -18,9 +18,14 @@ TOKENIZER_FILES = (
     "config.json",
 )
 """What says how text becomes ids, `config.json` since it may name the kind of tokenizer."""
-INDEX = "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""All weights in one file, or a file that says which files hold them."""
+ADAPTER = "adapter_config.json"
+"""Beside the weights of an adapter, which transformers would put on top of a model that may lie anywhere."""
 MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
 """What sentence-transformers writes beside an encoder: how it pools hidden states, and how long texts may be."""
+SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
+"""All that is read of a repository but the weights."""
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Weights as pickles, which run code when they are read."""
 
@@ -44,16 +49,63 @@ class Location:
     def weights(self) -> list[Path]:
         """The settings and the safetensors of a model.
 
-        Raises: DataError if there is no model, or its weights are pickles alone.
+        Raises: DataError if there is no model, or not all of its weights as safetensors.
         """
         if self.gguf is not None:
             return [self.folder / self.gguf]
+        names = self.weight_names()
+        missing = [name for name in names if not (self.folder / name).is_file()]
+        if missing == [WEIGHTS]:
+            raise DataError(f"{self.spec} has no weights as safetensors{self._instead()}.")
+        if missing:
+            raise DataError(
+                f"{self.spec} lacks {missing[0]}, one of the {len(names)} files that {INDEX} names: copy it there."
+            )
+        return self.files(("config.json", INDEX, *names))
+
+    def weight_names(self) -> list[str]:
+        """What files of weights are called, there or not.
+
+        Raises: DataError if there is no model, or an adapter of one.
+        """
+        if (self.folder / ADAPTER).is_file():
+            raise DataError(
+                f"{self.spec} holds an adapter ({ADAPTER}): load the model with it, merge both (merge_and_unload) and "
+                "save that (save_pretrained); it can be read."
+            )
         if not (self.folder / "config.json").is_file():
             raise DataError(f"{self.spec} is no model: it has no config.json.")
-        shards = sorted(self.folder.glob("*.safetensors"))
-        if not shards:
-            raise DataError(f"{self.spec} has no weights as safetensors{_pickles(self.folder)}.")
-        return [*self.files(("config.json", INDEX)), *shards]
+        index = self.folder / INDEX
+        if (self.folder / WEIGHTS).is_file() or not index.is_file():
+            return [WEIGHTS]
+        named = _json_object(index).get("weight_map")
+        names = sorted(set(named.values())) if isinstance(named, dict) else []
+        if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
+            raise DataError(f"{index} does not name the files that hold the weights.")
+        return names
+
+    def _instead(self) -> str:
+        """What stands there in the place of weights, and what to do."""
+        if self.spec.startswith(HUB):
+            name = self.spec.removeprefix(HUB).partition("@")[0]
+            return (
+                f": where it has a GGUF file, name that (hf download {name} FILE.gguf --local-dir FOLDER); pickles may "
+                f"run code, so load them with transformers where you trust them, and save the model again "
+                "(save_pretrained writes safetensors)"
+            )
+        files = sorted(file.name for file in self.folder.iterdir())
+        unsafe = [name for name in files if Path(name).suffix in UNSAFE]
+        if unsafe:
+            return (
+                f", but {unsafe[0]}, a pickle, which may run code when it is read: load it with transformers where you "
+                "trust it, and save it again (save_pretrained writes safetensors)"
+            )
+        others = [name for name in files if Path(name).suffix in (".safetensors", ".gguf")]
+        if not others:
+            return ""
+        if others[0].endswith(".gguf"):
+            return f", but {others[0]}: name that file"
+        return f" called {WEIGHTS}, nor {INDEX} that names {others[0]}: copy all files of the model there"
 
     @property
     def has_tokenizer(self) -> bool:
@@ -78,15 +130,21 @@ class Location:
         return found if self.gguf is None else found | {"gguf_file": self.gguf}
 
 
-def locate(spec: str) -> Location:
+def locate(spec: str, *, weights: bool = True) -> Location:
     """The files that a user names: `FOLDER`, `FILE.gguf` or `hf:NAME[@REVISION]`.
 
+    Args:
+        weights: are to be fetched, too; False: a tokenizer is all that is wanted.
     Raises: DataError if they are not there, or want code of their own to be run.
     """
     if spec.startswith(HUB):
         from stages.pretrained.hub import fetch
 
-        return _checked(Location(spec, fetch(spec.removeprefix(HUB))))
+        name = spec.removeprefix(HUB)
+        location = _checked(Location(spec, fetch(name, SETTINGS)))
+        if weights:
+            fetch(name, location.weight_names(), commit=location.folder.name)
+        return location
     path = Path(spec)
     if path.suffix == ".gguf" and path.is_file():
         return Location(spec, path.parent, path.name)
@@ -112,6 +170,14 @@ def location_of(file: Path) -> Location:
     return Location(str(file.parent), file.parent)
 
 
+def packing(location: Location) -> str | None:
+    """How weights were quantized (gptq, awq), as the settings of a folder say; None: they do not."""
+    for file in location.files(("config.json",)) if location.gguf is None else ():
+        settings = _json_object(file).get("quantization_config")
+        return str(settings.get("quant_method", "?")) if isinstance(settings, dict) else None
+    return None
+
+
 def digest(file: Path) -> str:
     """BLAKE2b of a file's bytes.
 
@@ -132,28 +198,23 @@ def require_extra() -> None:
         raise UsageError("Pretrained models need the package transformers: pip install 'memlm[hf]'.")
 
 
-def _pickles(folder: Path) -> str:
-    unsafe = sorted(file.name for file in folder.iterdir() if file.suffix in UNSAFE)
-    if not unsafe:
-        return ""
-    return (
-        f", but {unsafe[0]}, a pickle, which may run code when it is read: load it with transformers where you trust "
-        "it, and save it again (save_pretrained writes safetensors)"
-    )
-
-
 def _checked(location: Location) -> Location:
     """Raises: DataError if the settings of a folder name code that would have to be run."""
     for file in location.files(("config.json", "tokenizer_config.json")):
-        try:
-            settings = json.loads(file.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{file} is no JSON: {error}.") from None
-        if not isinstance(settings, dict):
-            raise DataError(f"{file} holds no settings.")
-        if "auto_map" in settings:
+        if "auto_map" in _json_object(file):
             raise DataError(
                 f"{location.spec} wants code of its own to be run ({file.name}: auto_map), which memlm never does; "
                 "models that transformers itself knows can be read."
             )
     return location
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    """Raises: DataError for a file that holds none."""
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} is no JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{file} holds no settings.")
+    return found

@@ -6,7 +6,7 @@ from io import StringIO
 
 from stages.errors import DataError, MemlmError
 from stages.pretrained.damage import damage
-from stages.pretrained.location import Location, require_extra
+from stages.pretrained.location import Location, packing, require_extra
 
 
 @contextmanager
@@ -36,10 +36,20 @@ def reading(location: Location, what: str) -> Iterator[None]:
     except (MemlmError, MemoryError):
         raise
     except ImportError as error:
-        reason = str(error).strip().splitlines()[0]
+        if (packed := packing(location)) is not None:
+            raise DataError(
+                f"The weights of {location.spec} are quantized ({packed}), which needs packages that memlm does not "
+                "use: import the model that it was made of, or a GGUF file of it."
+            ) from error
+        reason = _first_line(error)
         raise DataError(f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')") from error
     except Exception as error:
         if (wrong := damage(location)) is not None:
             raise DataError(wrong) from error
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise DataError(f"The {what} of {location.spec} cannot be read: {reason}") from error
+        raise DataError(f"The {what} of {location.spec} cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What a library says, and the line below where the first one only announces it."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])[:300]

@@ -1,5 +1,6 @@
 """Settings of `tokenize`."""
 
+import re
 from math import isclose
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -60,7 +61,7 @@ class TokenizeConfig(StageConfig):
     """
     column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None)] = None
     """What of a row of Parquet or Arrow, or of a record of `.jsonl`, is its text; None: `text`."""
-    files: Annotated[str | None, Field(pattern=r"^\d+(-\d+)?$", exclude_if=lambda files: files is None)] = None
+    files: Annotated[str | None, Field(exclude_if=lambda files: files is None)] = None
     """Which of the files of train, or of the one corpus, are read, counted from 0: `0-9`; None: all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
     """Longest line of `.jsonl`, or text of a row, that is read."""
@@ -78,6 +79,13 @@ class TokenizeConfig(StageConfig):
         if name != GIVEN and name not in TOKENIZERS:
             raise UsageError(f"There is no tokenizer {name!r}; {did_you_mean(name, TOKENIZERS.names())}")
         return name
+
+    @field_validator("files")
+    @classmethod
+    def _numbers(cls, files: str | None) -> str | None:
+        if files is not None and re.fullmatch(r"[0-9]+(-[0-9]+)?", files) is None:
+            raise ValueError("expected the numbers of the first and the last file, counted from 0, as 0-9, or of one")
+        return files
 
     @field_validator("split", mode="before")
     @classmethod

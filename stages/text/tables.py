@@ -153,4 +153,5 @@ def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
             raise DataError(f"{path} changed while it was being read; run the same command again.") from error
         kind = "Parquet" if path.endswith(PARQUET) else "Arrow"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
-        raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error
+        failed = getattr(error, "errno", None) is not None  # what Arrow itself finds wrong is often an OSError, too
+        raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error if failed else None

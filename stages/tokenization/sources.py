@@ -48,7 +48,7 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
 
 def _pretrained_files(tokenizer: str) -> list[InputFile]:
     """Raises: DataError where there is no tokenizer of a pretrained model."""
-    location = locate(tokenizer)
+    location = locate(tokenizer, weights=False)
     location.require_tokenizer()
     found = location.files(TOKENIZER_FILES)
     return [InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file)) for file in found]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_hub import COMMIT, serving
+from tests.fake_hub import COMMIT, answering, serving
 from tests.stages.pretrained.tiny import saved
 from tests.stages.tokenization.test_corpora import CARD, TRAIN
 
@@ -18,6 +18,7 @@ pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("datasets")
 pytest.importorskip("transformers")
+CONFIG = "tokenizer_config.json"
 CHARACTERS = ["tokenize", "--tokenizer", "char"]
 
 RUN = """
@@ -128,13 +129,18 @@ def test_without_a_network_a_model_and_its_tokenizer_are_to_be_brought_by_hand(t
 def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_path: Path, text: str) -> None:
     saved(tmp_path / "folder", "llama")
     files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}
+    others = {"consolidated.safetensors": b"never fetched", "onnx/model.safetensors": b"never fetched"}
     pickled = {"config.json": files["config.json"], "pytorch_model.bin": b"never fetched"}
     own_code = {**files, "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode()}
-    repositories = {"me/tiny": files, "me/pickled": pickled, "me/code": own_code, "me/gated": files}
+    adapter = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"never fetched"}
+    repositories = {"me/tiny": {**files, **others}, "me/pickled": pickled, "me/code": own_code, "me/gated": files}
+    repositories |= {"me/gguf": {"tiny.gguf": b"never fetched"}, "me/adapter": {**files, **adapter}}
     splits = [f"--{split}={text}" for split in ("train", "valid")]
     named = ["--name", "text"]
     refused = {
-        "hf:me/pickled": "has no weights as safetensors",
+        "hf:me/pickled": "has no weights as safetensors: where it has a GGUF file, name that (hf download me/pickled",
+        "hf:me/gguf": "A GGUF file is named by itself: hf download me/gguf FILE.gguf --local-dir FOLDER.",
+        "hf:me/adapter": "holds an adapter (adapter_config.json)",
         "hf:me/code": "wants code of its own to be run (config.json: auto_map), which memlm never does",
         "hf:me/gated": "is gated: accept its terms on the hub, and log in with `hf auth login`.",
         "hf:me/nothing": "the hub has no such repository, or not for you",
@@ -146,9 +152,21 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
         ["import-model", f"hf:me/tiny@{COMMIT}", "tokens/text"],
         ["import-model", str(tmp_path / "folder"), "tokens/text"],
         *(["import-model", spec, "tokens/text"] for spec in refused),
+        ["tokenize", "--tokenizer", "hf:me/gguf", *splits],
     ]
+    cached = tmp_path / "home/hub/models--me--tiny/snapshots" / COMMIT
     with serving(repositories, gated="me/gated") as address:
+        alone: Any = ended(commands[:1], tmp_path, address)
+        assert alone[0][0] == 0 and "Fetching" not in alone[0][2], alone
+        assert sorted(file.name for file in cached.iterdir()) == ["config.json", "tokenizer.json", CONFIG]
         results = ended(commands, tmp_path, address)
+    assert (results[-1][0], refused["hf:me/gguf"] in results.pop()[2]) == (3, True)
+    assert sorted(str(file.relative_to(cached)) for file in cached.rglob("*")) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        CONFIG,
+    ], "a tokenizer needs no weights, and a model none that transformers does not read"
     assert [code for code, _, _ in results[:4]] == [0] * 4, results
     (_, tokens, _), (_, again, _), (_, model, _), (_, the_same, _) = results[:4]
     assert tokens == again and model == the_same and model.startswith("model/")
@@ -156,3 +174,29 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
         assert (code, out) == (3, "") and message in err, (spec, err)
         assert len(err.strip().splitlines()) == 1, (spec, err)
     assert not list((tmp_path / "home").rglob("*.bin")), "a pickle was fetched"
+
+
+@pytest.mark.timeout(300)
+def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text: str) -> None:
+    saved(tmp_path / "folder", "llama")
+    files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}
+    tokenize = ["tokenize", "--tokenizer", "hf:me/tiny", f"--train={text}", f"--valid={text}", "--name=text"]
+    model, other = (["import-model", "hf:me/tiny", "tokens/text", f"--segment-length={length}"] for length in (8, 16))
+    with serving({"me/tiny": files}) as address:
+        ended([tokenize], tmp_path, address)
+        ((code, _, err),) = ended([model], tmp_path, "http://127.0.0.1:9")
+        assert code == 3 and "is there no network? Then download it elsewhere (hf download me/tiny" in err, err
+        assert [code for code, _, _ in ended([model], tmp_path, address)] == [0]
+    results = ended([tokenize, model, other], tmp_path, "http://127.0.0.1:9")
+    assert [code for code, _, _ in results] == [0] * 3, results
+    assert ["cached" in err for _, _, err in results] == [True, True, False]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("status", "told"), [(401, "needs a permission"), (403, "log in with `hf auth login`")])
+def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(
+    tmp_path: Path, text: str, status: int, told: str
+) -> None:
+    with answering(status) as address:
+        ((code, out, err),) = ended([["tokenize", "--tokenizer=hf:me/a", f"--train={text}"]], tmp_path, address)
+    assert (code, out, err.count("\n")) == (3, "", 1) and told in err and f"({status})" in err

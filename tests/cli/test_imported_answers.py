@@ -52,14 +52,18 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
 
 @torch.no_grad()
 def computed(imported: Imported, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of windows behind the token that the model expects there: scores [T, V] and hidden states [T, d] of inputs."""
-    metrics = imported.index.find("corpus").metrics
-    inputs, scores, hidden = [metrics["start_id"], *ids[:-1]], [], []
+    """Of windows behind the token that the model expects there: scores [T, V] and hidden states [T, d] of inputs.
+
+    The first input is that token itself, so that the first window is what transformers' tokenizer makes of a text.
+    """
+    bos = imported.tokenizer.bos_token_id
+    inputs, scores, hidden = [bos, *ids[:-1]], [], []
     for start in range(0, len(inputs), CONTEXT):
-        window = torch.tensor([[metrics["prefix_id"], *inputs[start : start + CONTEXT]]])
+        before = [bos] if start else []
+        window = torch.tensor([[*before, *inputs[start : start + CONTEXT]]])
         found = imported.model(window, output_hidden_states=True)
-        scores.append(found.logits[0, 1:])
-        hidden.append(found.hidden_states[-1][0, 1:])
+        scores.append(found.logits[0, len(before) :])
+        hidden.append(found.hidden_states[-1][0, len(before) :])
     return torch.cat(scores).double(), torch.cat(hidden).double()
 
 
@@ -108,8 +112,8 @@ def test_inspect_tells_the_scores_of_transformers(memlm: Memlm, imported: Import
 
 def test_generate_writes_what_transformers_finds_likeliest(memlm: Memlm, imported: Imported) -> None:
     root = ["--store", imported.index.store.root, "--device", "cpu", "--max-tokens", 4, "--prompt", "the cat"]
-    metrics = imported.index.find("corpus").metrics
-    ids = [metrics["prefix_id"], metrics["start_id"], *text_ids(imported, "the cat")]
+    ids = imported.tokenizer("the cat").input_ids
+    assert ids == [imported.tokenizer.bos_token_id, *text_ids(imported, "the cat")]
     for _ in range(4):
         ids.append(int(imported.model(torch.tensor([ids])).logits[0, -1].argmax()))
     told = memlm("generate", imported.index.reference, *root, "--memory", "none", "--temperature", 0, "--json")

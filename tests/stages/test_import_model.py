@@ -12,7 +12,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.evaluation.results.seed_groups import seed_of
 from stages.export.export import export
@@ -65,13 +65,22 @@ def test_scores_are_those_of_transformers_window_by_window(store, folder, tokens
     ids = torch.from_numpy(tokens.zarr("tokens.zarr")["test/ids"][:].astype("int64"))
     inputs = torch.cat((torch.tensor([tokens.metrics["start_id"]]), ids[:-1]))
     prefix, wanted = torch.tensor([tokens.metrics["prefix_id"]]), []
+    assert inputs[0] == prefix, "the first window begins with it, and gets no second one"
     for start in range(0, len(ids), 16):
-        window = torch.cat((prefix, inputs[start : start + 16]))
+        before = prefix[:start]
+        window = torch.cat((before, inputs[start : start + 16]))
         with torch.no_grad():
-            log_probs = folder[1](window[None]).logits[0, 1:].log_softmax(-1)
+            log_probs = folder[1](window[None]).logits[0, len(before) :].log_softmax(-1)
         wanted.append(log_probs.gather(1, ids[start : start + 16, None])[:, 0])
     scores = torch.from_numpy(report.zarr("scores.zarr")["logp_lm"][:])
     torch.testing.assert_close(scores, torch.cat(wanted), rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(store, folder, tokens, monkeypatch):
+    monkeypatch.setattr("stages.import_model.memory_bytes", lambda: 10_000)
+    with pytest.raises(ResourceError, match=r"takes \S+ kB of memory.*this machine has 10\.0 kB"):
+        made(store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=str(folder[0]))
+    assert not list(store.root.glob("model/.*-partial"))
 
 
 def test_later_stages_read_it_like_any_other(store, tokens, model):

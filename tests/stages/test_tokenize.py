@@ -446,7 +446,7 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
             run(tmp_path / "s", {"train": [str(tmp_path / name)]})
     with pytest.raises(DataError, match=r"missing\.txt does not exist"):
         run(tmp_path / "s", {"train": [str(tmp_path / "missing.txt")]})
-    assert not Store(tmp_path / "s").artifacts()
+    assert not Store(tmp_path / "s").artifacts() and not list(tmp_path.glob("s/tokens/.*-partial"))
 
 
 @pytest.mark.parametrize(

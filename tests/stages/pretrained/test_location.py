@@ -23,6 +23,40 @@ def test_pickles_are_named_and_not_read(tmp_path):
         locate(str(tmp_path)).weights()
 
 
+def test_weights_are_those_that_transformers_reads_and_all_of_them(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("a.safetensors", "b.safetensors", "consolidated.safetensors"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match=r"index\.json that names a\.safetensors: copy all files of the model there"):
+        locate(str(tmp_path)).weights()
+    index = tmp_path / "model.safetensors.index.json"
+    for content in ('{"weight_map": {}}', '{"weight_map": {"x": "../a.safetensors"}}', "{}"):
+        index.write_text(content)
+        with pytest.raises(DataError, match="does not name the files that hold the weights"):
+            locate(str(tmp_path)).weights()
+    index.write_text(json.dumps({"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}))
+    named = ["config.json", index.name, "a.safetensors", "b.safetensors"]
+    assert [file.name for file in locate(str(tmp_path)).weights()] == named
+    (tmp_path / "b.safetensors").unlink()
+    with pytest.raises(DataError, match=r"lacks b\.safetensors, one of the 2 files that model\.safetensors\.index"):
+        locate(str(tmp_path)).weights()
+
+
+def test_an_adapter_is_to_be_merged_first(tmp_path):
+    pytest.importorskip("transformers")
+    saved(tmp_path, "gpt2")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(DataError, match=r"holds an adapter .*: load the model with it, merge both"):
+        locate(str(tmp_path)).weights()
+
+
+def test_a_gguf_file_in_a_folder_is_to_be_named_itself(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "x.gguf").write_bytes(b"")
+    with pytest.raises(DataError, match=r"no weights as safetensors, but x\.gguf: name that file"):
+        locate(str(tmp_path)).weights()
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_code_of_its_own_is_never_run(tmp_path, name):
     (tmp_path / name).write_text(json.dumps({"auto_map": {"AutoConfig": "evil.Config"}}))

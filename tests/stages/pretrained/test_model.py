@@ -61,6 +61,19 @@ def test_a_prefix_stands_before_every_window_and_leaves_no_row(tmp_path):
     assert ours.config.longest_context == 39
 
 
+def test_a_window_that_begins_with_the_prefix_gets_no_second_one(tmp_path):
+    theirs = saved(tmp_path, "llama", bos=True)
+    tokens = torch.randint(2, V, (3, 9), generator=torch.Generator().manual_seed(1))
+    tokens[1, 0] = 1
+    ours = imported(tmp_path, prefix=1)
+    with torch.no_grad():
+        within = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[:, 1:]
+        first = theirs(tokens[1:2]).logits.log_softmax(-1)[0]
+        found = ours.log_probs(ours.encode(tokens).hidden)
+    torch.testing.assert_close(found[1], first, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[[0, 2]], within[[0, 2]], rtol=1e-4, atol=1e-5)
+
+
 def test_weights_that_were_saved_are_loaded_with_rotations_as_they_were(tmp_path):
     saved(tmp_path / "theirs", "llama")
     ours = imported(tmp_path / "theirs")
@@ -157,4 +170,20 @@ def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_
     with pytest.raises(
         DataError, match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config"
     ):
+        read_weights(location, describe(location, None))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantized \(gptq\).*or a GGUF file of it\.$"),
+        ({"num_hidden_layers": "two"}, "Validation error for field 'num_hidden_layers': .*two"),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_told_in_a_sentence(tmp_path, settings, message):
+    saved(tmp_path, "llama")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    with pytest.raises(DataError, match=message):
+        location = locate(str(tmp_path))
         read_weights(location, describe(location, None))

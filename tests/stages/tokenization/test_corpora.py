@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError, UsageError
+from stages.text.config import TokenizeConfig
 from stages.text.names import DocumentNames
 from stages.tokenization.hub import parse_data_set
 from tests.stages.test_tokenize import run, tokenize
@@ -80,6 +82,23 @@ def test_rows_are_joined_where_documents_are_found_in_them(folder: Path, tmp_pat
     (tmp_path / "rest.txt").write_text("on the mat \n")
     files = {"train": [str(text), str(tmp_path / "rest.txt")]}
     assert artifact.metrics == tokenize(tmp_path / "store", files, documents="wikitext").metrics
+
+
+@pytest.mark.parametrize("cut", [20, 200, 600])
+def test_nothing_is_left_of_a_table_that_is_cut_short(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    with pa.ipc.new_stream(path, pa.schema([("text", pa.string())])) as stream:
+        stream.write_table(pa.table({"text": ["the cat sat"] * 30}))
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(DataError, match="is no intact Arrow file, or is cut short"):
+        run(tmp_path / "store", {"train": [str(path)]})
+    assert not list(tmp_path.glob("store/tokens/.*-partial"))
+
+
+@pytest.mark.parametrize("files", ["0,2", "train-*", "-1", "3-", ""])
+def test_files_are_chosen_by_their_numbers(files: str) -> None:
+    with pytest.raises(ValidationError, match="first and the last file, counted from 0, as 0-9"):
+        TokenizeConfig(files=files)
 
 
 @pytest.mark.parametrize(("files", "count"), [("0", 1), ("0-9", 2), ("1-1", 1), (None, 2)])
