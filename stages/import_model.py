@@ -96,7 +96,7 @@ class ImportModel(Stage[ImportConfig]):
     def require(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> None:
         """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
         needed, memory = self.cost(config, inputs).memory, memory_bytes()
-        if needed > memory:
+        if needed is not None and needed > memory:
             raise ResourceError(
                 f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared "
                 f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
