@@ -154,7 +154,7 @@ class _File:
         try:
             parameter.handle_parse_result(context, {parameter.name: typed}, [])
         except typer.BadParameter as error:
-            raise self._error(place, f"{'.'.join(place)}: {error.message}") from None
+            raise self._error(place, f"{'.'.join(place)}: {error.message.removeprefix('Value error, ')}") from None
         except UsageError as error:
             raise self._error(place, f"{'.'.join(place)}: {error}") from None
         return Default(words, option, parameter.name, typed, self.line(place), len(place) == 1)

@@ -5,6 +5,7 @@
 registers `memlm` and hands over to the harness, whose every other option works as ever.
 """
 
+import inspect
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,10 +15,12 @@ from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from memlm_cli.console import say
-from stages.errors import MemlmError, UsageError
+from stages.errors import MemlmError, UsageError, did_you_mean
 
 OF_REPORT = "report"
 """Where no memory is named; None is what the harness makes of `memory=none`, the model alone."""
+UNASKED_DEVICE = "cuda:0"
+"""What the harness's command says where nobody named a device, on machines without a GPU, too."""
 MOST_TOKENS = 256
 """Written where a task does not say."""
 
@@ -43,6 +46,7 @@ class MemlmLM(TemplateLM):
         seed: int = 0,
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
+        **unknown: Any,
     ) -> None:
         """Args: as of `memlm inspect`; `seed` for tasks that sample. Requests are read one at a time.
 
@@ -51,6 +55,8 @@ class MemlmLM(TemplateLM):
         from memlm_cli.notebook import open as open_store
 
         super().__init__()
+        for name in unknown:
+            raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, _arguments())}")
         if str(batch_size) != "1" or max_batch_size is not None:
             raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
         settings = {"index": index, "neighbors": neighbors, "context": context, "stride": stride}
@@ -136,8 +142,16 @@ class MemlmLM(TemplateLM):
         return written[: min((place for end in ends if (place := written.find(end)) >= 0), default=len(written))]
 
 
+def _arguments() -> list[str]:
+    """What `--model_args` may name."""
+    own = inspect.signature(MemlmLM.__init__).parameters
+    return [name for name in own if name not in ("self", "unknown", "device", "batch_size", "max_batch_size")]
+
+
 def _device(asked: str | None) -> str:
     """The harness's `--device` as memlm has it. Raises: UsageError for a GPU other than the first."""
+    if asked == UNASKED_DEVICE:
+        return "auto"
     kind, _, index = (asked or "auto").partition(":")
     if index not in ("", "0"):
         raise UsageError(f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}.")

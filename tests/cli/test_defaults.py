@@ -98,7 +98,7 @@ def test_groups_of_commands_and_switches(memlm: Memlm) -> None:
         ("train = 5\n", "memlm.toml, line 1: 'train' is a command, and takes options: [train]"),
         ("[train]\nlr = 'fast'\n", "memlm.toml, line 2: train.lr: "),
         ("workers = 2.5\n", "memlm.toml, line 1: workers: "),
-        ("device = 'tpu'\n", "memlm.toml, line 1: device: "),
+        ("device = 'tpu'\n", "memlm.toml, line 1: device: 'tpu' is not one of 'auto', 'cpu', 'cuda'."),
         ("store = ''\n", "memlm.toml, line 1: store: "),
         ("no-wait = 1\n", "memlm.toml, line 1: no-wait is true or false, not 1"),
         ("[train]\nsteps = true\n", "memlm.toml, line 2: train.steps takes a text or a number, not True"),

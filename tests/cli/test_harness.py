@@ -185,9 +185,19 @@ def test_options_reach_what_reads(index: Artifact) -> None:
         opened(index, memory="none", long_length=3)
 
 
+def test_the_device_that_the_harness_says_unasked_is_any_that_is_there(index: Artifact) -> None:
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    unasked = EvaluatorConfig().device
+    assert unasked == "cuda:0"
+    MemlmLM(index.reference, store=str(index.store.root), device=unasked)
+
+
 def test_what_it_cannot_do_is_bad_usage(index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     with pytest.raises(UsageError, match="Requests are read one at a time"):
         opened(index, batch_size=8)
+    with pytest.raises(UsageError, match="--model_args has no 'sead'; did you mean 'seed'"):
+        opened(index, sead=1)
     monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: MemlmLM("model/none", store=str(index.store.root)))
     assert main() == 4
     assert "memlm_cli.harness: model/none is not in" in capsys.readouterr().err

@@ -138,11 +138,12 @@ def opened(location: Location) -> tuple[Any, Any]:
 
 @torch.no_grad()
 def log_probs(model: Any, ids: torch.Tensor, start: int, prefix: int | None, context: int) -> np.ndarray:
-    """Of each token, in windows of `context` inputs, each behind the token that the model expects there."""
+    """Of each token, in windows of `context` inputs, each behind the token that the model expects there, once."""
     inputs = torch.cat((torch.tensor([start]), ids[:-1]))
-    before = torch.tensor([] if prefix is None else [prefix], dtype=torch.int64)
+    expected = torch.tensor([] if prefix is None else [prefix], dtype=torch.int64)
     found = []
     for first in range(0, len(ids), context):
+        before = expected[:0] if inputs[first] == prefix else expected
         window = torch.cat((before, inputs[first : first + context]))
         scores = model(window[None]).logits[0, len(before) :].log_softmax(-1)
         found.append(scores.gather(1, ids[first : first + context, None])[:, 0])
