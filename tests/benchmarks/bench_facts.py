@@ -4,9 +4,8 @@
 
 Rows `a b c`, c a fixed random one of --types tokens for each of --pairs pairs; asked is c of the pairs that were
 learned. Two blocks of width 64, feed-forward layers of width 256, or 128² slots with a value rate of .01; batches of
-512 rows. `dense, equal time` takes as many passes as fill the processor time that the slots took; `dense, wide` has
-feed-forward layers with as many weights as the slots, and as many passes. A line a model and a seed: passes, the share
-of right answers (a guess: 1 / types), weights, and seconds of processor time.
+512 rows. `dense, equal time` takes as many passes as fill the processor time that the slots took. A line a model and a
+seed: passes, the share of right answers (a guess: 1 / types), weights, and seconds of processor time.
 """
 
 import argparse
@@ -17,8 +16,8 @@ from typing import Any
 from stages.models.config import parse_model
 from tests.stages.models.layers.made_tasks import Task, accuracy, batches_of, facts, learned
 
-ROWS, WIDTH, SUB_KEYS = 512, 64, 128
-SLOTS = {"name": "product-keys", "heads": 4, "sub_keys": SUB_KEYS, "neighbors": 32, "value_lr": 1e-2}
+ROWS, WIDTH = 512, 64
+SLOTS = {"name": "product-keys", "heads": 4, "sub_keys": 128, "neighbors": 32, "value_lr": 1e-2}
 DENSE: dict[str, Any] = {"width": WIDTH, "layers": 2, "heads": 4, "ffn_width": 256, "dropout": 0.0}
 
 
@@ -42,7 +41,6 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
-    wide = {"ffn_width": SUB_KEYS**2 // 2}
     for seed in given.seeds:
         task = facts(given.pairs, given.types, seed)
 
@@ -54,7 +52,6 @@ def main() -> None:
         dense = learn("dense", {})
         slots = learn("slots", {"feed_forward": SLOTS})
         learn("dense, equal time", {}, given.passes * slots / dense)
-        learn("dense, wide", wide)
 
 
 if __name__ == "__main__":
