@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.search.decoded import DecodedLists
 from stages.search.keys import widen
-from stages.search.scan import KeyBlock, Room, extend
+from stages.search.scan import KeyBlock, Room, squared_lengths
 
 PIECE_BYTES = 8 << 20
 """Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
@@ -17,7 +17,11 @@ class ListBlocks:
     """Makes blocks of the keys of an index, as they are compared.
 
     Those of the first lists are kept, as far as there is room, since each list is compared twice for a block of
-    queries.
+    queries. Of lists in memory all lengths are kept once they are known: 4 bytes a key, which take longer to compute
+    than all else.
+
+    Args:
+        kept_bytes: room for keys; None: the lists are not in memory, and nothing is kept.
 
     Attributes:
         kept: lists of which keys are kept.
@@ -25,28 +29,29 @@ class ListBlocks:
         parts: [lists] parts of each list, int64.
     """
 
-    def __init__(self, lists: DecodedLists, origin: np.ndarray, kept_bytes: int) -> None:
+    def __init__(self, lists: DecodedLists, origin: np.ndarray, kept_bytes: int | None) -> None:
         self.lists, self.origin, self._dim = lists, origin, len(origin)
         self.piece = max(1, PIECE_BYTES // (4 * self._dim))
         self.parts = np.maximum(1, -(-lists.sizes // self.piece))
-        key_bytes = 8 + 4 * (2 * self._dim + 1)
-        self.kept = int(np.searchsorted(lists.starts * key_bytes, kept_bytes, side="right")) - 1
+        key_bytes = 8 + 4 * self._dim
+        self.kept = int(np.searchsorted(lists.starts * key_bytes, kept_bytes or 0, side="right")) - 1
         self._is_read = np.zeros(self.kept, bool)
+        self._lengths = None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
 
     @cached_property
-    def _keys(self) -> KeyBlock:
-        return _empty(int(self.lists.starts[self.kept]), self._dim, None)
+    def _keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and keys of the lists that are kept."""
+        keys = int(self.lists.starts[self.kept])
+        return np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
 
     def together(self, numbers: Sequence[int], room: Room) -> tuple[KeyBlock, list[slice]]:
         """The keys of some lists, rising and either all kept or none, in one block, and which are those of each."""
         if numbers[-1] < self.kept:
-            return self._kept(numbers)
+            return self._kept(numbers, room)
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
-        block, places = _empty(ends[-1], self._dim, room), list(map(slice, [0, *ends[:-1]], ends))
-        np.concatenate([self.lists.ids(number) for number in numbers], out=block.rows)
-        keys = [self.lists.keys(number) for number in numbers]
-        widen(np.concatenate(keys, out=room.array("keys", block.vectors.shape, keys[0].dtype)), block.vectors)
-        extend(block.vectors, self.origin, block.extended)
+        block, places = self._room_for(ends[-1], room), list(map(slice, [0, *ends[:-1]], ends))
+        for number, place in zip(numbers, places, strict=True):
+            self._read(number, None, block.part(place), room)
         return block, places
 
     def in_parts(self, number: int, room: Room) -> Iterator[KeyBlock]:
@@ -54,37 +59,38 @@ class ListBlocks:
         size = int(self.lists.sizes[number])
         for start in range(0, size, self.piece):
             part = range(start, min(start + self.piece, size))
-            block = _empty(len(part), self._dim, room)
-            self._read(number, part, block)
-            extend(block.vectors, self.origin, block.extended)
+            block = self._room_for(len(part), room)
+            self._read(number, part, block, room)
             yield block
 
-    def _kept(self, numbers: Sequence[int]) -> tuple[KeyBlock, list[slice]]:
-        first, starts = int(self.lists.starts[numbers[0]]), self.lists.starts
-        block = self._keys.part(slice(first, int(starts[numbers[-1] + 1])))
-        places = [slice(int(starts[number]) - first, int(starts[number + 1]) - first) for number in numbers]
+    def _kept(self, numbers: Sequence[int], room: Room) -> tuple[KeyBlock, list[slice]]:
+        assert self._lengths is not None
+        first, stop = int(self.lists.starts[numbers[0]]), int(self.lists.starts[numbers[-1] + 1])
+        rows, vectors = self._keys
+        block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
+        places = [slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers]
         for number, place in zip(numbers, places, strict=True):
             if not self._is_read[number]:
-                own = block.part(place)
-                self._read(number, None, own)
-                extend(own.vectors, self.origin, own.extended)
+                self._read(number, None, block.part(place), room)
                 self._is_read[number] = True
         return block, places
 
-    def _read(self, number: int, part: range | None, block: KeyBlock) -> None:
-        """Put rows and keys of a list, or of a part of it, into a block of as many."""
+    def _read(self, number: int, part: range | None, block: KeyBlock, room: Room) -> None:
+        """Put a list, or a part of it, into a block of as many keys."""
         block.rows[:] = self.lists.ids(number, part)
         widen(self.lists.keys(number, part), block.vectors)
+        if self._lengths is None:
+            squared_lengths(block.vectors, self.origin, block.lengths, room)
+            return
+        first = int(self.lists.starts[number]) + (0 if part is None else part.start)
+        known = self._lengths[first : first + len(block.rows)]
+        if np.isnan(known[0]):
+            squared_lengths(block.vectors, self.origin, known, room)
+        block.lengths[:] = known
 
-
-def _empty(keys: int, dim: int, room: Room | None) -> KeyBlock:
-    """Memory for so many keys."""
-    if room is None:
+    def _room_for(self, keys: int, room: Room) -> KeyBlock:
         return KeyBlock(
-            np.empty(keys, np.int64), np.empty((keys, dim), np.float32), np.empty((keys, dim + 1), np.float32)
+            room.array("rows", (keys,), np.int64),
+            room.array("vectors", (keys, self._dim)),
+            room.array("lengths", (keys,)),
         )
-    return KeyBlock(
-        room.array("rows", (keys,), np.int64),
-        room.array("vectors", (keys, dim)),
-        room.array("extended", (keys, dim + 1)),
-    )

@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.search.found import Found
 from stages.search.keys import StoredKeys, widen
-from stages.search.scan import KeyBlock, QueryBlock, Room, extend
+from stages.search.scan import KeyBlock, QueryBlock, Room, squared_lengths
 from stages.search.scanning import ScanningSearcher
 from stages.threads import Share, in_turn
 
@@ -58,7 +58,7 @@ class ExactSearcher(ScanningSearcher):
         ]
         room = Room()
         for first, block in self.keys.each():
-            keys = self._extended(first, block, share)
+            keys = self._ready(first, block, share, room)
             share(partial(Narrowing.scan, keys=keys, room=room), narrowings)
             self.compared(first + len(block))
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
@@ -69,17 +69,17 @@ class ExactSearcher(ScanningSearcher):
         share(finish, range(len(parts)))
         return scores, rows
 
-    def _extended(self, first: int, block: np.ndarray, share: Share) -> KeyBlock:
+    def _ready(self, first: int, block: np.ndarray, share: Share, room: Room) -> KeyBlock:
         """The keys of a shard, whose first row is given."""
         keys = KeyBlock(
             np.arange(first, first + len(block)),
             np.empty(block.shape, np.float32),
-            np.empty((len(block), self.dim + 1), np.float32),
+            np.empty(len(block), np.float32),
         )
 
         def fill(part: slice) -> None:
             widen(block[part], keys.vectors[part])
-            extend(keys.vectors[part], self.origin, keys.extended[part])
+            squared_lengths(keys.vectors[part], self.origin, keys.lengths[part], room)
 
         share(fill, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
         return keys

@@ -36,7 +36,7 @@ HELD_BYTES = 128 << 20
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
 
-GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 4096, 2
+GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
 """Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
 take as many from what is left: few calls of NumPy, but all threads busy to the end."""
 
@@ -70,7 +70,7 @@ class GroupedSearcher(ScanningSearcher):
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
         self._on_device: TensorLists | None = None
-        self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else 0)
+        self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else None)
 
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist

@@ -8,7 +8,7 @@ from stages.search import blocks as module
 from stages.search.blocks import ListBlocks
 from stages.search.decoded import DecodedLists
 from stages.search.lists import ListsInMemory
-from stages.search.scan import KeyBlock, Room, extended_keys
+from stages.search.scan import KeyBlock, Room
 
 DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)
 
@@ -39,11 +39,11 @@ def require_keys(block: KeyBlock, lists: DecodedLists, number: int, part: range 
     keys = lists.keys(number, part)
     np.testing.assert_array_equal(block.rows, lists.ids(number, part))
     np.testing.assert_array_equal(block.vectors, keys)
-    np.testing.assert_array_equal(block.extended, extended_keys(keys, ORIGIN))
+    np.testing.assert_allclose(block.lengths, ((keys - ORIGIN) ** 2).sum(axis=1), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kept_bytes", [0, 1 << 20])
-def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int) -> None:
+@pytest.mark.parametrize("kept_bytes", [None, 0, 1 << 20])
+def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int | None) -> None:
     blocks, room = ListBlocks(lists, ORIGIN, kept_bytes), Room()
     assert blocks.kept == (8 if kept_bytes else 0)
     for numbers in ([0, 1, 2], [2, 5], [7], [0, 7]):
@@ -54,7 +54,7 @@ def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int) -> None
 
 
 def test_a_kept_list_is_read_once(lists: Counted) -> None:
-    size = 8 + 4 * (2 * DIM + 1)
+    size = 8 + 4 * DIM
     blocks, room = ListBlocks(lists, ORIGIN, int(lists.sizes[:3].sum()) * size), Room()
     assert blocks.kept == 3
     for _ in range(2):
@@ -63,9 +63,28 @@ def test_a_kept_list_is_read_once(lists: Counted) -> None:
     assert lists.read == [0, 2, 3, 4, 3, 4]
 
 
-def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept_bytes", [None, 0])
+def test_lengths_are_computed_once_where_lists_are_in_memory(
+    lists: Counted, monkeypatch: pytest.MonkeyPatch, kept_bytes: int | None
+) -> None:
+    computed: list[int] = []
+    compute = module.squared_lengths
+    monkeypatch.setattr(
+        module, "squared_lengths", lambda keys, *given: (computed.append(len(keys)), compute(keys, *given))[1]
+    )
     monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
-    blocks = ListBlocks(lists, ORIGIN, 0)
+    blocks, room = ListBlocks(lists, ORIGIN, kept_bytes), Room()
+    for times in (1, 2):
+        for number in range(8):
+            for start, block in zip(range(0, 200, 7), blocks.in_parts(number, room), strict=False):
+                require_keys(block, lists, number, range(start, start + len(block.rows)))
+        assert sum(computed) == 200 * (times if kept_bytes is None else 1)
+
+
+@pytest.mark.parametrize("kept_bytes", [None, 0])
+def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPatch, kept_bytes: int | None) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
+    blocks = ListBlocks(lists, ORIGIN, kept_bytes)
     np.testing.assert_array_equal(blocks.parts, np.maximum(1, -(-lists.sizes // 7)))
     for number in range(8):
         size = int(lists.sizes[number])

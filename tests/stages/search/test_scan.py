@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
+import torch
 
 from stages.search import scan
 from stages.search.ranking import unpacked
-from stages.search.scan import KeyBlock, QueryBlock, Room, extended_keys
+from stages.search.scan import KeyBlock, QueryBlock, Room, products, squared_lengths
 
 
-def block(keys: np.ndarray, origin: np.ndarray, metric: str) -> KeyBlock:
-    return KeyBlock(np.arange(len(keys)) * 2, keys, extended_keys(keys, origin))
+def block(keys: np.ndarray, origin: np.ndarray) -> KeyBlock:
+    known = KeyBlock(np.arange(len(keys)) * 2, keys, np.empty(len(keys), np.float32))
+    squared_lengths(keys, origin, known.lengths, Room())
+    return known
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray, metric: str) -> np.ndarray:
@@ -16,12 +19,12 @@ def scores_of(queries: np.ndarray, keys: np.ndarray, metric: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-@pytest.mark.parametrize("far", [0, 30])
+@pytest.mark.parametrize("far", [0, 30, 1000])
 def test_a_bound_leaves_out_none_of_the_k_best(metric: str, far: float) -> None:
     random = np.random.default_rng(0)
     keys = (random.standard_normal((500, 16)) + far).astype(np.float32)
     queries, origin = keys[:20] + np.float32(0.1), keys.mean(axis=0)
-    asked, known = QueryBlock(queries, origin, metric, None), block(keys, origin, metric)
+    asked, known = QueryBlock(queries, origin, metric, None), block(keys, origin)
     bounds = asked.bounds(known, 7)
     (pairs,) = asked.within([(np.arange(20), slice(0, 500))], known, bounds, Room())
     scores, rows = unpacked(pairs.packed)
@@ -40,7 +43,7 @@ def test_a_bound_counts_rows_that_may_be_seen_alone(width: int) -> None:
     keys = random.standard_normal((300, 8)).astype(np.float32)
     queries, start = keys[:10], np.arange(10) * 2
     exclude = np.stack([start, start + width], axis=1)
-    asked, known = QueryBlock(queries, keys[0], "l2", exclude), block(keys, keys[0], "l2")
+    asked, known = QueryBlock(queries, keys[0], "l2", exclude), block(keys, keys[0])
     (pairs,) = asked.within([(np.arange(10), slice(0, 300))], known, asked.bounds(known, 5), Room())
     scores, rows = unpacked(pairs.packed)
     owners = np.repeat(np.arange(10), pairs.counts)
@@ -52,12 +55,26 @@ def test_a_bound_counts_rows_that_may_be_seen_alone(width: int) -> None:
 def test_keys_that_are_too_few_bound_nothing() -> None:
     keys = np.ones((4, 3), np.float32)
     asked = QueryBlock(keys[:2], keys[0], "l2", None)
-    assert np.isinf(asked.bounds(block(keys, keys[0], "l2"), 5)).all()
+    assert np.isinf(asked.bounds(block(keys, keys[0]), 5)).all()
+
+
+@pytest.mark.parametrize("precision", ["highest", "medium"])
+def test_products_have_all_digits_whatever_torch_may_leave_out(precision: str) -> None:
+    random = np.random.default_rng(0)
+    queries, keys = (random.standard_normal((rows, 128)).astype(np.float32) for rows in (64, 300))
+    table, before = np.full((64, 310), 7, np.float32), torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        products(queries, keys, table[:, :300])
+    finally:
+        torch.set_float32_matmul_precision(before)
+    np.testing.assert_allclose(table[:, :300], queries.astype(np.float64) @ keys.T.astype(np.float64), atol=1e-4)
+    assert (table[:, 300:] == 7).all()
 
 
 def test_tiles_of_queries_give_what_all_together_give(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    asked, known = QueryBlock(keys, keys[0], "l2", None), block(keys, keys[0], "l2")
+    asked, known = QueryBlock(keys, keys[0], "l2", None), block(keys, keys[0])
     which, bounds = np.array([3, 8, 9, 20, 33]), asked.bounds(known, 4)
     everything, room = [(which, slice(0, 50))], Room()
     (whole,) = asked.within(everything, known, bounds, room)

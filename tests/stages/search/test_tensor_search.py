@@ -20,10 +20,13 @@ def asked(queries: np.ndarray, metric: str, exclude: np.ndarray | None = None) -
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_limits_are_those_of_the_cpu(metric: str) -> None:
+    """Around an origin of 0, as the CPU moves no keys."""
     queries, kth, radius = numbers(9), np.linspace(-3, 40, 9).astype(np.float32), np.float32(5)
-    own = QueryBlock(queries, numbers(1, 7)[0], metric, None)
+    origin = np.zeros(DIM, np.float32)
+    own = QueryBlock(queries, origin, metric, None)
     want = own.allowed(own.reach(kth - own.constant, radius), radius)
-    found = asked(queries, metric).limit(torch.from_numpy(kth), slice(0, 9), torch.tensor(radius))
+    given = TensorQueries(queries, origin, metric, None, "cpu")
+    found = given.limit(torch.from_numpy(kth), slice(0, 9), torch.tensor(radius))
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
