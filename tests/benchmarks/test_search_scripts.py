@@ -67,7 +67,8 @@ def test_neighbours_beside_plain_search_and_fast_scans(
 def test_compressed_keys(index: Artifact, capsys: pytest.CaptureFixture[str]) -> None:
     keys = StoredKeys(index.input("datastore").zarr("datastore.zarr")["keys"])
     lists = read_index(index.file("index.faiss"))
-    made = bench_compressed.engines(lists, 8, keys, None)
+    made = bench_compressed.engines(lists, 8, keys, True, None)
+    assert set(bench_compressed.engines(lists, 8, keys, False, None)) == {"ours", "faiss"}
     bench_compressed.compare(made, lists, keys, 4, given(queries=200, sample=50, recall="own", rounds=1, probe=8))
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     compared = {row["engine"]: row for row in rows if "ratio" in row}
@@ -94,10 +95,11 @@ def test_stages_with_workers(index: Artifact, monkeypatch: pytest.MonkeyPatch) -
     """Two processes take seconds to start; that they make the same is tested elsewhere."""
     monkeypatch.setattr(bench_workers, "WORKERS", (1,))
     model, stages = index.find("encoder").reference, "build-datastore,precompute-neighbors,evaluate"
-    options = given(model=model, index=index.reference, tokens=200, scored=100, k=4, rounds=1, stages=stages)
+    sizes = {"tokens": 200, "scored": 100, "queries": "train,test"}
+    options = given(model=model, index=index.reference, k=4, rounds=1, stages=stages, **sizes)
     with borrowed(root(index)) as store:
         told = list(bench_workers.measure(store, options))
-    assert [row["stage"] for row in told] == stages.split(",")
+    assert [(row["stage"], row["tokens"]) for row in told] == list(zip(stages.split(","), (200, 400, 100), strict=True))
 
 
 def test_keys_on_the_disk(index: Artifact, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
