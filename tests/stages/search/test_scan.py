@@ -4,7 +4,7 @@ import torch
 
 from stages.search import scan
 from stages.search.ranking import unpacked
-from stages.search.scan import KeyBlock, QueryBlock, Room, products, squared_lengths
+from stages.search.scan import KeyBlock, QueryBlock, Room, add_products, squared_lengths
 
 
 def block(keys: np.ndarray, origin: np.ndarray) -> KeyBlock:
@@ -65,10 +65,11 @@ def test_products_have_all_digits_whatever_torch_may_leave_out(precision: str) -
     table, before = np.full((64, 310), 7, np.float32), torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        products(queries, keys, table[:, :300])
+        add_products(queries, keys, table[:, :300])
     finally:
         torch.set_float32_matmul_precision(before)
-    np.testing.assert_allclose(table[:, :300], queries.astype(np.float64) @ keys.T.astype(np.float64), atol=1e-4)
+    want = queries.astype(np.float64) @ keys.T.astype(np.float64) + 7
+    np.testing.assert_allclose(table[:, :300], want, rtol=1e-5, atol=1e-4)
     assert (table[:, 300:] == 7).all()
 
 
