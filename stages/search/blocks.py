@@ -10,7 +10,7 @@ from stages.search.keys import widen
 from stages.search.scan import KeyBlock, Room, squared_lengths
 
 PIECE_BYTES = 8 << 20
-"""Keys of a list, in float32, that a thread compares at a time; it holds them three times."""
+"""Keys of a list, in float32, that a thread compares at a time; where lengths are not known, it holds them twice."""
 
 
 class ListBlocks:
