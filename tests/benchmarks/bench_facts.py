@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from stages.models.config import parse_model
+from stages.models.devices import tune_allocator
 from tests.stages.models.layers.made_tasks import Task, accuracy, batches_of, facts, learned
 
 ROWS, WIDTH = 512, 64
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
+    tune_allocator()
     for seed in given.seeds:
         task = facts(given.pairs, given.types, seed)
 

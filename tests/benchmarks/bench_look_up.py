@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from stages.models.config import BackboneConfig, parse_model
+from stages.models.devices import tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
 from tests.stages.models.layers.made_tasks import accuracy, batches_of, learned, look_up
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     given = parser.parse_args()
+    tune_allocator()
     for seed in given.seeds:
         task, _ = look_up(min(4096, ROWS * given.updates * SEGMENT // LENGTH), NAMES, VALUES, LENGTH + 1, 2 * seed)
         test, back = look_up(64, NAMES, VALUES, LENGTH + 1, 2 * seed + 1)
