@@ -1,29 +1,32 @@
 """The sorting task of the ∞-former (Martins et al. 2022, section 4.1), at a quarter of its lengths.
 
-    python -m tests.benchmarks.bench_sorting [--seeds 0 1 2 --models NAME … --updates 1500 --rounds 200]
+    python -m tests.benchmarks.bench_sorting [--seeds 0 1 2 --models NAME …]
+    python -m tests.benchmarks.bench_sorting --updates 400 100 50
 
 A document is 1,000, 2,000 or 4,000 tokens of 20 types whose frequencies shift, a separator and all types by falling
-count; asked are these. Two layers of width 64 read it in segments of 128 with as many cached positions. They learn to
-sort on documents of one segment first, so many updates of 32, and then on documents of all three lengths in turn, so
-many rounds; weights change where something is asked, in the last segment. `counting N` is who counts the last N tokens,
-384 are what two layers with a cache reach. A guess among the types that are left is right for .18. A line a
-model and a seed: shares of right answers by length, and seconds of processor time of the training.
+count; asked are these. Two layers of width 64 read it in segments of 128 with as many cached positions. A
+Transformer-XL learns to sort on documents of one segment, 1,500 batches of 32. From its weights each model goes on,
+with new ones for its memory, on so many batches of each length, the shortest first; weights change where something is
+asked, in the last segments. Lines: who counts the last N tokens, where 384 are what two layers with a cache reach; then
+of each model and seed the shares of right answers by length and the seconds of processor time of going on. A guess
+among the types that are left is right for .18.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator
-from itertools import chain, islice, product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
-from stages.models.config import parse_model
+from torch import Tensor
+
+from stages.models.config import BackboneConfig, parse_model
 from stages.models.devices import tune_allocator
 from tests.stages.models.layers.made_tasks import Task, accuracy, batches_of, learned, sorted_by_counting, sorting
 
 TYPES, SEGMENT, ROWS, TESTED = 20, 128, 32, 256
 LENGTHS = (1000, 2000, 4000)
-SHAPE = {"backbone": "transformer-xl", "width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0}
 SIGNAL = {"name": "infinity", "basis": 128, "samples": 128, "contraction": 0.75, "deviation": 0.05, "kl": 1e-6}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer-xl": {},
@@ -33,49 +36,70 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def documents(length: int, number: int, seed: int) -> Task:
-    return sorting(ROWS * number, TYPES, length, seed)
+def shaped(changes: Mapping[str, Any]) -> BackboneConfig:
+    sizes = {"width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0, "memory_length": SEGMENT}
+    return parse_model({"backbone": "transformer-xl", **sizes, **changes}).sized(TYPES + 1, SEGMENT)
 
 
-def growing(updates: int, rounds: int, lengths: tuple[int, ...], seed: int) -> Iterator[Task]:
-    """Batches of documents of one segment, then of each length in turn."""
-    short = batches_of(documents(SEGMENT - TYPES - 1, updates, seed), ROWS, seed)
-    longer = [batches_of(documents(length, rounds, seed + at), ROWS, seed) for at, length in enumerate(lengths, 1)]
-    turns = chain.from_iterable(zip(*longer, strict=True))
-    return chain(islice(short, updates), turns)
+def documents(length: int, batches: int, seed: int) -> Iterator[Task]:
+    return islice(batches_of(sorting(ROWS * batches, TYPES, length, seed), ROWS, seed), batches)
 
 
 def segments(length: int) -> int:
+    """Those that a document takes, whose last token predicts nothing."""
     return -(-(length + TYPES) // SEGMENT)
+
+
+def sorts_one_segment(batches: int, lr: float, seed: int) -> dict[str, Tensor]:
+    """Weights of a Transformer-XL, named as in layers that keep one within."""
+    own = documents(SEGMENT - TYPES - 1, batches, seed)
+    return learned(shaped(MODELS["transformer-xl"]), own, batches, lr, SEGMENT, seed).state_dict()
+
+
+def named_within(weights: Mapping[str, Tensor], changes: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The same weights as those of the local attention of a layer with another memory."""
+    place = ".attention.relative." if changes else ".attention."
+    return {name.replace(".attention.", place): weight for name, weight in weights.items()}
+
+
+def growing(lengths: Sequence[int], updates: Sequence[int], seed: int) -> Iterator[Task]:
+    """So many batches of documents of each length, one length after the other."""
+    return chain.from_iterable(
+        documents(length, number, seed + at)
+        for at, (length, number) in enumerate(zip(lengths, updates, strict=True), 1)
+    )
+
+
+def rounded(shares: Mapping[int, float]) -> dict[int, float]:
+    return {length: round(share, 3) for length, share in shares.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=1500, help="on documents of one segment")
-    parser.add_argument("--rounds", type=int, default=200, help="over documents of each length")
+    parser.add_argument("--begin", type=int, default=1500, help="batches of documents of one segment")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--updates", type=int, nargs="+", default=(300, 60, 30), help="batches of each of LENGTHS")
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     given = parser.parse_args()
     tune_allocator()
-    lengths = tuple(given.lengths)
-    tests = {length: sorting(TESTED, TYPES, length, length) for length in lengths}
-    for last in (128, 256, 384, 512, *lengths):
+    tests = {length: sorting(TESTED, TYPES, length, length) for length in given.lengths}
+    for last in (128, 256, 384, 512, *given.lengths):
         right = {
-            length: round(float(sorted_by_counting(test, TYPES, last).float().mean()), 3)
-            for length, test in tests.items()
+            at: round(float(sorted_by_counting(test, TYPES, last).float().mean()), 3) for at, test in tests.items()
         }
         print(json.dumps({"counting": last, "right": right}), flush=True)
-    for seed, name in product(given.seeds, given.models):
-        config = parse_model({**SHAPE, "memory_length": SEGMENT, **MODELS[name]}).sized(TYPES + 1, SEGMENT)
-        batches = growing(given.updates, given.rounds, lengths, 10 * seed)
-        steps = given.updates + given.rounds * sum(segments(length) for length in lengths)
-        started = time.process_time()
-        model = learned(config, batches, steps, given.lr, SEGMENT, seed)
-        took = round(time.process_time() - started)
-        right = {length: round(accuracy(model, test), 3) for length, test in tests.items()}
-        print(json.dumps({"model": name, "seed": seed, "right": right, "seconds": took}), flush=True)
+    steps = sum(segments(length) * number for length, number in zip(given.lengths, given.updates, strict=True))
+    for seed in given.seeds:
+        begun = sorts_one_segment(given.begin, given.lr, 10 * seed)
+        for name in given.models:
+            batches, started = growing(given.lengths, given.updates, 10 * seed), time.process_time()
+            own = named_within(begun, MODELS[name])
+            model = learned(shaped(MODELS[name]), batches, steps, given.lr, SEGMENT, seed, own)
+            took = round(time.process_time() - started)
+            right = rounded({length: accuracy(model, test) for length, test in tests.items()})
+            print(json.dumps({"model": name, "seed": seed, "right": right, "seconds": took}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 import json
 import sys
-from itertools import islice
 
 import pytest
+import torch
 
+from stages.models.language_model import LanguageModel
 from tests.benchmarks import bench_facts, bench_look_up, bench_made_tasks, bench_sorting
+from tests.stages.models.layers.made_tasks import learned
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -59,19 +61,8 @@ def test_the_commoner_of_two_by_seed(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_sorting_documents_of_several_lengths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "--updates",
-        "3",
-        "--rounds",
-        "1",
-        "--lengths",
-        "150",
-        "300",
-        "--models",
-        "transformer-xl",
-        "infinity-sticky",
-    ]
-    monkeypatch.setattr(sys, "argv", ["bench_sorting", *words])
+    words = ["--begin", "3", "--lengths", "150", "300", "--updates", "2", "1"]
+    monkeypatch.setattr(sys, "argv", ["bench_sorting", *words, "--models", "transformer-xl", "infinity-sticky"])
     monkeypatch.setattr(bench_sorting, "ROWS", 2)
     monkeypatch.setattr(bench_sorting, "TESTED", 8)
     bench_sorting.main()
@@ -83,8 +74,21 @@ def test_sorting_documents_of_several_lengths(
     assert all(set(row["right"]) == {"150", "300"} for row in rows)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("name", list(bench_sorting.MODELS))
+def test_models_that_sort_go_on_from_the_same_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_sorting, "ROWS", 2)
+    begun, own = bench_sorting.sorts_one_segment(2, 5e-3, 0), bench_sorting.MODELS[name]
+    same = bench_sorting.named_within(begun, own)
+    goes_on = learned(bench_sorting.shaped(own), iter(()), 0, 5e-3, bench_sorting.SEGMENT, 1, same)
+    whole = LanguageModel(bench_sorting.shaped({})).eval()
+    whole.load_state_dict(begun)
+    tokens = next(bench_sorting.documents(bench_sorting.SEGMENT - bench_sorting.TYPES - 1, 1, 7)).tokens
+    with torch.no_grad():
+        torch.testing.assert_close(goes_on.encode(tokens).hidden, whole.encode(tokens).hidden)
+
+
 def test_documents_grow_when_sorting_is_learned() -> None:
-    updates = list(islice(bench_sorting.growing(3, 2, (150, 300), 0), 8))
-    assert [batch.tokens.shape for batch in updates[:3]] == [(32, bench_sorting.SEGMENT)] * 3
-    assert [batch.tokens.shape[1] - bench_sorting.TYPES - 1 for batch in updates[3:7]] == [150, 300, 150, 300]
+    grown = bench_sorting.growing((150, 300), (2, 1), 0)
+    assert [batch.tokens.shape[1] - bench_sorting.TYPES - 1 for batch in grown] == [150, 150, 300]
+    assert bench_sorting.segments(107) == 1
     assert bench_sorting.segments(150) == 2

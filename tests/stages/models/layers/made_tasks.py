@@ -1,6 +1,6 @@
 """Made tasks, whose chance level is known, for mechanisms of layers; and as much of a training loop as they need."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -182,16 +182,24 @@ def batches_of(task: Task, size: int, seed: int) -> Iterator[Task]:
 
 
 def learned(
-    config: BackboneConfig, batches: Iterator[Task], updates: int, lr: float, segment: int | None = None, seed: int = 0
+    config: BackboneConfig,
+    batches: Iterator[Task],
+    updates: int,
+    lr: float,
+    segment: int | None = None,
+    seed: int = 0,
+    begun: Mapping[str, Tensor] | None = None,
 ) -> LanguageModel:
     """A model that has learnt what is asked for, by cosine-scheduled Adam.
 
     Args:
         segment: rows are read as streams, an update a segment of so many inputs; None: whole.
         seed: of the weights that it begins with.
+        begun: trained weights, by name, that it begins with instead; those of a name that is not here begin as new.
     """
     torch.manual_seed(seed)
     model = LanguageModel(config)
+    assert not model.load_state_dict(begun or {}, strict=False).unexpected_keys
     optimizer = make_optimizer(OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model))
     schedule, step = ScheduleConfig(warmup=updates // 20, final=0.05), 0
     while step < updates:
