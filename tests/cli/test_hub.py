@@ -62,6 +62,12 @@ def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[tuple
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
+def cached(tmp_path: Path, name: str) -> list[str]:
+    """Files that the hub's own cache holds of a model."""
+    folder = tmp_path / f"home/hub/models--me--{name}/snapshots" / COMMIT
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
+
+
 @pytest.mark.timeout(300)
 def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
@@ -154,19 +160,11 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
         *(["import-model", spec, "tokens/text"] for spec in refused),
         ["tokenize", "--tokenizer", "hf:me/gguf", *splits],
     ]
-    cached = tmp_path / "home/hub/models--me--tiny/snapshots" / COMMIT
     with serving(repositories, gated="me/gated") as address:
-        alone: Any = ended(commands[:1], tmp_path, address)
-        assert alone[0][0] == 0 and "Fetching" not in alone[0][2], alone
-        assert sorted(file.name for file in cached.iterdir()) == ["config.json", "tokenizer.json", CONFIG]
-        results = ended(commands, tmp_path, address)
+        results: Any = ended(commands, tmp_path, address)
     assert (results[-1][0], refused["hf:me/gguf"] in results.pop()[2]) == (3, True)
-    assert sorted(str(file.relative_to(cached)) for file in cached.rglob("*")) == [
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        CONFIG,
-    ], "a tokenizer needs no weights, and a model none that transformers does not read"
+    whole = ["config.json", "model.safetensors", "tokenizer.json", CONFIG]
+    assert cached(tmp_path, "tiny") == whole, "weights were fetched that transformers does not read"
     assert [code for code, _, _ in results[:4]] == [0] * 4, results
     (_, tokens, _), (_, again, _), (_, model, _), (_, the_same, _) = results[:4]
     assert tokens == again and model == the_same and model.startswith("model/")
@@ -180,16 +178,20 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
 def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text: str) -> None:
     saved(tmp_path / "folder", "llama")
     files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}
-    tokenize = ["tokenize", "--tokenizer", "hf:me/tiny", f"--train={text}", f"--valid={text}", "--name=text"]
+    splits = [f"--{split}={text}" for split in ("train", "valid")]
+    tokenize = ["tokenize", "--tokenizer", "hf:me/tiny", *splits, "--name=text"]
+    alone = ["tokenize", "--tokenizer", "hf:me/alone", *splits]
     model, other = (["import-model", "hf:me/tiny", "tokens/text", f"--segment-length={length}"] for length in (8, 16))
-    with serving({"me/tiny": files}) as address:
-        ended([tokenize], tmp_path, address)
-        ((code, _, err),) = ended([model], tmp_path, "http://127.0.0.1:9")
-        assert code == 3 and "is there no network? Then download it elsewhere (hf download me/tiny" in err, err
-        assert [code for code, _, _ in ended([model], tmp_path, address)] == [0]
-    results = ended([tokenize, model, other], tmp_path, "http://127.0.0.1:9")
+    with serving({"me/tiny": files, "me/alone": files}) as address:
+        results = ended([tokenize, model, alone], tmp_path, address)
     assert [code for code, _, _ in results] == [0] * 3, results
-    assert ["cached" in err for _, _, err in results] == [True, True, False]
+    assert "Fetching" not in results[2][2]
+    assert cached(tmp_path, "alone") == ["config.json", "tokenizer.json", CONFIG], "a tokenizer needs no weights"
+    commands = [tokenize, model, other, alone, ["import-model", "hf:me/alone", "tokens/text"]]
+    *results, (code, _, err) = ended(commands, tmp_path, "http://127.0.0.1:9")
+    assert [code for code, _, _ in results] == [0] * 4, results
+    assert ["cached" in err for _, _, err in results] == [True, True, False, True]
+    assert code == 3 and "is there no network? Then download it elsewhere (hf download me/alone" in err, err
 
 
 @pytest.mark.timeout(300)
