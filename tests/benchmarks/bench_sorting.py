@@ -51,7 +51,7 @@ def segments(length: int) -> int:
 
 
 def sorts_one_segment(batches: int, lr: float, seed: int) -> dict[str, Tensor]:
-    """Weights of a Transformer-XL, named as in layers that keep one within."""
+    """Weights of a Transformer-XL that has learnt to sort documents of one segment."""
     own = documents(SEGMENT - TYPES - 1, batches, seed)
     return learned(shaped(MODELS["transformer-xl"]), own, batches, lr, SEGMENT, seed).state_dict()
 
