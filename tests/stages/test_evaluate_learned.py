@@ -129,6 +129,7 @@ def test_searches_that_are_left_out_are_not_made(store, index, monkeypatch, stor
     assert point["perplexity"] == told["rows"][1]["perplexity"] == told["perplexity"]
     assert [row["row"] for row in told["rows"]] == ["plain", "knn-lm (learned λ, 50% searched)"]
     assert told["memories"][0]["searched"] == 0.5
+    assert metrics(whole)["retrieval_accuracy"] and told["retrieval_accuracy"] is None
     full, some = (array(one, "scores.zarr", "logp") for one in (whole, few))
     plain = array(few, "scores.zarr", "logp_lm")
     read = np.isclose(some, full, atol=1e-6)

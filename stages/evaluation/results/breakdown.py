@@ -103,9 +103,12 @@ def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
 
 
 def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
-    """The first row whose first reading looks into a datastore, and the numbers of neighbours reported for it."""
+    """The first row whose first reading looks into a datastore, and the numbers of neighbours reported for it.
+
+    None of a row that leaves searches out: where none is made no neighbour can be right.
+    """
     for number, row in enumerate(rows):
         k = row.sources[0].needs.neighbors
-        if k:
+        if k and row.searched == 1:
             return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
     return Accuracy(0, ())

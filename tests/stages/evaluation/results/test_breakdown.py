@@ -9,9 +9,10 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
 
 
-def row(*neighbors: int) -> MemoryRow:
+def row(*neighbors: int, searched: float = 1.0) -> MemoryRow:
     """Readings of so many neighbours each, or of the recent past alone where there are none."""
-    return MemoryRow(tuple(SimpleNamespace(needs=Needs(neighbors=n)) for n in neighbors))
+    reading = SimpleNamespace(searched=searched)
+    return MemoryRow(tuple(SimpleNamespace(needs=Needs(neighbors=n), reading=reading) for n in neighbors))
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,7 @@ def test_it_is_that_of_the_first_row_whose_first_reading_has_neighbours() -> Non
 
 def test_without_neighbours_there_is_none() -> None:
     assert find_accuracy([row(0)]).at == find_accuracy([]).at == ()
+
+
+def test_where_searches_are_left_out_there_is_none() -> None:
+    assert find_accuracy([row(8, searched=0.5)]).at == ()
