@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.state_files import StateFiles
 from stages.encoding.token_range import TokenRange
 from stages.models.language_model import State
 
@@ -23,24 +23,24 @@ class StateStore:
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         """`folder`: the draft's."""
-        self._folder, self._device = folder, device
+        self._files, self._device = StateFiles(folder), device
         self._latest: tuple[str, CarriedState] | None = None
 
     def keep(self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None) -> None:
         """Note what is carried past a shard; its states, if there are any, are written with it.
 
         Args:
-            idle: an earlier shard, whose states no run needs any more once this one is committed; None: there is none.
+            idle: an earlier shard, with whose states, and those before it, no run begins any more once this one is
+                committed; None: there is none.
         """
         self._latest = shard, after
         tensors = {f"{STATE}{i}": part for i, part in enumerate(after.state or ())}
         tensors |= {f"{ENCODER_STATE}{i}": part for i, part in enumerate(after.encoder_state or ())}
         if not tensors:
             return
-        stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-        output.add(_file(shard)).write_bytes(save(stored))
+        self._files.write(output, shard, {name: tensor.cpu() for name, tensor in tensors.items()})
         if idle is not None:
-            output.discard(_file(idle))
+            self._files.discard(output, idle)
 
     def after(self, shard: str) -> CarriedState | None:
         """What is carried past a shard, if it was the latest of this run."""
@@ -64,17 +64,11 @@ class StateStore:
         return CarriedState(), lost[::-1]
 
     def _stored(self, shard: TokenRange) -> CarriedState | None:
-        path = self._folder / _file(shard.key)
-        if not path.exists():
+        tensors = self._files.read(shard.key)
+        if tensors is None:
             return None
-        tensors = load_file(path, device=str(self._device))
-        return CarriedState(shard.stop, _state(tensors, STATE), _state(tensors, ENCODER_STATE))
+        return CarriedState(shard.stop, self._state(tensors, STATE), self._state(tensors, ENCODER_STATE))
 
-
-def _state(tensors: dict[str, Tensor], prefix: str) -> State:
-    number = sum(name.startswith(prefix) for name in tensors)
-    return tuple(tensors[f"{prefix}{i}"] for i in range(number)) or None
-
-
-def _file(shard: str) -> str:
-    return f"scratch/state-{shard}.safetensors"
+    def _state(self, tensors: dict[str, Tensor], prefix: str) -> State:
+        number = sum(name.startswith(prefix) for name in tensors)
+        return tuple(tensors[f"{prefix}{i}"].to(self._device) for i in range(number)) or None
