@@ -8,6 +8,7 @@ from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
 from stages.models.layers.config import AttentionConfig, remembers
 from stages.models.layers.dense.settings import DenseSettings
+from stages.models.layers.product_keys.settings import ProductKeysSettings
 from stages.models.layers.settings import StreamAttentionSettings
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -129,10 +130,14 @@ def _parameters(model: BackboneConfig) -> int:
 
 
 def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> str:
-    """What to set: the most that layers may remember, or the largest number of layers, that fits, if one does."""
+    """What to set: the most that layers may remember, slots they may have, or layers, that fits, if one does."""
     length = model.long_length
     if length and isinstance(model, AttentionConfig) and fits(_lengthened(model, 0)):
         return f"--long-length {_most(length, lambda n: fits(_lengthened(model, n)))} fits"
+    if isinstance(model, AttentionConfig) and isinstance(keys := model.feed_forward, ProductKeysSettings):
+        sub_keys = _most(keys.sub_keys, lambda n: fits(_with_sub_keys(model, keys, n)))
+        if sub_keys >= keys.neighbors:
+            return f"model.feed_forward.sub_keys={sub_keys} fits"
     if fewer := _most(getattr(model, "layers", 1), lambda n: fits(model.model_copy(update={"layers": n}))):
         return f"with these widths, model.layers={fewer} fits"
     chosen = isinstance(model, AttentionConfig) and model.feed_forward != DenseSettings()
@@ -142,6 +147,10 @@ def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> s
 
 def _lengthened(model: AttentionConfig, length: int) -> AttentionConfig:
     return model.model_copy(update={"attention": cast(StreamAttentionSettings, model.attention).lengthened(length)})
+
+
+def _with_sub_keys(model: AttentionConfig, keys: ProductKeysSettings, number: int) -> AttentionConfig:
+    return model.model_copy(update={"feed_forward": keys.model_copy(update={"sub_keys": number})})
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:

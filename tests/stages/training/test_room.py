@@ -80,11 +80,22 @@ def test_a_memory_that_no_batch_can_hold_is_refused_with_the_longest_that_fits(m
         require_room(config, wanted(int(fitting) + 1), 1000, CPU)
 
 
-def test_too_many_slots_are_refused_with_the_setting_that_tells_them(monkeypatch):
+def test_too_many_slots_are_refused_with_the_number_of_keys_that_fits(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 10**9)
-    keys = {"name": "product-keys", "layers": [1], "sub_keys": 10**5}
+    config = TrainConfig(segment_length=8)
+
+    def wanted(sub_keys, **changes):
+        keys = {"name": "product-keys", "layers": [1], "sub_keys": sub_keys, "neighbors": 8}
+        return model(**{"layers": 2, "feed_forward": keys, **changes})
+
+    with pytest.raises(ResourceError, match=r"model\.feed_forward\.sub_keys=\d+ fits") as refused:
+        require_room(config, wanted(10**5), 10, CPU)
+    (fitting,) = re.findall(r"sub_keys=(\d+) fits", str(refused.value))
+    require_room(config, wanted(int(fitting)), 1, CPU)
+    with pytest.raises(ResourceError):
+        require_room(config, wanted(int(fitting) + 1), 1, CPU)
     with pytest.raises(ResourceError, match=r"smaller sizes .*model\.feed_forward"):
-        require_room(TrainConfig(segment_length=8), model(layers=2, feed_forward=keys), 10, CPU)
+        require_room(config, wanted(10**5, width=2**16), 10, CPU)
 
 
 def test_what_positions_take_from_memory_counts_for_each_block_that_does():
