@@ -115,7 +115,7 @@ def train(
     architecture = said if isinstance(said := asked.get("model"), dict) else {}
     backbone = architecture.get("backbone")
     if init_from is not None:
-        _require_nothing_idle(common.set or ())
+        _require_nothing_idle(common.set or (), _model_of(init_from, common))
         if model is None and backbone is None:
             backbone = str(_model_of(init_from, common)["backbone"])
     preset = choose_preset(model, backbone, asked.get("method"))
@@ -143,17 +143,24 @@ def _remembered(length: int, model: Mapping[str, Any]) -> dict[str, Any]:
     Raises: UsageError if its layers remember nothing that has a length.
     """
     from stages.models.layers.lengths import remembered_lengths
-    from stages.models.named import spelled_out
 
     lengths = remembered_lengths()
-    attention = dict(spelled_out(model).get("attention", {})).get("name")
-    if attention not in lengths:
+    attention = _attention(model)
+    if attention is None or attention not in lengths:
         able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengths)
         raise UsageError(
             f"The model has no layer that remembers so many slots or entries, as those of a {able} do: "
             "leave --long-length out."
         )
     return {"model.attention.name": attention, f"model.attention.{lengths[attention]}": length}
+
+
+def _attention(model: Mapping[str, Any]) -> str | None:
+    """Name of the attention of a model, where it has one of its own."""
+    from stages.models.named import spelled_out
+
+    name: str | None = dict(spelled_out(model).get("attention", {})).get("name")
+    return name
 
 
 def _require_carried(backbone: str | None, init_from: str | None) -> None:
@@ -167,15 +174,19 @@ def _require_carried(backbone: str | None, init_from: str | None) -> None:
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{other}.")
 
 
-def _require_nothing_idle(assignments: Iterable[str]) -> None:
-    """Raises: UsageError for a --set that the network of --init-from would win over."""
+def _require_nothing_idle(assignments: Iterable[str], model: Mapping[str, Any]) -> None:
+    """Raises: UsageError for a --set that `model`, the network of --init-from, would win over."""
     from pipelines.settings import assignment, merged
-    from stages.models.config import settings_left_open
+    from stages.models.config import backbones_with, settings_left_open
+    from stages.models.layers.lengths import remembered_lengths
 
     said = merged(*(assignment(text) for text in assignments)).get("model", {})
     idle = [f"model.{name}" for name in said if name not in settings_left_open()]
     if idle:
+        lengths = ["--segment-length"]
+        lengths += ["--mem-length"] * (model["backbone"] in backbones_with("memory_length"))
+        lengths += ["--long-length"] * (_attention(model) in remembered_lengths())
         raise UsageError(
-            f"--init-from takes over how that model is made: leave {', '.join(idle)} out. Lengths may be others: "
-            "--segment-length, --mem-length, --long-length."
+            f"--init-from takes over how that model is made: leave {', '.join(idle)} out. What may be another: "
+            f"{', '.join(lengths)}."
         )
