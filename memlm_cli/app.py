@@ -14,7 +14,7 @@ from typer.completion import shell_complete
 
 from memlm_cli.command import Commands
 from memlm_cli.command_group import CommandsByName
-from memlm_cli.console import answer
+from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
 from memlm_cli.log_file import close_log, open_log_of_unread
@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run memlm with these arguments (by default the process's own) and return the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    open_closed_streams()
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     close_log(code)

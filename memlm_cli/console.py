@@ -83,6 +83,18 @@ def write_nowhere(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def open_closed_streams() -> None:
+    """Let standard streams that the caller closed (`memlm train >&-`) lead nowhere.
+
+    Their numbers are taken, lowest first: a file that is opened later would get one, and whatever libraries print.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - it stays open as long as the process
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
 def on_terminal() -> bool:
     """Whether a person watches stderr."""
     return _stderr() is not None and _stderr().isatty()

@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr
+from pathlib import Path
 from threading import Event
 from threading import enumerate as enumerate_threads
 
@@ -304,3 +305,17 @@ def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> No
         if thread.name == "ticks":
             thread.join(10.0)
             assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("closed", "printed", "said"), [("<&-", True, True), (">&-", False, True), ("2>&-", True, False)]
+)
+def test_standard_streams_that_are_closed_lead_nowhere(tmp_path: Path, closed: str, printed: bool, said: bool) -> None:
+    (text := tmp_path / "text.txt").write_text("a b c\n" * 20)
+    tokenize = f"tokenize --tokenizer char --train {text} --store {tmp_path / 'store'}"
+    program = f"{sys.executable} -m memlm_cli {tokenize} {closed}"
+    ended = subprocess.run(program, shell=True, capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("tokens/") is printed
+    assert ("reading text" in ended.stderr) is said
+    assert len(list((tmp_path / "store" / "tokens").glob("*/manifest.json"))) == 1
