@@ -1,5 +1,6 @@
 """What is written where: answers to stdout, everything else to stderr, progress as fits the stream."""
 
+import errno
 import os
 import re
 import sys
@@ -11,6 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from memlm_cli.ticks import Ticks
+from stages.artifacts.disk_failures import MAKE_ROOM
+from stages.errors import ResourceError
 from stages.numbers import duration, number
 from stages.reporting import first_process
 
@@ -75,6 +78,12 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
     except BrokenPipeError:
         write_nowhere(stream)
         return False
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        write_nowhere(stream)  # what could not be written would fail once more when the process ends
+        name = "stdout" if stream is sys.stdout else "stderr"
+        raise ResourceError(f"There is no room where {name} goes ({error.strerror}). {MAKE_ROOM}") from None
     return True
 
 

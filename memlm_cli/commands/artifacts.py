@@ -85,6 +85,8 @@ def verify(
 
     opened = _store(store)
     chosen = references or opened.references()
+    if not chosen:
+        say(f"nothing in {opened.root} yet")
     damaged = []
     with ConsoleReporter("artifacts verify") as reporter:
         for reference, found in _verified(opened, chosen, reporter):

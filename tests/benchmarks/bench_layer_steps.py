@@ -44,7 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer-XL": {},
     "Transformer-XL, M = 512": {"memory_length": 512},
     "Compressive, C = 256": {"attention": {"name": "compressive", "compressed_length": 256}},
-    **{f"Memorizing, block 3, N = {size:,}": memorizing(size) for size in (0, 512, 2048, 8192, 32768)},
+    **{f"Memorizing, block 3, N = {size:,}": memorizing(size) for size in (0, 512, 2048, 8192, 32768, 65536, 131072)},
     "∞-former, N = S = 128": {"attention": {"name": "infinity"}},
     "∞-former, even": {"attention": {"name": "infinity", "sticky": False}},
     "product keys 128², block 3": {"feed_forward": {"name": "product-keys", "layers": [3]}},
