@@ -115,7 +115,7 @@ def train(
     architecture = said if isinstance(said := asked.get("model"), dict) else {}
     backbone = architecture.get("backbone")
     if init_from is not None:
-        _require_nothing_idle(common.set or (), _model_of(init_from, common))
+        _require_nothing_idle(common.set or (), init_from, common)
         if model is None and backbone is None:
             backbone = str(_model_of(init_from, common)["backbone"])
     preset = choose_preset(model, backbone, asked.get("method"))
@@ -174,8 +174,8 @@ def _require_carried(backbone: str | None, init_from: str | None) -> None:
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{other}.")
 
 
-def _require_nothing_idle(assignments: Iterable[str], model: Mapping[str, Any]) -> None:
-    """Raises: UsageError for a --set that `model`, the network of --init-from, would win over."""
+def _require_nothing_idle(assignments: Iterable[str], init_from: str, common: Common) -> None:
+    """Raises: UsageError for a --set that the network of --init-from would win over."""
     from pipelines.settings import assignment, merged
     from stages.models.config import backbones_with, settings_left_open
     from stages.models.layers.lengths import remembered_lengths
@@ -183,7 +183,7 @@ def _require_nothing_idle(assignments: Iterable[str], model: Mapping[str, Any]) 
     said = merged(*(assignment(text) for text in assignments)).get("model", {})
     idle = [f"model.{name}" for name in said if name not in settings_left_open()]
     if idle:
-        lengths = ["--segment-length"]
+        model, lengths = _model_of(init_from, common), ["--segment-length"]
         lengths += ["--mem-length"] * (model["backbone"] in backbones_with("memory_length"))
         lengths += ["--long-length"] * (_attention(model) in remembered_lengths())
         raise UsageError(

@@ -15,8 +15,6 @@ from tests.cli.conftest import Memlm
         (["--model", "wikitext2-8x128", "--mem-length", "0"], "'transformer' carries no positions"),
         (["--set", "model.backbone=lstm", "--mem-length", "8"], "'lstm' carries no positions"),
         (["--method", "spalm", "--mem-length", "-1"], "model.memory_length: "),
-        (["--init-from", "model/x", "--set", "model.width=8"], "leave model.width out"),
-        (["--init-from", "model/x", "--set", "model.gate=scalar", "--set", "model.dropout=0"], "leave model.dropout"),
     ],
 )
 def test_settings_that_a_model_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:
@@ -38,7 +36,7 @@ def test_settings_that_it_would_have_are_not(memlm: Memlm, arguments: list[str])
     assert memlm("train", "tokens/none", *arguments).code == 4
 
 
-def test_a_backbone_that_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, text: Path) -> None:
+def test_what_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text).reference
     model = memlm("train", tokens, "--steps", 1).reference
     for named in (["--backbone", "lstm"], ["--model", "tiny-lstm"]):
@@ -46,6 +44,13 @@ def test_a_backbone_that_the_model_to_begin_with_does_not_have_is_refused(memlm:
         assert ended.code == 2, ended.err
         assert "is a transformer: leave the backbone 'lstm' out" in " ".join(ended.err.split())
     assert memlm("train", tokens, "--init-from", model, "--backbone", "transformer", "--steps", 1).code == 0
+    for idle, named in (
+        (["model.width=8"], "model.width"),
+        (["model.gate=scalar", "model.dropout=0"], "model.dropout"),
+    ):
+        ended = memlm("train", tokens, "--init-from", model, *(part for one in idle for part in ("--set", one)))
+        words = f"leave {named} out. What may be another: --segment-length."
+        assert (ended.code, words in " ".join(ended.err.split())) == (2, True)
     for method in ("lm", "spalm"):
         ended = memlm("train", tokens, "--init-from", model, "--method", method, "--mem-length", 8)
         assert (ended.code, "'transformer' carries no positions: leave --mem-length out." in ended.err) == (2, True)
