@@ -1,11 +1,12 @@
 """States on disk, a file a shard: of a large one, only what the state before it does not hold."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -43,6 +44,10 @@ class StateFiles:
         self._idle: set[str] = set()
         self._discarded: set[str] = set()
         self._latest: tuple[str, dict[str, Tensor]] | None = None
+        # All that an earlier run left count as needed, also those that this one never reads.
+        for path in folder.glob(_file("*")):
+            with suppress(SafetensorError):  # one that was being written when that run ended
+                self._header(path.stem.removeprefix("state-"))
 
     def write(self, output: ShardOutput, shard: str, tensors: dict[str, Tensor]) -> None:
         """Write the state past a shard, on the CPU."""

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stages.artifacts.output import ShardOutput
@@ -107,6 +107,18 @@ def test_a_file_that_is_missing_makes_the_state_one_that_is_lost(tmp_path):
     assert StateFiles(tmp_path).read(name(7)) is None
 
 
+def test_a_file_that_was_being_written_does_not_stop_another_run(tmp_path):
+    first = StateFiles(tmp_path)
+    write(first, tmp_path, 0, state(12))
+    write(first, tmp_path, 1, state(14))
+    torn = tmp_path / "scratch" / f"state-{name(1)}.safetensors"
+    torn.write_bytes(torn.read_bytes()[:20])
+    second = StateFiles(tmp_path)
+    assert same(second.read(name(0)), state(12))
+    write(second, tmp_path, 1, state(14))
+    assert same(StateFiles(tmp_path).read(name(1)), state(14))
+
+
 def test_no_state_takes_more_files_than_the_longest_chain(tmp_path):
     files = StateFiles(tmp_path)
     for shard in range(3 * LONGEST):
@@ -133,6 +145,7 @@ def test_entries_that_repeat_are_not_taken_for_others(tmp_path):
     ),
     st.integers(0, 2),
 )
+@example([(1, "goes on"), (0, "goes on"), (12, "goes on"), (0, "new run")], 2)
 def test_states_are_read_as_they_were_written(tmp_path_factory, steps, live):
     """Whatever a shard adds, where memory is cleared or a run begins anew; of earlier shards `live` stay readable."""
     folder = tmp_path_factory.mktemp("states")
