@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, DataError, UsageError, content_of, did_you_mean
+from stages.errors import ArtifactError, DataError, UsageError, content_of, nearest
 from stages.models.config import model_of
 from stages.text.tokens import SPLITS
 
@@ -80,8 +80,11 @@ def require_split(tokens: Artifact, split: str) -> None:
     splits = tokens.metrics["splits"]
     making = tokens.advise("tokenize", "--tokenizer", tokens.reference, f"--{split}", "FILE")
     if split not in splits:
-        mend = f"tokens that have one: {making}" if split in SPLITS else did_you_mean(split, splits)
-        raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}); {mend}")
+        near = nearest(split, splits)
+        mend = f"; did you mean {near!r}?" if near else "."
+        if split in SPLITS:
+            mend = f"; tokens that have one: {making}"
+        raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}){mend}")
     if not splits[split]["tokens"]:
         raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}")
 

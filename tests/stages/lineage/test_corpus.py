@@ -53,6 +53,8 @@ def test_a_missing_split_is_refused_with_what_mends_it(store: Store) -> None:
         require_split(tokens, "test")
     with pytest.raises(ArtifactError, match=r"no split 'vaild' \(it has: test, train, valid\); did you mean 'valid'"):
         require_split(tokens, "vaild")
+    with pytest.raises(ArtifactError, match=r"no split 'news' \(it has: test, train, valid\)\.$"):
+        require_split(tokens, "news")
     short = small_tokens(store, lengths={"train": 9})
     with pytest.raises(
         ArtifactError, match=f"no split 'test' .*; tokens that have one: .*{short.reference} --test FILE --store"
