@@ -1,13 +1,19 @@
-"""A chart of how old the entries are that are found."""
+"""Charts of how old the entries are that are found, and how like what was looked for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from stages.charts.data import Chart, Line, Lines, Table
+from stages.charts.data import Chart, Histogram, Line, Lines, Series, Table
+from stages.diagnostics.memorizing.report import ANGLES
+from stages.numbers import number
+
+EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
+"""Of the parts that cosines are counted in."""
 
 
-def age_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`memorizing-ages`, if there are numbers.
+def search_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """`memorizing-ages` and `memorizing-cosines`, if there are numbers.
 
     Args:
         metrics: the content of `metrics.json`.
@@ -34,6 +40,38 @@ def age_charts(metrics: Mapping[str, Any]) -> list[Chart]:
             Table(
                 ("block", "found", "score", "age", "share"),
                 [(one["block"], one["found"], one["score"], *pair) for one in blocks for pair in one["by_age"]],
+            ),
+        ),
+        *_cosines([one for one in blocks if one.get("by_cosine")], metrics["split"]),
+    ]
+
+
+def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> list[Chart]:
+    """None of reports that were made before they were counted."""
+    if not blocks:
+        return []
+    middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
+    shares = [one["by_cosine"] for one in blocks]
+    mean = sum(m * share for part in shares for m, share in zip(middles, part, strict=True)) / len(blocks)
+    return [
+        Chart(
+            "memorizing-cosines",
+            f"How well the best entry fits on {split}",
+            "The cosine of each query, of every head, and the key of the best entry of memory; their mean is "
+            f"{number(mean)}.",
+            Histogram(
+                EDGES,
+                [Series(f"block {one['block']}", part) for one, part in zip(blocks, shares, strict=True)],
+                mean,
+                "cosine of query and key",
+            ),
+            Table(
+                ("block", "from", "to", "share"),
+                [
+                    (one["block"], *ends, share)
+                    for one in blocks
+                    for ends, share in zip(pairwise(EDGES), one["by_cosine"], strict=True)
+                ],
             ),
         )
     ]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.diagnostics.memorizing.report import AGES, search_figures
+from stages.diagnostics.memorizing.report import AGES, ANGLES, search_figures
 from stages.diagnostics.watching import Calls, counted_rows
 from stages.encoding.clock import now
 from stages.encoding.hidden_memory import HiddenReader
@@ -60,8 +60,10 @@ class SearchWatch(RangeProbe):
         """`start`, `counted`: as in `counted_rows`."""
         self._start, self._counted = start, counted
         self._gates = [layer.gates().detach().double().cpu() for layer in layers]
+        self._scales = [layer.scales().detach().double().cpu() for layer in layers]
         self._calls = Calls([layer.search for layer in layers], _by_position, layers[0].gate.device)
         self._ages = torch.zeros(len(layers), AGES, dtype=torch.float64)
+        self._cosines = torch.zeros(len(layers), ANGLES, dtype=torch.float64)
         self._scores, self._found = (torch.zeros(len(layers), dtype=torch.float64) for _ in range(2))
         self._weight, self._age, self._tokens = list[Tensor](), list[Tensor](), 0
         self._seconds = 0.0
@@ -75,6 +77,9 @@ class SearchWatch(RangeProbe):
             groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
             self._ages[layer] += torch.bincount(groups.flatten(), weights.flatten(), AGES)
             sees = weights[..., 0] > 0
+            cosines = (scores[..., 0] / self._scales[layer])[sees]
+            parts = ((cosines + 1) / 2 * ANGLES).long().clamp(0, ANGLES - 1)
+            self._cosines[layer] += torch.bincount(parts, minlength=ANGLES)
             self._scores[layer] += scores[..., 0][sees].sum()
             self._found[layer] += sees.sum()
             weight, head = (self._gates[layer] * weights[..., 0]).max(1)
@@ -92,6 +97,7 @@ class SearchWatch(RangeProbe):
             "tokens": self._tokens,
             "gates": [gates.tolist() for gates in self._gates],
             "ages": self._ages.tolist(),
+            "cosines": self._cosines.tolist(),
             "scores": self._scores.tolist(),
             "found": self._found.tolist(),
         }

@@ -10,17 +10,21 @@ Records = Sequence[Mapping[str, Any]]
 
 AGES = 32
 """Groups of ages: from 2^g to less than 2^(g + 1) positions."""
+ANGLES = 40
+"""Parts into which cosines from -1 to 1 are divided."""
 
 
 def search_figures(records: Records, blocks: Sequence[int], gates: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The `memorizing` of `metrics.json`.
 
     Args:
-        blocks: that have such attention, counted from 1, in the order of a record's `ages`, `scores` and `found`.
+        blocks: that have such attention, counted from 1, in the order of a record's `ages`, `cosines`, `scores` and
+            `found`.
         gates: of the heads of each.
     """
     tokens = sum(record["tokens"] for record in records)
-    ages, scores, found = (np.sum([r[name] for r in records], axis=0) for name in ("ages", "scores", "found"))
+    names = "ages", "cosines", "scores", "found"
+    ages, cosines, scores, found = (np.sum([record[name] for record in records], axis=0) for name in names)
     return {
         "blocks": [
             {
@@ -29,8 +33,11 @@ def search_figures(records: Records, blocks: Sequence[int], gates: Sequence[Sequ
                 "found": float(number) / (tokens * len(its_gates)),
                 "score": float(score) / float(number) if number else None,
                 "by_age": _shares(weights),
+                "by_cosine": (counts / number).tolist() if number else [],
             }
-            for block, its_gates, weights, score, number in zip(blocks, gates, ages, scores, found, strict=True)
+            for block, its_gates, weights, counts, score, number in zip(
+                blocks, gates, ages, cosines, scores, found, strict=True
+            )
         ]
     }
 

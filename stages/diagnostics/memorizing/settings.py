@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class MemorizingProbeSettings(PlainProbeSettings):
-    """Its summary and its chart: how far back what was found lies."""
+    """Its summary and its charts: how far back what was found lies, and how well it fits."""
 
     def summary(self, metrics: Mapping[str, Any]) -> str:
         from stages.diagnostics.memorizing.report import summary
@@ -18,6 +18,6 @@ class MemorizingProbeSettings(PlainProbeSettings):
         return summary(metrics)
 
     def charts(self, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "list[Chart]":
-        from stages.diagnostics.memorizing.charts import age_charts
+        from stages.diagnostics.memorizing.charts import search_charts
 
-        return age_charts(metrics)
+        return search_charts(metrics)

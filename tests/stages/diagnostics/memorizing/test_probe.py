@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from stages.diagnostics.memorizing.charts import search_charts
 from stages.diagnostics.memorizing.probe import MemorizingProbe
-from stages.diagnostics.memorizing.report import AGES, search_figures, summary
+from stages.diagnostics.memorizing.report import AGES, ANGLES, search_figures, summary
 from stages.models.config import parse_model
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
@@ -23,7 +24,8 @@ class TestMemorizing(AttentionProbeContract):
         hook = layer.search.register_forward_hook(lambda *call: found.append(call[2]))
         (seen,) = self.seen(probe, model, [TOKENS])
         hook.remove()
-        gates, by_age, column, best = layer.gates().tolist(), Counter(), [], []
+        gates, scales = layer.gates().tolist(), layer.scales().tolist()
+        by_age, column, best, cosines = Counter(), [], [], []
         for one in found:
             for query in range(one.read.shape[2]):
                 heaviest = (0.0, 0)
@@ -35,6 +37,7 @@ class TestMemorizing(AttentionProbeContract):
                     if weights:
                         at = int(np.argmax(weights))
                         best.append(scores[at])
+                        cosines.append(scores[at] / scales[head])
                         heaviest = max(heaviest, (gates[head] * weights[at], ages[at]))
                 column.append(heaviest)
         (figures,) = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
@@ -42,6 +45,9 @@ class TestMemorizing(AttentionProbeContract):
         assert figures["gates"] == pytest.approx(gates)
         assert figures["found"] == pytest.approx((TOKENS - CONTEXT) / TOKENS)
         assert figures["score"] == pytest.approx(np.mean(best), rel=1e-5)
+        shares = np.histogram(cosines, ANGLES, (-1, 1))[0] / len(cosines)
+        np.testing.assert_allclose(figures["by_cosine"], shares, atol=1.5 / len(cosines))
+        assert sum(figures["by_cosine"]) == pytest.approx(1)
         total = sum(by_age.values())
         for age, share in figures["by_age"]:
             assert share == pytest.approx(by_age[age.bit_length() - 1] / total, abs=1e-6)
@@ -59,10 +65,36 @@ def test_other_models_have_no_probe(backbone):
 def test_a_line_says_how_far_back_memory_is_read():
     ages = [0.0] * AGES
     ages[3], ages[9] = 1.0, 3.0
-    record = {"tokens": 4, "ages": [ages], "scores": [12.0], "found": [4.0]}
+    record = {"tokens": 4, "ages": [ages], "cosines": [[4.0] + [0.0] * (ANGLES - 1)], "scores": [12.0], "found": [4.0]}
     figures = search_figures([record], [3], [[0.25, 0.75]])
     assert figures["blocks"][0]["by_age"][9] == [512, 0.75]
     line = "memorizing: block 3 finds entries for 50.0%, half of their weight 512 or more back; gates 0.25 … 0.75"
     assert summary(figures) == line
-    nothing = {"tokens": 4, "ages": [[0.0] * AGES], "scores": [0.0], "found": [0.0]}
+    nothing = {"tokens": 4, "ages": [[0.0] * AGES], "cosines": [[0.0] * ANGLES], "scores": [0.0], "found": [0.0]}
     assert summary(search_figures([nothing], [3], [[0.5]])) == "memorizing: block 3 finds nothing; gates 0.50 … 0.50"
+
+
+def test_charts_show_ages_and_cosines():
+    metrics = {
+        "split": "test",
+        "memorizing": {
+            "blocks": [
+                {
+                    "block": 3,
+                    "gates": [0.5],
+                    "found": 1.0,
+                    "score": 6.0,
+                    "by_age": [[1, 0.25], [2, 0.75]],
+                    "by_cosine": [0.0] * 29 + [1.0] + [0.0] * 10,
+                },
+                {"block": 4, "gates": [0.5], "found": 0.0, "score": None, "by_age": [], "by_cosine": []},
+            ]
+        },
+    }
+    ages, cosines = search_charts(metrics)
+    assert ages.plot.lines[0].points == [(1, 0.25), (2, 0.75)]
+    assert cosines.plot.mean == pytest.approx(0.475)
+    assert [row for row in cosines.numbers.rows if row[-1]] == [(3, pytest.approx(0.45), 0.5, 1.0)]
+    del metrics["memorizing"]["blocks"][0]["by_cosine"]
+    assert [chart.name for chart in search_charts(metrics)] == ["memorizing-ages"]
+    assert search_charts({"split": "test", "memorizing": None}) == []
