@@ -75,13 +75,15 @@ def test_caches_are_read_by_both_readers_on_an_lstm_trained_without_them(name: s
     assert recipe.config("model").model_dump()["model"]["backbone"] == "lstm"
 
 
-TABLE_9 = {
+GROUPED = {
     "trime-wikitext103-247m": (4, 1),
     "trime-wikitext103-150m": (60, None),
     "trime-wikitext103-7m": (8, 1),
     "trime-enwik8": (24, None),
+    "trime-wikitext2-small": (None, 1),
 }
-"""Consecutive segments of TRIME-long, and groups of a forward batch of TRIME-ext; others leave them to the defaults."""
+"""Consecutive segments of TRIME-long, and groups of a forward batch of TRIME-ext, of the papers' sizes those of its
+Table 9; others leave them to the defaults."""
 
 
 @pytest.mark.parametrize("name", TRIME)
@@ -92,7 +94,7 @@ def test_models_that_are_compared_differ_in_their_method_alone(name: str) -> Non
     memories = [config.pop("memory") for config in trained.values()]
     external = ["trime-ext"] if "trime_ext" in trained else []
     assert methods == ["lm", "trime", "trime-long", *external]
-    runs, groups = TABLE_9.get(name, (None, None))
+    runs, groups = GROUPED.get(name, (None, None))
     assert memories[2]["consecutive"] == runs
     assert [recipe.config("trime_ext").memory.groups for _ in external] == [groups for _ in external]
     assert all(config == trained["plain"] for config in trained.values())
@@ -117,7 +119,7 @@ def test_trime_is_read_as_its_tables_are(name: str) -> None:
     assert list(recipe.stages)[-1] == "report"
 
 
-@pytest.mark.parametrize("name", [name for name in TRIME if "wikitext2" in name or name.endswith(("247m", "7m"))])
+@pytest.mark.parametrize("name", [name for name in TRIME if name.endswith(("247m", "7m"))])
 def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name: str) -> None:
     recipe = load_recipe(find_recipe(name), SPLITS, {})
     (packed,) = settings_of(recipe, "pack-batches").values()
@@ -132,6 +134,20 @@ def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name:
     first, second = recipe.config("report").model_dump()["memory"]
     assert first.startswith("local+long+external:reader=joint")
     assert second.startswith("external:similarity=dot")
+
+
+def test_small_trime_ext_learns_of_other_articles_and_weighs_them_apart() -> None:
+    recipe = load_recipe(find_recipe("trime-wikitext2-small"), SPLITS, {})
+    assert recipe.config("batches").model_dump()["exclude"] == "document"
+    sources = {
+        stage: recipe.stages[stage].source for stage in ("trime_ext", "datastore", "index", "neighbors", "report")
+    }
+    assert list(sources.values()) == ["batches", *list(sources)[:-1]]
+    assert recipe.config("index").model_dump()["metric"] == "ip"
+    assert [reading.split(":")[0] for reading in recipe.config("report").model_dump()["memory"]] == [
+        "local+long",
+        "external",
+    ]
 
 
 def test_models_of_long_segments_differ_in_their_method_alone() -> None:
