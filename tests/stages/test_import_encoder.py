@@ -80,6 +80,16 @@ def build(store, encoder, **settings) -> Artifact:
     return made(store, BuildDatastore(), DatastoreConfig(**{"dtype": "float32", **settings}), source=encoder)
 
 
+@pytest.fixture
+def one_thread(monkeypatch):
+    """Here and in processes that are started: attention rounds otherwise with two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    torch.set_num_threads(before)
+
+
 def keys_of(datastore) -> np.ndarray:
     return np.asarray(datastore.zarr("datastore.zarr")["keys"][:])
 
@@ -131,7 +141,7 @@ def test_changing_a_token_changes_no_key_up_to_its_own(store, home, tmp_path, fo
 
 
 def test_several_shards_and_processes_give_what_one_gives_and_go_on_where_they_stopped(
-    store, home, tmp_path, monkeypatch
+    store, home, one_thread, monkeypatch
 ):
     whole = build(store, home["encoder"], split="train", context=4)
     wanted = keys_of(whole)
