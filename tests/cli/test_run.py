@@ -67,13 +67,14 @@ def test_what_is_known_not_to_fit_is_not_begun(
     memlm: Memlm, recipe: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
-    ended = memlm("run", recipe, "--train", text)
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
+        ended = memlm("run", recipe, "--train", text)
     assert ended.code == 5
     assert "This does not fit: the disk has 5.0 kB free" in ended.err
     assert not (tmp_path / "store").exists()
-    monkeypatch.undo()
     assert memlm("run", recipe, "--train", text).code == 0
+    assert (tmp_path / "store").is_dir()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
     assert memlm("run", recipe, "--train", text).code == 0, "what is done needs no room"
 
