@@ -150,7 +150,6 @@ class Common:
     verify_inputs: VerifyInputsOption = False
     json: JsonOption = field(default=False)
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
-    calibrate: Annotated[bool, typer.Option("--calibrate", hidden=True, help="As memlm plan --calibrate.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
     default_set: tuple[str, ...] = ()
@@ -159,8 +158,6 @@ class Common:
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
             raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
-        if self.calibrate and not self.plan:
-            raise UsageError("--calibrate measures what a plan says: memlm plan --calibrate COMMAND …")
         if self.workers < 1:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
 

@@ -1,12 +1,12 @@
-"""What work costs, as a table and as JSON."""
+"""Estimates of commands, as a table and as JSON."""
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
 from memlm_cli.tables import table
@@ -14,59 +14,57 @@ from stages.errors import ResourceError
 from stages.numbers import duration, size
 
 if TYPE_CHECKING:
-    from pipelines.costs import Estimate, Room, Task
+    from pipelines.estimates import Estimate, Task
+    from pipelines.fits import Fit
 
 UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
-ON_GPU = "GPU memory"
-"""The column beside them where a GPU computes."""
+GPU_COLUMN = "GPU memory"
+"""Shown where a GPU computes."""
 
 
-def show_costs(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
-    """What tasks cost, on stdout.
+def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
+    """Print what tasks take, on stdout.
 
     Args:
-        takes: the time that their recipe says of all of them.
-    Raises: ResourceError if what they need is known to be more than there is.
+        takes: the time that their recipe names for all of them.
+    Raises: ResourceError if they are known to need more than there is.
     """
-    found, fit = _costs(tasks, common)
+    found, fit = _estimates(tasks, common)
     answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True)
     _require(fit)
 
 
-def require_room(tasks: "Sequence[Task]", common: Common) -> None:
-    """Raises: ResourceError if what tasks need is known to be more than there is."""
-    _require(_costs(tasks, common)[1])
+def require_fit(tasks: "Sequence[Task]", common: Common) -> None:
+    """Raises: ResourceError if tasks are known to need more than there is."""
+    _require(_estimates(tasks, common)[1])
 
 
-def _require(fit: "Room") -> None:
+def _require(fit: "Fit") -> None:
     if fit.problems:
         raise ResourceError(f"This does not fit: {'; '.join(fit.problems)}.")
 
 
-def _costs(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Room]":
-    from pipelines.costs import estimates, room
+def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Fit]":
+    from pipelines.estimates import estimates
+    from pipelines.fits import fits
     from stages.artifacts.store import Store
     from stages.machine import memory_bytes
     from stages.reporting import Silent
 
     store = Store(common.store, verify_inputs=common.verify_inputs)
-    found = list(estimates(tasks, store, execution(common, Silent()), _measuring if common.calibrate else None))
-    return found, room(found, shutil.disk_usage(_place(common)).free, {"cpu": memory_bytes(), **_gpus(found)})
+    found = list(estimates(tasks, store, execution(common, Silent())))
+    return found, fits(found, shutil.disk_usage(_existing(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
 
 
-def _measuring(name: str) -> None:
-    say(f"measuring {name} on a part of its work")
-
-
-def _place(common: Common) -> Path:
+def _existing(store: Path) -> Path:
     """The store, or the folder in which it would be made."""
-    folder = common.store.absolute()
+    folder = store.absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
-    """Bytes of memory of the GPUs that are used, by name; where nothing is computed on one, none is looked for."""
+    """Bytes of memory by GPU; none is looked for where nothing is computed on one."""
     if all(estimate.device == "cpu" for estimate in found):
         return {}
     from stages.models.devices import gpus
@@ -74,57 +72,34 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
     return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
 
 
-def _text(found: "Sequence[Estimate]", fit: "Room", takes: str) -> str:
-    terminal = answers_on_terminal()
+def _text(found: "Sequence[Estimate]", fit: "Fit", takes: str) -> str:
     on_gpu = any(estimate.device != "cpu" for estimate in found)
-    columns = (*COLUMNS, ON_GPU) if on_gpu else COLUMNS
+    columns = (*COLUMNS, GPU_COLUMN) if on_gpu else COLUMNS
     rows = [(*_row(estimate), *([_gpu(estimate)] if on_gpu else [])) for estimate in found]
-    lines = [table("", columns, rows, terminal=terminal), ""]
     new = [estimate for estimate in found if estimate.state != "done"]
+    more = _and_more(not fit.complete)
+    disk = f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free"
+    return "\n".join([table("", columns, rows, terminal=answers_on_terminal()), "", *_times(new, takes), disk])
+
+
+def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
+    """Lines about time, and where it is known from."""
     known = [estimate.seconds for estimate in new if estimate.seconds is not None]
+    lines = []
     if known:
-        least, most = (sum(seconds) for seconds in zip(*known, strict=True))
-        lines.append(f"time: {_span((least, most))}{_and_more(len(known) < len(new))}")
+        low, high = (sum(seconds) for seconds in zip(*known, strict=True))
+        lines.append(f"time: {_span((low, high))}{_and_more(len(known) < len(new))}")
     elif new:
-        lines.append(
-            "time: not known, nothing like it was made in this store; --calibrate measures what it can, by a few "
-            "updates of a training and a part of other stages, on stand-ins of what is not made yet: a minute or two "
-            "for a small text"
-        )
+        lines.append("time: not known, nothing comparable was made in this store")
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
     continued = [one.name for one in new if one.state == "continues" and one.seconds is not None]
     if continued:
         lines.append(f"the time of the whole work, part of which is done already: {', '.join(continued)}")
-    short = [estimate.name for estimate in new if estimate.short]
-    if short:
-        lines.append(
-            f"by runs of a few seconds, most of which a program takes to start: {', '.join(short)} "
-            "(nearer the shorter time; --calibrate measures it)"
-        )
-    foretold = [estimate.name for estimate in new if estimate.foretold]
-    if foretold:
-        lines.append(f"by the recipe, as this machine was when it was made: {', '.join(foretold)}")
-    measured = [estimate.name for estimate in new if estimate.calibrated and not estimate.stand_ins]
-    if measured:
-        lines.append(f"measured here, on a part of the work: {', '.join(measured)}")
-    standing = [estimate.name for estimate in new if estimate.stand_ins]
-    if standing:
-        lines.append(
-            "measured here, on a part of the work, with a part of the text and made-up numbers in place of what is not "
-            f"made yet: {', '.join(standing)}"
-        )
-    for estimate in new:
-        limit = fit.memory.get(estimate.device)
-        if estimate.gpu is not None and limit is not None and estimate.gpu > limit:
-            lines.append(
-                f"{estimate.name} is near what {estimate.device} has, {size(limit)}, and may not fit; what would help: "
-                f"{estimate.gpu_remedy or estimate.remedy}"
-            )
-    lines += [f"measured before, on a part of the work: {one.name} ({one.kept})" for one in new if one.kept]
-    more = _and_more(not fit.complete)
-    lines.append(f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free")
-    return "\n".join(lines)
+    by_recipe = [estimate.name for estimate in new if estimate.by_recipe]
+    if by_recipe:
+        lines.append(f"the time that the recipe names: {', '.join(by_recipe)}")
+    return lines
 
 
 def _and_more(more: bool) -> str:
@@ -133,37 +108,36 @@ def _and_more(more: bool) -> str:
 
 def _row(estimate: "Estimate") -> tuple[str, ...]:
     about = "~" if estimate.approximate else ""
-    effort = estimate.effort
-    done = estimate.state == "done"
+    work = estimate.work
+    if estimate.state == "done":
+        return (estimate.name, estimate.command, estimate.state, "", "", _bytes(estimate.disk), "", "")
     return (
         estimate.name,
         estimate.command,
         estimate.state,
-        "" if done else _known(None if effort is None else f"{about}{effort.amount:,} {effort.unit}"),
-        "" if done else _known(None if estimate.seconds is None else _span(estimate.seconds)),
-        _known(None if estimate.disk is None else ("~" if estimate.like_others else about) + size(estimate.disk)),
-        "" if done else _known(None if estimate.scratch is None else about + size(estimate.scratch)),
-        "" if done else _known(None if estimate.memory is None else f"≥ {size(estimate.memory)}"),
+        UNKNOWN if work is None else f"{about}{work.amount:,} {work.unit}",
+        UNKNOWN if estimate.seconds is None else _span(estimate.seconds),
+        _bytes(estimate.disk, "~" if estimate.like_others else about),
+        _bytes(estimate.scratch, about),
+        _bytes(estimate.memory, "≥ "),
     )
 
 
 def _gpu(estimate: "Estimate") -> str:
-    """Of a stage that computes on the CPU, or is done, nothing."""
-    if estimate.device == "cpu" or estimate.state == "done":
-        return ""
-    return _known(None if estimate.gpu is None else f"~{size(estimate.gpu)}")
+    """Memory of a GPU; empty where none computes, or all is done."""
+    return "" if estimate.device == "cpu" or estimate.state == "done" else _bytes(estimate.gpu_memory, "≥ ")
 
 
-def _known(text: str | None) -> str:
-    return UNKNOWN if text is None else text
+def _bytes(count: int | None, prefix: str = "") -> str:
+    return UNKNOWN if count is None else prefix + size(count)
 
 
 def _span(seconds: tuple[float, float]) -> str:
-    least, most = (duration(one) for one in seconds)
-    return least if least == most else f"{least} to {most}"
+    low, high = (duration(one) for one in seconds)
+    return low if low == high else f"{low} to {high}"
 
 
-def _object(found: "Sequence[Estimate]", fit: "Room") -> dict[str, Any]:
+def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
     return {
         "stages": [_entry(estimate) for estimate in found],
         "disk": {"stays": fit.stays, "at_once": fit.at_once, "complete": fit.complete, "free": fit.free},
@@ -172,28 +146,23 @@ def _object(found: "Sequence[Estimate]", fit: "Room") -> dict[str, Any]:
     }
 
 
-def _entry(estimate: "Estimate") -> Mapping[str, Any]:
-    effort = estimate.effort
+def _entry(estimate: "Estimate") -> dict[str, Any]:
+    work = estimate.work
     return {
         "stage": estimate.name,
         "command": estimate.command,
         "state": estimate.state,
         "reference": estimate.reference,
-        "amount": None if effort is None else effort.amount,
-        "unit": None if effort is None else effort.unit,
+        "amount": None if work is None else work.amount,
+        "unit": None if work is None else work.unit,
         "seconds": estimate.seconds,
-        "measured": estimate.measured,
-        "of_short_runs": estimate.short,
-        "calibrated": estimate.calibrated,
-        "stand_ins": estimate.stand_ins,
-        "kept": estimate.kept or None,
-        "foretold": estimate.foretold,
+        "runs": estimate.runs,
+        "by_recipe": estimate.by_recipe,
         "disk": estimate.disk,
         "disk_like_others": estimate.like_others,
         "scratch": estimate.scratch,
         "memory": estimate.memory,
-        "gpu_memory": estimate.gpu,
-        "gpu_memory_least": estimate.gpu_least,
+        "gpu_memory": estimate.gpu_memory,
         "device": estimate.device,
         "approximate": estimate.approximate,
     }

@@ -66,10 +66,10 @@ def run_all(
         reporters: makes what tells of the stage with a given name, `side_by_side` with others or not.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
-    from memlm_cli.plan_text import require_room
+    from memlm_cli.plan_text import require_fit
     from memlm_cli.recipe_commands import stage_command
     from memlm_cli.result_tables import show_result
-    from pipelines.costs import tasks_of
+    from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
     from stages.artifacts.store import Store
     from stages.reporting import Silent
@@ -78,7 +78,7 @@ def run_all(
         if commands:
             say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
 
-    require_room(tasks_of(recipe), common)
+    require_fit(tasks_of(recipe), common)
     done: dict[str, Result] = {}
     *_, last = recipe.stages
     how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)

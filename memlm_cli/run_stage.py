@@ -56,10 +56,10 @@ def make_artifact(
     given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
     given["source"] = source if isinstance(source, list) else read_reference(source)
     if common.plan:
-        from memlm_cli.plan_text import show_costs
-        from pipelines.costs import Task
+        from memlm_cli.plan_text import show_estimates
+        from pipelines.estimates import Task
 
-        return show_costs([Task(command, command, config, given)], common)
+        return show_estimates([Task(command, command, config, given)], common)
     store = Store(common.store, verify_inputs=common.verify_inputs)
     with resumable(), ConsoleReporter(command) as reporter:
         outcome = make(stage, config, given, store, execution(common, reporter))

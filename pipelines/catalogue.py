@@ -50,11 +50,30 @@ COMMANDS = {
     ),
 }
 _STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})
+_FORECASTS = Registry(
+    "command",
+    {
+        "tokenize": "stages.forecasts.tokenize:TokenizeForecast",
+        "train": "stages.forecasts.train:TrainForecast",
+        "import-model": "stages.forecasts.import_model:ImportForecast",
+        "build-datastore": "stages.forecasts.datastore:DatastoreForecast",
+        "update-datastore": "stages.forecasts.update:UpdateForecast",
+        "build-index": "stages.forecasts.index:IndexForecast",
+        "precompute-neighbors": "stages.forecasts.neighbors:NeighborsForecast",
+        "pack-batches": "stages.forecasts.pack:PackForecast",
+        "evaluate": "stages.forecasts.evaluate:EvaluateForecast",
+    },
+)
 
 
 def stage_of(command: str) -> Any:
     """A new stage object. Raises UsageError for an unknown command."""
     return _STAGES.load(command)()
+
+
+def forecast_of(command: str) -> Any:
+    """The forecast of a command. Raises UsageError for an unknown command."""
+    return _FORECASTS.load(command)()
 
 
 def check_references(command: str, names: list[str]) -> None:

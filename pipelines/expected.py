@@ -6,12 +6,12 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import FileEntry
-from stages.artifacts.cost import Cost
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.make import ResolvedWork
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
+from stages.forecasts.forecast import Cost
 
 
 class ExpectedStore(Store):

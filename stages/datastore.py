@@ -12,27 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
-from stages.encoding.token_range import TokenRange, first_of_all
-from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, shard_unit, state_bytes
+from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
-from stages.models.config import model_of, shape_of
+from stages.models.config import model_of
 from stages.numbers import rate
-from stages.text.tokens import open_split, start_id
+from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
-
-ENCODED = 1024
-"""Tokens whose keys stand for those of others, about."""
-STAND_IN_BYTES = 1 << 28
-"""Of keys that stand for others."""
 
 
 class DatastoreConfig(WindowedConfig):
@@ -118,34 +112,12 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
         return device_name(execution.device)
 
-    def cost(self, config: DatastoreConfig, inputs: Inputs) -> Cost:
-        layouts = _layouts(config, inputs)
-        rows, dim = layouts.keys.shape
-        state = state_bytes(inputs["encoder"], config.windows, rows)
-        return Cost(
-            files={layout.name: layout.stored_bytes for layout in layouts},
-            metrics={"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
-            scratch=STATES_KEPT * state,
-            memory=4 * inputs["encoder"].metrics["parameters"] + state,
-            host=state,
-            gpu_remedy="a shorter --context",
-            remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
-        )
-
-    def gpu_memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
-        from stages.encoding.device_memory import encoding_peak
-
-        return encoding_peak(inputs["encoder"], config.windows, config.precision)
-
-    def effort(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        """Tokens of all windows, of which a model that pools reads one for every row."""
-        kin = config.model_dump(include={"context", "stride", "mem_length", "dtype", "precision", "key"})
-        kin |= {"model": shape_of(inputs["encoder"])}
-        read = config.windows.context if model_of(inputs["encoder"]).pools else 1
-        return Effort(metrics["rows"] * read, "tokens", kin)
+    def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
+        rows = layouts_of(config, inputs).keys.shape[0]
+        return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
-        layouts, model = _layouts(job.config, job.inputs), model_of(job.inputs["encoder"])
+        layouts, model = layouts_of(job.config, job.inputs), model_of(job.inputs["encoder"])
         if model.pools:
             rows, length = layouts.keys.shape[0], job.config.windows.context
             job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {rows * length:,} tokens")
@@ -160,29 +132,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
         return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
-
-    def samples(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[tuple[TokenRange, float]]:
-        return first_of_all(self.shards(job, plan))
-
-    def stand_in(self, job: Job[DatastoreConfig]) -> dict[str, Any]:
-        """Keys of the first tokens, again and again, moved at random so that none is there twice."""
-        from stages.encoding.made_up import keys_like
-
-        config, plan = job.config, self.plan(job)
-        rows = min(plan.rows, STAND_IN_BYTES // plan.layouts.keys.row_bytes)
-        layouts = RowLayouts.of(job.inputs["encoder"], rows, config.dtype, config.stride or 1)
-        encoder = self.open(job, plan).encoder
-        unit = shard_unit(job.inputs["encoder"], config.stride or 1)
-        encoded = encoder.encode(config.split, 0, min(rows, -(-ENCODED // unit) * unit), None)
-        tokens = open_split(job.inputs["corpus"].zarr("tokens.zarr"), config.split).ids
-        for layout in layouts:
-            job.draft.create(layout)
-        for number, keys in enumerate(keys_like(encoded.keys.numpy(), layouts.keys)):
-            inside = layouts.values.rows(number)
-            job.draft.write(layouts.keys, number, keys)
-            job.draft.write(layouts.values, number, tokens[inside].astype(VALUE_DTYPE))
-            job.draft.commit(str(number))
-        return {**self.cost(config, job.inputs).metrics, "rows": rows}
 
     def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
         return job.config.split if plan.carries_state else None
@@ -229,6 +178,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         }
 
 
-def _layouts(config: DatastoreConfig, inputs: Inputs) -> RowLayouts:
+def layouts_of(config: DatastoreConfig, inputs: Inputs) -> RowLayouts:
+    """Shapes of the keys and the values, from manifests."""
     rows = max(1, int(inputs["corpus"].metrics["splits"][config.split]["tokens"] * config.fraction))
     return RowLayouts.of(inputs["encoder"], rows, config.dtype, config.stride or 1)

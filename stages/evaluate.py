@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
-from stages.encoding.token_range import first_of_all
 from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
@@ -34,7 +32,6 @@ from stages.lineage.evaluation import (
 )
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
-from stages.models.config import shape_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.size import memory_to_search
@@ -103,40 +100,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
         return device_name(execution.device)
 
-    def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
-        """What a report takes on the disk depends on what it shows."""
-        model = 4 * inputs["model"].metrics["parameters"]
-        held = [memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in _indexes(inputs)]
+    def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
+        model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(
-            metrics={"tokens": tokens},
-            memory=sum(held, model + state),
-            host=sum(held, state),
-            gpu_remedy="a shorter --context, or --device cpu",
-        )
-
-    def gpu_memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
-        """Of the model, scores of its vocabulary, and the search."""
-        from stages.encoding.device_memory import encoding_peak
-        from stages.search.device_memory import search_peak
-
-        encoding = encoding_peak(inputs["model"], config.windows, config.precision, scores=True)
-        searched = ((a.config["index"], a.find("datastore").metrics) for a in _indexes(inputs))
-        return None if encoding is None else encoding + sum(search_peak(*one) for one in searched)
-
-    def effort(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        splits = inputs["tokens"].metrics["splits"]
-        read = [split for split in (config.split, config.tune_split) if split is not None]
-        kin = config.model_dump(exclude={"split", "passage", "exclude"})
-        kin |= {"model": shape_of(inputs["model"]), "index": [a.config["index"] for a in _indexes(inputs)]}
-        rows = sum(a.metrics["rows"] for a in _indexes(inputs))
-        return Effort(sum(int(splits[split]["tokens"]) for split in read), "tokens", kin, scale=rows)
+        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs)
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
         from stages.search.open import tell_of_large
 
-        for index in _indexes(job.inputs):
+        for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
@@ -153,13 +125,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         sample, select, learn = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT, LEARN))
         learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
         return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
-
-    def samples(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[tuple[Part, float]]:
-        """A part of the tuning split stands for the scored one, too, which all rows read at fewer settings."""
-        if plan.tuning_pass is None:
-            return first_of_all(plan.scoring_pass.parts)
-        sample, *tuning = self.shards(job, plan)[: 1 + len(plan.tuning_pass.parts)]
-        return [(sample, 1.0), *first_of_all(tuning, beside=plan.scoring_pass.parts)]
 
     def phase(self, shard: Part) -> str:
         return shard.phase
@@ -271,9 +236,14 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 
-def _indexes(inputs: Inputs) -> list[Artifact]:
+def indexes_read(inputs: Inputs) -> list[Artifact]:
     """The index that is searched, if one is."""
     return [inputs["index"]] if "index" in inputs and "neighbors" not in inputs else []
+
+
+def search_memory(inputs: Inputs) -> int:
+    """Bytes of memory without which the index cannot be searched."""
+    return sum(memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in indexes_read(inputs))
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

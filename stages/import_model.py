@@ -6,12 +6,11 @@ Weights are stored in memlm's own layout, so that every later stage reads them l
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -19,6 +18,9 @@ from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
+
+if TYPE_CHECKING:
+    from stages.pretrained.size import ModelSize
 
 CHECKPOINT = "checkpoint"
 """Role of the files of the pretrained model."""
@@ -77,39 +79,18 @@ class ImportModel(Stage[ImportConfig]):
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
         return config.model_copy(update={"model": model, "segment_length": length})
 
-    def cost(self, config: ImportConfig, inputs: Inputs) -> Cost:
-        from stages.models.backbones.huggingface.config import HuggingFaceConfig
-        from stages.models.backbones.text_encoder.config import TextEncoderConfig
-        from stages.pretrained.size import model_size
-
-        assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)
-        found = model_size(_location(inputs), config.model)
-        settings = len(json.dumps(config.canonical()["model"], indent=2))
-        return Cost(
-            files={"model.safetensors": found.bytes, "config.json": settings},
-            metrics={"parameters": found.parameters},
-            scratch=0,
-            memory=found.memory,
-            remedy="a smaller model",
-        )
+    def memory(self, config: ImportConfig, inputs: Inputs) -> int | None:
+        return pretrained_size(config, inputs).memory
 
     def require(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> None:
         """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
-        needed, memory = self.cost(config, inputs).memory, memory_bytes()
+        needed, memory = self.memory(config, inputs), memory_bytes()
         if needed is not None and needed > memory:
             raise ResourceError(
                 f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared "
                 f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
                 "smaller model."
             )
-
-    def effort(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        """Among models with the same settings: how weights are packed decides how long they take to unpack."""
-        return Effort(metrics["parameters"], "weights", config.model_dump(include={"model"}))
-
-    def stand_in(self, job: Job[ImportConfig]) -> dict[str, Any]:
-        """The model itself."""
-        return self.run(job)
 
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file
@@ -133,6 +114,16 @@ class ImportModel(Stage[ImportConfig]):
         settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         return {"parameters": sum(weight.numel() for weight in weights.values())}
+
+
+def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
+    """The size of the imported model, by the headers of its files."""
+    from stages.models.backbones.huggingface.config import HuggingFaceConfig
+    from stages.models.backbones.text_encoder.config import TextEncoderConfig
+    from stages.pretrained.size import model_size
+
+    assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)
+    return model_size(_location(inputs), config.model)
 
 
 def _location(inputs: Inputs) -> Any:

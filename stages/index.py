@@ -8,23 +8,22 @@ trained, and only new keys are added. A flat index has nothing to learn, and is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, scratch_job
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search.automatic import automatic_kind, check_keys, check_probe, resolve
 from stages.search.config import IndexConfig, Keys
-from stages.search.size import cost_in_words, grows_whole, index_bytes, is_lossless
+from stages.search.size import cost_in_words, grows_whole, index_bytes
 
 if TYPE_CHECKING:
     from stages.lineage.runs import KeptRows
@@ -103,7 +102,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return Inputs({"datastore": datastore, PREVIOUS: previous})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
-        keys = _described(inputs)
+        keys = described_keys(inputs)
         check_keys(keys.rows)
         if PREVIOUS in inputs:
             execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
@@ -114,45 +113,12 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
         return resolved
 
-    def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
-        keys = _described(inputs)
+    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
+        keys = described_keys(inputs)
         size = index_bytes(config, keys)
         if size is None:
-            return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
-        learnt = 4 * keys.dim * int(config.train_keys or 0)
-        return Cost(
-            files={INDEX_FILE: size},
-            metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
-            scratch=0 if grows_whole(config) else size,
-            memory=max(size if grows_whole(config) else PART_BYTES, learnt),
-            remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes in place of keys",
-        )
-
-    def effort(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
-        kin = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
-        return Effort(metrics["rows"], "keys", kin, scale=metrics["rows"])
-
-    def measured_seconds(
-        self, config: IndexConfig, inputs: Inputs, execution: Execution, effort: Effort
-    ) -> float | None:
-        """By the keys of one part, of which fewer than there are to be teach lists and codes."""
-        from stages.search.build_speed import build_seconds
-
-        if PREVIOUS in inputs or not inputs["datastore"].path.is_dir():
             return None
-        with scratch_job(config, inputs, execution) as job:
-            return build_seconds(config, _stored_keys(job), effort.amount, PART_BYTES, job.draft.scratch)
-
-    def stand_in(self, job: Job[IndexConfig]) -> dict[str, Any] | None:
-        """The index, its lists learned of few keys, its recall not measured."""
-        from stages.search.build_speed import with_few_keys
-
-        rows = _described(job.inputs).rows
-        if PREVIOUS in job.inputs or rows < int(job.config.lists or 0):
-            return None
-        quick = with_few_keys(job.config, rows).model_copy(update={"recall_queries": 0})
-        return self.run(replace(job, config=quick))
+        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
@@ -213,7 +179,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
         if searcher.rows != keys.rows:
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
-        kind, why = automatic_kind(_described(job.inputs), config.largest_gigabytes)
+        kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
         figures = _measured(job, searcher, keys) if config.recall_queries else {}
         error = figures.pop("recall_error", {})
@@ -229,7 +195,8 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         }
 
 
-def _described(inputs: Inputs) -> Keys:
+def described_keys(inputs: Inputs) -> Keys:
+    """Number, width and type of the datastore's keys, from its manifest."""
     return _keys_of(inputs["datastore"])
 
 
@@ -336,7 +303,7 @@ def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[
     before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
     first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
     learned = Learned(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(learned, _described(job.inputs).rows, recall, error, lists["imbalance"])
+    reason = no_longer_fits(learned, described_keys(job.inputs).rows, recall, error, lists["imbalance"])
     if reason is not None:
         datastore = job.inputs["datastore"]
         job.reporter.warning(

@@ -12,14 +12,13 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.encoding.token_range import TokenRange, first_of_all
+from stages.encoding.token_range import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.sources import own_splits
-from stages.models.config import model_of, shape_of
+from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
 from stages.search.exclusion import excluding_fewer
@@ -158,39 +157,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
         return device_name(execution.device)
 
-    def cost(self, config: NeighborsConfig, inputs: Inputs) -> Cost:
+    def memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
         index = inputs["index"]
-        _, rows = _shard_sizes(config, index.metrics["dim"])
-        tokens = {split: int(inputs["queries"].metrics["splits"][split]["tokens"]) for split in config.queries or ()}
-        layouts = [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
-        return Cost(
-            files={layout.name: layout.stored_bytes for layout in layouts},
-            metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
-            scratch=0,
-            memory=memory_to_search(index.config["index"], index.metrics.get("bytes")),
-            host=memory_to_search(index.config["index"], index.metrics.get("bytes")),
-            remedy="a smaller --k, or --queries with fewer splits",
-        )
-
-    def gpu_memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
-        """As where queries are encoded, too."""
-        from stages.encoding.device_memory import encoding_peak
-        from stages.search.device_memory import search_peak
-
-        datastore = inputs["index"].find("datastore")
-        windows = WindowSettings.of(datastore.config)
-        encoding = encoding_peak(inputs["index"].find("encoder"), windows, config.precision)
-        return None if encoding is None else encoding + search_peak(inputs["index"].config["index"], datastore.metrics)
-
-    def effort(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        index = inputs["index"]
-        kin = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
-        kin |= {"index": index.config["index"], "dim": index.metrics["dim"]}
-        encoder = index.find("encoder")
-        if model_of(encoder).pools:  # its queries take longer than the search
-            kin |= {"model": shape_of(encoder), "context": index.find("datastore").config["context"]}
-        queries = sum(split["queries"] for split in metrics["splits"].values())
-        return Effort(queries, "queries", kin, scale=index.metrics["rows"])
+        return memory_to_search(index.config["index"], index.metrics.get("bytes"))
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
         from stages.lineage.rows import own_rows
@@ -209,26 +178,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
         return [shard for split in plan.splits for shard in plan.shards(split)]
-
-    def samples(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[tuple[QueryRange, float]]:
-        return first_of_all(self.shards(job, plan))
-
-    def stand_in(self, job: Job[NeighborsConfig]) -> dict[str, Any]:
-        """Rows drawn at random, their distances all alike."""
-        import numpy as np
-
-        plan, rows = self.plan(job), job.inputs["index"].metrics["rows"]
-        generator = np.random.default_rng(0)
-        for layout in self.arrays(job, plan):
-            job.draft.create(layout)
-        for name, split in plan.splits.items():
-            for number in range(split.neighbors.shards):
-                inside = split.neighbors.rows(number)
-                shape = inside.stop - inside.start, job.config.k
-                job.draft.write(split.neighbors, number, generator.integers(rows, size=shape))
-                job.draft.write(split.distances, number, np.ones(shape, np.float32))
-                job.draft.commit(f"{name}-{number}")
-        return {**self.cost(job.config, job.inputs).metrics, "metric": job.inputs["index"].config["metric"]}
 
     def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
         encodes = shard.stop > plan.splits[shard.split].stored[0]
@@ -308,8 +257,14 @@ def _plan_split(job: Job[NeighborsConfig], split: str, own: "OwnRows | None", ro
     return SplitPlan(tokens, own, *_layouts(split, tokens, job.config.k, rows))
 
 
+def query_layouts(config: NeighborsConfig, dim: int, tokens: Mapping[str, int]) -> list[ArrayLayout]:
+    """Arrays of all splits, whose numbers of tokens are given, for queries of `dim` numbers."""
+    _, rows = _shard_sizes(config, dim)
+    return [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
+
+
 def _layouts(split: str, tokens: int, k: int, rows: int) -> tuple[ArrayLayout, ArrayLayout]:
-    """Of the ids and the distances of a split's neighbours."""
+    """Ids and distances of a split's neighbours."""
     return (
         ArrayLayout(f"neighbors.zarr/{split}/ids", (tokens, k), "int64", rows),
         ArrayLayout(f"neighbors.zarr/{split}/distances", (tokens, k), "float32", rows),

@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -122,19 +121,8 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
             _require_documents(tokens)
         return Inputs({"tokens": tokens})
 
-    def cost(self, config: PackConfig, inputs: Inputs) -> Cost:
-        segments = _segments(config, inputs)
-        arrays = {"order": segments, "segment_offsets": segments + 1}
-        files = {_array(name): _layout(name, rows).stored_bytes for name, rows in arrays.items()}
-        matches = 16 * segments * min(config.k, segments - 1)
-        return Cost(files=files, metrics={"segments": segments}, scratch=matches)
-
-    def effort(self, config: PackConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        kin = config.model_dump(include={"segment_length", "k", "bm25", "engine"})
-        return Effort(metrics["segments"], "segments", kin, scale=metrics["segments"])
-
     def plan(self, job: Job[PackConfig]) -> Plan:
-        segments = _segments(job.config, job.inputs)
+        segments = whole_segments(job.config, job.inputs)
         if job.config.engine == "rank-bm25" and segments > MANY:
             job.reporter.warning(
                 f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
@@ -238,17 +226,20 @@ def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     return term_counts(_ids(job), job.config.segment_length, size)
 
 
-def _segments(config: PackConfig, inputs: Inputs) -> int:
+def whole_segments(config: PackConfig, inputs: Inputs) -> int:
+    """Number of whole segments of the split, from its manifest."""
     return int(inputs["tokens"].metrics["splits"][SPLIT]["tokens"]) // config.segment_length
 
 
-def _array(name: str) -> str:
-    return f"batches.zarr/{name}"
+def array_layouts(segments: int) -> dict[str, ArrayLayout]:
+    """Arrays of an artifact of so many segments, by name."""
+    rows = {"order": segments, "segment_offsets": segments + 1}
+    return {f"batches.zarr/{name}": _layout(name, count) for name, count in rows.items()}
 
 
 def _layout(name: str, rows: int) -> ArrayLayout:
-    """Of an array of whole numbers."""
-    return ArrayLayout(_array(name), (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
+    """An array of whole numbers."""
+    return ArrayLayout(f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
 
 
 def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:

@@ -7,19 +7,16 @@ Memory in use is one shard and the vocabulary, whatever the corpus; the disk hol
 until the artifact is published.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, scratch_job
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.pretrained import special_ids
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
-from stages.tokenization.cost import beginning_bytes, cost, effort
 from stages.tokenization.encoded import Work, encode_shard
 from stages.tokenization.size_warnings import hint_at_documents, report_shares, warn_of_shared_files, warn_of_size
 from stages.tokenization.sources import find_inputs, shared_files
@@ -53,25 +50,6 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
         warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
-
-    def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:
-        return cost(config, inputs)
-
-    def effort(self, config: TokenizeConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        return effort(config, metrics)
-
-    def measured_seconds(
-        self, config: TokenizeConfig, inputs: Inputs, execution: Execution, effort: Effort
-    ) -> float | None:
-        """By all that is done, with the beginnings of the files."""
-        started = time.perf_counter()
-        with scratch_job(config, inputs, execution) as job:
-            metrics = self.stand_in(job)
-        return (time.perf_counter() - started) * effort.amount / self.effort(config, inputs, metrics).amount
-
-    def stand_in(self, job: Job[TokenizeConfig]) -> dict[str, Any]:
-        """The same of the beginnings of the files."""
-        return _OfBeginnings().run(job)
 
     def plan(self, job: Job[TokenizeConfig]) -> Plan:
         return spooled_shards(job)
@@ -110,10 +88,3 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
             "eos_after": tokenizer.eos_after,
             **special_ids(tokenizer),
         }
-
-
-class _OfBeginnings(Tokenize):
-    """As much of the text as costs are estimated from."""
-
-    def plan(self, job: Job[TokenizeConfig]) -> Plan:
-        return spooled_shards(job, beginning_bytes(job.config, job.inputs))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -83,45 +82,10 @@ class Train(Stage[TrainConfig]):
         if config.compile:
             _require_compiler(execution.device)
 
-    def cost(self, config: TrainConfig, inputs: Inputs) -> Cost:
-        from stages.training.cost import cost
+    def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
+        from stages.training.room import training_bytes
 
-        return cost(config, inputs)
-
-    def gpu_memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
-        from stages.training.device_memory import training_peak
-
-        return training_peak(config, _segments(config, inputs["tokens"]))
-
-    def effort(self, config: TrainConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        from stages.training.cost import effort
-
-        return effort(config, inputs, metrics)
-
-    def fixed_seconds(self, seconds: float, metrics: Mapping[str, Any]) -> float:
-        """Of starting, saving and validating, which is done as often in a longer run; its rate is that of updates."""
-        return seconds - metrics["tokens"] / metrics["tokens_per_second"] if metrics.get("tokens_per_second") else 0.0
-
-    def measured_seconds(
-        self, config: TrainConfig, inputs: Inputs, execution: Execution, effort: Effort
-    ) -> float | None:
-        """By a few updates on tokens drawn at random, of a method that learns from tokens alone; without validation."""
-        from stages.training.speed import training_speed
-
-        if inputs.artifacts.keys() != {"tokens"}:
-            return None
-        return effort.amount / training_speed(config, config.model.vocab_size or 0, execution.device)
-
-    def stand_in(self, job: Job[TrainConfig]) -> dict[str, Any]:
-        """The model before the first step."""
-        from stages.models.language_model import save_weights
-        from stages.training.low_rank import whole_weights
-        from stages.training.materials import read_splits
-
-        model = _make_model(job.config, job.inputs, read_splits(job.inputs["tokens"], job.draft.scratch), 0)
-        save_weights(whole_weights(model), job.draft.add("model.safetensors"))
-        _write_settings(job)
-        return dict(self.cost(job.config, job.inputs).metrics)
+        return training_bytes(config, config.model, _segments(config, inputs["tokens"]))
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -284,8 +248,8 @@ def _warn(job: Job[TrainConfig]) -> None:
 
 def _bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
-    from stages.training.cost import checkpoint_bytes
     from stages.training.materials import mapped_bytes, passing_bytes
+    from stages.training.sizes import checkpoint_bytes
 
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
@@ -29,8 +28,7 @@ from stages.updating.again import encode_again
 from stages.updating.change import Change
 from stages.updating.config import UpdateConfig, taken_over
 from stages.updating.copied import copy_rows
-from stages.updating.cost import cost, effort
-from stages.updating.plan import TABLES, Plan, plan_change
+from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
 from stages.updating.tables import write_sources_and_names, write_tables
 from stages.updating.work import Work, open_work
 
@@ -88,16 +86,15 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
 
         return device_name(execution.device)
 
-    def cost(self, config: UpdateConfig, inputs: Inputs) -> Cost:
-        return cost(config, inputs)
-
-    def gpu_memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
-        from stages.encoding.device_memory import encoding_peak
-
-        return encoding_peak(inputs["encoder"], config.windows, config.precision) if ADDED in inputs else 0
-
-    def effort(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort:
-        return effort(config, inputs, metrics)
+    def memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
+        change = Change.of(config, inputs)
+        added = 0 if change.tokens is None else int(change.tokens.metrics["splits"][change.split]["tokens"])
+        keys = row_layouts(config, inputs["encoder"], change.left.rows + added).keys
+        copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
+        if ADDED not in inputs:
+            return copied
+        encoder = inputs["encoder"]
+        return copied + 4 * int(encoder.metrics["parameters"]) + state_bytes(encoder, config.windows, keys.shape[0])
 
     def plan(self, job: Job[UpdateConfig]) -> Plan:
         change = Change.of(job.config, job.inputs)

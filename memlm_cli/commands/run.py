@@ -35,10 +35,10 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
-    from memlm_cli.plan_text import show_costs
+    from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
-    from pipelines.costs import tasks_of
+    from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
     from pipelines.variants import varied
 
@@ -49,7 +49,7 @@ def run(
         loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)
     loaded = varied(loaded, seeds)
     if common.plan:
-        show_costs(tasks_of(loaded), common, loaded.takes)
+        show_estimates(tasks_of(loaded), common, loaded.takes)
         return
     if dry_run:
         show_plan(loaded, common)

@@ -55,12 +55,12 @@ def try_text(
 
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
-    from memlm_cli.plan_text import show_costs
+    from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
     from memlm_cli.trial_reporter import TrialReporter
-    from pipelines.costs import tasks_of
+    from pipelines.estimates import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import (
         check_settings,
@@ -94,7 +94,7 @@ def try_text(
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
     recipe = varied(recipe, seeds)
     if common.plan:
-        show_costs(tasks_of(recipe), common, recipe.takes)
+        show_estimates(tasks_of(recipe), common, recipe.takes)
         return
     if dry_run:
         show_plan(recipe, common)

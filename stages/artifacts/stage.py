@@ -1,17 +1,13 @@
 """What a stage is: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic, TypeVar
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.calibration import seconds_by_samples
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
@@ -42,11 +38,6 @@ class Execution:
     """Processes that compute shards; 1: this one, on this machine."""
     cluster: str | None = None
     """The executor of the machines on which they run; None: this one."""
-
-    @property
-    def alone(self) -> "Execution":
-        """The same in this process, silent: to measure by."""
-        return replace(self, reporter=Silent(), workers=1, cluster=None)
 
     @property
     def executor(self) -> str:
@@ -107,13 +98,6 @@ class Job(ShardJob[C], Generic[C]):
         return ShardJob(self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent()))
 
 
-@contextmanager
-def scratch_job(config: C, inputs: Inputs, execution: Execution) -> Iterator[Job[C]]:
-    """A run in this process whose draft vanishes afterwards, to measure by."""
-    with TemporaryDirectory(prefix="memlm-") as folder, closing(Draft(Path(folder) / "draft", {})) as draft:
-        yield Job(config, inputs, draft.path, execution.alone, draft)
-
-
 class Stage(ABC, Generic[C]):
     """One verb of the pipeline. It holds no state and knows nothing of locks, ids or renames."""
 
@@ -142,6 +126,15 @@ class Stage(ABC, Generic[C]):
         Raises: ResourceError, saying what would fit.
         """
 
+    def memory(self, config: C, inputs: Inputs) -> int | None:
+        """Bytes of memory, of the device that computes, that it cannot do without; None: not known.
+
+        Args:
+            config: the settings, resolved.
+            inputs: artifacts whose files may not be there yet.
+        """
+        return None
+
     def device(self, execution: Execution) -> str:
         """What `run` computes on, for the manifest; by default the CPU."""
         return "cpu"
@@ -152,42 +145,6 @@ class Stage(ABC, Generic[C]):
         Returns: whether this process is a helper, whose help is now done; by default there are none.
         """
         return False
-
-    def cost(self, config: C, inputs: Inputs) -> Cost:
-        """The room that it takes, with resolved settings, from manifests alone: inputs may not be made yet."""
-        return Cost()
-
-    def gpu_memory(self, config: C, inputs: Inputs) -> int | None:
-        """Bytes of a GPU's memory that it holds at its peak, about, where it computes on one, with resolved settings,
-        from manifests and shapes alone; None: not known."""
-        return None
-
-    def effort(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Effort | None:
-        """How much work it is; `metrics` are those of the artifact, or of its cost. None: its time is not known."""
-        return None
-
-    def fixed_seconds(self, seconds: float, metrics: Mapping[str, Any]) -> float:
-        """Of the seconds that an artifact took, those that more work would not have added to, as far as that is known.
-
-        Args:
-            metrics: of the artifact.
-        """
-        return 0.0
-
-    def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
-        """Seconds that so much of it takes, by a small part of it that is done now; None where no part says it.
-
-        Inputs may not be made yet, or be stand-ins that are smaller than what they stand for.
-        """
-        return None
-
-    def stand_in(self, job: Job[C]) -> dict[str, Any] | None:
-        """Put in `job.draft`, within seconds, what the next stages can be measured on: as what `run` makes in shape,
-        of a part of the text or of numbers drawn at random, and smaller where that would be large.
-
-        Returns: its metrics, as far as the next stages ask for them; None where nothing can stand for it.
-        """
-        return None
 
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
@@ -252,23 +209,6 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Put together what the shards left, once all are committed; returns the metrics."""
-
-    def samples(self, job: ShardJob[C], plan: P) -> Sequence[tuple[S, float]]:
-        """Shards that tell how long all take, each with how many times its time those take that it stands for.
-
-        They are computed in this order, and need no others. None by default: nothing is known of them.
-        """
-        return ()
-
-    def measured_seconds(self, config: C, inputs: Inputs, execution: Execution, effort: Effort) -> float | None:
-        if not all(artifact.path.is_dir() for artifact in inputs.artifacts.values()):
-            return None
-        part = self.effort(config, inputs, self.cost(config, inputs).metrics) or effort
-        if not effort.is_like(part):
-            return None
-        with scratch_job(config, inputs, execution) as job:
-            seconds = seconds_by_samples(self, job)
-        return None if seconds is None else seconds * effort.amount / part.amount
 
     def output_bytes(self, job: Job[C], plan: P) -> int:
         """Size of all files that will be there at once, where it is known beforehand."""

@@ -8,7 +8,7 @@ from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
-from stages.text.corpus import beginnings, read_corpus
+from stages.text.corpus import read_corpus
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.given import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer
@@ -49,17 +49,13 @@ def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
     return config.tokenizer == "word" and not is_given(inputs)
 
 
-def spooled_shards(job: Job[TokenizeConfig], most: int | None = None) -> list[TextShard]:
-    """The text of every split, in pieces: read, unless that is done already; and a tokenizer, unless it is of words.
-
-    Args:
-        most: bytes of each split that are read, about, from the beginnings of its files; None: all.
-    """
+def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
+    """The text of every split, in pieces: read, unless that is done already; and a tokenizer, unless it is of words."""
     spool, given = Spool(job.folder / SPOOL), is_given(job.inputs)
     if given and not job.draft.done(TOKENIZER_MADE):
         _make_tokenizer(job, spool, [])  # which says where documents may be cut
     if not job.draft.done(SCANNED):
-        _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if given else None, most)
+        _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if given else None)
     shards = list(_text_shards(job, spool))
     if not job.draft.done(TOKENIZER_MADE):
         train = [shard.text for shard in shards if shard.split == "train"]
@@ -71,7 +67,7 @@ def spooled_shards(job: Job[TokenizeConfig], most: int | None = None) -> list[Te
     return shards
 
 
-def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None, most: int | None) -> None:
+def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
     """Read the text once into the spool, split after split; `tokenizer`: that which is given."""
 
     def may_end(piece: MarkedPiece, following: MarkedPiece) -> bool:
@@ -85,7 +81,7 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None, most: int |
         files = text_files(job.inputs, job.config, role)
         if files:
             first = sum(map(len, record.values()))
-            pieces = read_corpus(files, documents) if most is None else beginnings(files, documents, most)
+            pieces = read_corpus(files, documents)
             shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"), may_end)
             record[role] = [asdict(shard) for shard in shards]
     _warn_of_length(job, max(shard["characters"] for shards in record.values() for shard in shards))

@@ -46,7 +46,7 @@ class Watched(NamedTuple):
 
 MAKING = "stages.artifacts.make.plan"
 """Where every stage finds its inputs, and hashes files."""
-PLANNING = "pipelines.costs.plan"
+PLANNING = "pipelines.estimates.plan"
 RESULT = "memlm_cli.result_tables.show_result"
 SUMMARIES = "stages.artifacts.summaries.summaries"
 
@@ -94,9 +94,7 @@ COMMANDS = {
         "{recipe}",
         ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.run_recipe.show_again"),
     ),
-    "plan": Watched(
-        "--calibrate train {tokens}", (PLANNING, "stages.training.speed.training_speed", "pipelines.costs.room")
-    ),
+    "plan": Watched("train {tokens}", (PLANNING, "pipelines.fits.fits")),
     "recipes": Watched("", ("pipelines.recipe.read_recipe",)),
     "artifacts list": Watched("", (SUMMARIES, "stages.artifacts.garbage.unfinished")),
     "artifacts show": Watched("{model}", ("stages.artifacts.store.Store.get",)),

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from stages.artifacts.store import Store
-from stages.machine import processor_name
 from tests.cli.conftest import Memlm
 from tests.stages.pretrained import tiny
 from tests.stages.small_text import story
@@ -128,13 +127,13 @@ def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path,
         manifest = next((tmp_path / "store").glob(f"{name}/*/manifest.json"))
         before = json.loads(manifest.read_text())["seconds"]
         least, most = stage["seconds"]
-        assert (stage["measured"], least <= before <= most) == (1, True), name
+        assert (stage["runs"], least <= before <= most) == (1, True), name
     assert told.stages["report"]["disk"] == pytest.approx(
         written(tmp_path / "store", _made(tmp_path, "report")), rel=0.02
     )
     twice = planned(memlm, chain, *files, "--set", "model.steps=4").stages["model"]
     once = told.stages["model"]["seconds"][0]
-    assert once < twice["seconds"][0] < 2 * once, "twice the updates, but it starts once"
+    assert twice["seconds"][0] == pytest.approx(2 * once)
     other = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
     assert other["seconds"] is None  # a model of another shape says nothing
 
@@ -174,7 +173,7 @@ def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files
 
 def test_where_a_time_is_not_known_that_of_a_shipped_recipe_is_said(memlm: Memlm) -> None:
     ended = memlm("plan", "quickstart")
-    assert "time: not known" in ended.out and "a minute or two for a small text" in ended.out
+    assert "time: not known" in ended.out
     assert "all of it, with the settings of the recipe: three minutes on two cores" in ended.out
 
 
@@ -188,7 +187,7 @@ def test_text_that_is_cut_or_sampled_is_approximate(
     really = memlm(*words)
     disk = written(Path(memlm_store(memlm)), really.reference)
     assert stage["disk"] == pytest.approx(disk, rel=0.05)
-    monkeypatch.setattr("stages.tokenization.cost.SAMPLE_BYTES", 20_000)
+    monkeypatch.setattr("stages.forecasts.tokenize.SAMPLE_BYTES", 20_000)
     (sampled,) = planned(memlm, "tokenize", *files, "--tokenizer", "char").stages.values()
     monkeypatch.undo()
     assert sampled["approximate"] is True
@@ -201,7 +200,7 @@ def memlm_store(memlm: Memlm) -> str:
 def test_what_depends_on_what_is_not_known_is_a_question_mark(
     memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.tokenization.cost.WORDS_BYTES", 1000)
+    monkeypatch.setattr("stages.forecasts.tokenize.WORDS_BYTES", 1000)
     told = planned(memlm, recipe(tmp_path), *files)
     assert all(stage["disk"] is None for stage in list(told.stages.values())[1:])
     assert told.whole["disk"]["complete"] is False
@@ -217,7 +216,7 @@ def test_too_little_disk_is_exit_code_5_with_what_would_help(
     assert ended.code == 5
     assert "stage " in ended.out  # the table is there all the same
     assert "the disk has 300.0 kB free" in ended.err
-    assert "most of it for model (a smaller model)" in ended.err
+    assert "most of it for model (smaller --batch-tokens" in ended.err
 
 
 def test_too_little_memory_is_exit_code_5(
@@ -227,7 +226,7 @@ def test_too_little_memory_is_exit_code_5(
     ended = memlm("plan", recipe(tmp_path), *files, "--json")
     assert ended.code == 5
     problems = json.loads(ended.out)["problems"]
-    told = [problem for problem in problems if problem.startswith("index takes ")]
+    told = [problem for problem in problems if problem.startswith("index takes at least ")]
     assert "--index ivf-pq" in told[0]
 
 
@@ -248,8 +247,7 @@ def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
     stages = planned(memlm, recipe(tmp_path), *files).stages
     for name in ("model", "datastore", "report"):
         found = stages[name]
-        assert found["device"] == "Small GPU" and found["gpu_memory_least"] == on_cpu[name]["memory"]
-        assert found["gpu_memory"] > found["gpu_memory_least"] > 0
+        assert found["device"] == "Small GPU" and found["gpu_memory"] == on_cpu[name]["memory"] > 0
         assert found["memory"] < on_cpu[name]["memory"] or name == "model"
     assert stages["tokens"]["device"] == stages["index"]["device"] == "cpu"
     assert stages["tokens"]["gpu_memory"] is stages["index"]["gpu_memory"] is None
@@ -257,7 +255,7 @@ def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
     assert ended.code == 0, ended.err
     header, *rows = ended.out.splitlines()
     assert header.endswith("GPU memory")
-    assert next(row for row in rows if row.startswith("model ")).split("~")[-1].endswith("MB")
+    assert next(row for row in rows if row.startswith("model ")).split("≥")[-1].endswith("MB")
 
 
 def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
@@ -266,30 +264,17 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
     with_gpu(monkeypatch, 10**6)
     ended = memlm("plan", recipe(tmp_path), *files)
     assert ended.code == 5 and ended.out.startswith("stage")
-    assert "model takes " in ended.err and "of a GPU's memory at the least, and Small GPU has 1.0 MB" in ended.err
+    assert "model takes at least " in ended.err and "Small GPU has 1.0 MB" in ended.err
     assert "smaller --batch-tokens with --accumulate" in ended.err
     assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
     assert memlm("artifacts", "list", "tokens").out == ""
-
-
-def test_what_is_near_the_memory_of_a_gpu_is_said(
-    memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_gpu(monkeypatch, 80 * 10**9)
-    foretold = planned(memlm, recipe(tmp_path), *files).stages["model"]["gpu_memory"]
-    with_gpu(monkeypatch, int(foretold / 1.2))
-    told = memlm("plan", recipe(tmp_path), *files)
-    assert "model is near what Small GPU has" in told.out and "smaller --batch-tokens" in told.out
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["--json", "quickstart"], "Name the recipe or the command first"),
-        (["--machines", "3", "quickstart"], "or how many --keys"),
         ([], "Name a recipe or a command"),
-        (["--keys", "3e9"], "make one first"),
-        (["--keys", "3e9", "index/a", "index/b"], "name one at the most"),
         (["report", "report/x"], "report makes no artifact"),
         (["quickstar"], "did you mean 'quickstart'?"),
         (["train", "--stepz", "1"], "--stepz"),
@@ -299,60 +284,6 @@ def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told:
     ended = memlm("plan", *words)
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
-
-
-def test_times_that_no_store_tells_are_measured_on_a_part_of_the_work(
-    memlm: Memlm, tmp_path: Path, files: list[str]
-) -> None:
-    chain = recipe(tmp_path)
-    ended = memlm("plan", "--calibrate", chain, *files, "--json")
-    stages = {stage["stage"]: stage for stage in json.loads(ended.out)["stages"]}
-    assert [name for name, stage in stages.items() if stage["seconds"] is None] == ["batches"]
-    assert [name for name, stage in stages.items() if stage["calibrated"] and not stage["stand_ins"]] == [
-        *("tokens", "model")
-    ]
-    assert [name for name, stage in stages.items() if stage["stand_ins"]] == [
-        *("datastore", "index", "neighbors", "report")
-    ], "which read what is not there"
-    least, most = stages["model"]["seconds"]
-    assert 0 < least < most and stages["model"]["measured"] == 0
-    assert "measuring model on a part of its work" in ended.err
-    assert [path.name for path in (tmp_path / "store").iterdir()] == [".rates"], "no artifact is made"
-    (again,) = [stage for stage in planned(memlm, chain, *files).whole["stages"] if stage["stage"] == "model"]
-    assert again["seconds"] == pytest.approx([least, most]) and not again["calibrated"]
-    longer = planned(memlm, chain, *files, "--set", "model.steps=60").stages["model"]
-    shorter = planned(memlm, chain, *files, "--set", "model.steps=20").stages["model"]
-    assert longer["seconds"] == pytest.approx([3 * shorter["seconds"][0], 3 * shorter["seconds"][1]])
-    told = memlm("plan", chain, *files).out
-    assert "with stand-ins for what was not made yet" in told
-    assert "measured before, on a part of the work: model (20" in told and f" of {processor_name()})" in told
-    wider = planned(memlm, chain, *files, "--set", "model.model.width=32").stages["model"]
-    assert wider["seconds"] is wider["kept"] is None, "a model of another shape"
-    assert memlm("run", chain, *files).code == 0
-    before = _outside_rates(tmp_path / "store")
-    for name, command in {"index": "precompute-neighbors", "model": "build-datastore"}.items():
-        typed = [command, _made(tmp_path, name), "--set", "k=3" if name == "index" else "dtype=float32"]
-        (stage,) = json.loads(memlm("plan", *typed, "--calibrate", "--json").out)["stages"]
-        assert stage["calibrated"] and stage["seconds"][0] > 0, command
-        (kept,) = planned(memlm, *typed).stages.values()
-        assert kept["seconds"] == pytest.approx(stage["seconds"]) and kept["kept"], command
-    settings = (
-        "--split",
-        "valid",
-        "--memory",
-        "external:k=3,lambda=tune",
-        "--tune-split",
-        "train",
-        "--exclude",
-        "self",
-    )
-    ended = memlm("plan", "--calibrate", "evaluate", _made(tmp_path, "index"), *settings)
-    assert "measured here, on a part of the work: evaluate" in ended.out
-    assert _outside_rates(tmp_path / "store") == before, "nothing else is kept"
-
-
-def _outside_rates(store: Path) -> list[Path]:
-    return sorted(path for path in store.rglob("*") if ".rates" not in path.parts)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +311,7 @@ def test_a_datastore_that_is_changed_is_foretold(
     assert told["amount"] == (metrics["added"] if rows == "tokens" else metrics["rows"])
     assert told["memory"] > 0 and told["seconds"] is None
     (again,) = planned(memlm, *typed, "--forget", "0").stages.values()
-    assert again["measured"] == 1 and again["seconds"][0] > 0
+    assert again["runs"] == 1 and again["seconds"][0] > 0
     (indexed,) = planned(memlm, "build-index", made.reference).stages.values()
     assert indexed["disk"] is not None
 

@@ -17,6 +17,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.export.export import export
+from stages.forecasts.datastore import DatastoreForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.inspection.request import Request, find
@@ -264,8 +265,9 @@ def test_what_it_costs_is_said_before(store, home):
     inputs = stage.inputs(config, {"source": encoder.reference}, store)
     config = stage.resolve(config, inputs, Execution(device="cpu"))
     rows = home["tokens"].metrics["splits"]["train"]["tokens"]
-    effort = stage.effort(config, inputs, stage.cost(config, inputs).metrics)
-    assert (effort.amount, effort.unit) == (3 * rows, "tokens")
+    forecast = DatastoreForecast()
+    work = forecast.work(config, inputs, forecast.cost(config, inputs).metrics)
+    assert (work.amount, work.unit) == (3 * rows, "tokens")
     own = stage.inputs(config, {"source": home["small"].reference}, store)
     config = stage.resolve(DatastoreConfig(), own, Execution(device="cpu"))
-    assert stage.effort(config, own, stage.cost(config, own).metrics).amount == rows
+    assert forecast.work(config, own, forecast.cost(config, own).metrics).amount == rows

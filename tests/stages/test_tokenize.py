@@ -1,9 +1,7 @@
 import gzip
 import json
 from collections.abc import Callable
-from math import ceil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,7 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.cost import Effort
-from stages.artifacts.make import Outcome, make, plan
+from stages.artifacts.make import Outcome, make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError
@@ -23,7 +20,6 @@ from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
 from stages.text.names import DocumentNames
 from stages.text.tokens import open_split
-from stages.tokenization import cost
 from stages.tokenize import Tokenize
 from tests.oracles import text as oracle
 
@@ -306,20 +302,6 @@ def test_another_artifacts_tokenizer_and_its_file(tmp_path: Path) -> None:
 
 class Crash(BaseException):
     """The process is gone."""
-
-
-def test_the_time_of_a_large_text_is_that_of_its_beginnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line, other = "a line of text\n", "other words\n"
-    files = [write(tmp_path / f"{name}.txt", line * 500) for name in "ab"]
-    held = [write(tmp_path / "c.txt", other * 20)]
-    monkeypatch.setattr(cost, "SAMPLE_BYTES", 2000)
-    stage, references = Tokenize(), {"train": files, "valid": held}
-    _, config, inputs = plan(stage, TokenizeConfig(vocab_size=300), references, Store(tmp_path / "store"), Execution())
-    times = iter([10.0, 13.0])
-    monkeypatch.setattr("stages.tokenize.time", SimpleNamespace(perf_counter=lambda: next(times)))
-    whole = 2 * 500 * len(line) + 20 * len(other)
-    read = 2 * ceil(1000 / len(line)) * len(line) + 20 * len(other)
-    assert stage.measured_seconds(config, inputs, Execution(), Effort(whole, "bytes", {})) == 3.0 * whole / read
 
 
 def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Callable[[], int]:

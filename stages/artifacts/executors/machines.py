@@ -138,7 +138,7 @@ def resources(stage: "Stage[Any]", config: "StageConfig", inputs: "Inputs", exec
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    memory = min(stage.cost(config, inputs).memory or 0, max(room, default=0))
+    memory = min(stage.memory(config, inputs) or 0, max(room, default=0))
     if memory:
         side_by_side = max(1, min(side_by_side, min(room) // memory))
     share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stages.artifacts.cost import Cost
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import ResourceError
 from tests.stages.artifacts.toy import SquaresConfig, Sums
@@ -54,8 +53,8 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
 
 
 class Heavy(Sums):
-    def cost(self, config: SquaresConfig, inputs: Inputs) -> Cost:
-        return Cost(memory=10)
+    def memory(self, config: SquaresConfig, inputs: Inputs) -> int:
+        return 10
 
 
 @pytest.mark.parametrize(

@@ -1,44 +1,12 @@
-"""What training a model costs, by arithmetic: its files, checkpoints, and what memory must hold."""
+"""Bytes of the files that training writes, by arithmetic: weights, checkpoints, carried states."""
 
-from typing import Any
-
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Inputs
 from stages.methods.config import TRAIN
 from stages.training.config import TrainConfig
-from stages.training.materials import mapped_bytes
-from stages.training.room import NUMBER, factor_numbers, training_bytes
+from stages.training.room import NUMBER, factor_numbers
 
 MOST_MOMENTS = 2
 """Of the gradient of a number that learns, which a checkpoint holds beside it."""
-SMALL = "config.json"
-SMALL_BYTES = 6_000
-"""Settings, journal and logs, about."""
-
-
-def cost(config: TrainConfig, inputs: Inputs) -> Cost:
-    """Of training with resolved settings."""
-    saved, parameters = saved_bytes(config)
-    return Cost(
-        files={"model.safetensors": saved, "last.safetensors": saved, SMALL: SMALL_BYTES},
-        metrics={
-            "parameters": parameters,
-            "steps": config.steps,
-            "tokens": int(config.steps) * update_tokens(config, inputs),
-        },
-        scratch=mapped_bytes(inputs, config) + 2 * checkpoint_bytes(config, inputs, saved),
-        memory=training_bytes(config, config.model, segments(config, inputs)),
-        host=checkpoint_bytes(config, inputs, saved),
-        remedy="a smaller model",
-        gpu_remedy="smaller --batch-tokens with --accumulate, or a smaller model",
-    )
-
-
-def effort(config: TrainConfig, inputs: Inputs, metrics: Any) -> Effort:
-    """In tokens that updates read."""
-    kin = config.model_dump(include={"method", "memory", "segment_length", "batch_tokens", "precision", "lora"})
-    kin["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
-    return Effort(metrics["tokens"], "tokens", kin)
 
 
 def saved_bytes(config: TrainConfig) -> tuple[int, int]:

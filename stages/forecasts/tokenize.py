@@ -1,6 +1,6 @@
-"""How many tokens a text will be, and how large what is written of them: counted on all of a small text, else a part.
+"""Forecast of `tokenize`: how many tokens a text has, and how large the artifact is.
 
-What is counted on a part is approximate, and of a vocabulary of words, which grows with the text, nothing is known.
+A sample is scaled up. A vocabulary of words grows with the text, so nothing is known of a large one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.artifacts.cost import Cost, Effort
 from stages.artifacts.stage import Inputs
+from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.text.automatic import text_bytes
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.corpus import beginnings
@@ -53,39 +53,41 @@ class Counted:
         return {name: round(getattr(self, name) * factor) for name in COUNTS}
 
 
-def cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
-    """Of tokenizing with resolved settings."""
-    texts = _texts(config, inputs)
-    sizes = {role: text_bytes(files) for role, files in texts.items()}
-    learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
-    if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
-        return Cost()
-    most = _most_bytes(config, sizes)
-    documents = config.documents or "file"
-    tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
-    figures, whole = {}, True
-    for role, files in texts.items():
-        counted = Counted()
-        for pieces in _pieces(files, documents, most):
-            counted.add(pieces, tokenizer)
-        figures[role] = counted.scaled(sizes[role] / max(1, counted.bytes))
-        whole = whole and counted.bytes >= sizes[role]
-    splits = _splits(config, figures)
-    split_words = SPLIT_WORD_BYTES * splits["train"]["tokens"] if counts_words(config, inputs) else 0
-    return Cost(
-        files=_files(splits, tokenizer),
-        metrics=_metrics(config, splits, tokenizer),
-        scratch=sum(sizes.values())
-        + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values())
-        + split_words,
-        approximate=not whole or ONE_CORPUS in figures,
-        copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
-    )
+class TokenizeForecast(Forecast[TokenizeConfig]):
+    """Counts all of a small text, and a sample of a large one."""
 
+    def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:
+        texts = _texts(config, inputs)
+        sizes = {role: text_bytes(files) for role, files in texts.items()}
+        learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
+        if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
+            return Cost()
+        most = _most_bytes(config, sizes)
+        documents = config.documents or "file"
+        tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
+        figures, whole = {}, True
+        for role, files in texts.items():
+            counted = Counted()
+            for pieces in _pieces(files, documents, most):
+                counted.add(pieces, tokenizer)
+            figures[role] = counted.scaled(sizes[role] / max(1, counted.bytes))
+            whole = whole and counted.bytes >= sizes[role]
+        splits = _splits(config, figures)
+        split_words = SPLIT_WORD_BYTES * splits["train"]["tokens"] if counts_words(config, inputs) else 0
+        return Cost(
+            files=_files(splits, tokenizer),
+            metrics=_metrics(config, splits, tokenizer),
+            scratch=sum(sizes.values())
+            + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values())
+            + split_words,
+            approximate=not whole or ONE_CORPUS in figures,
+            copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
+        )
 
-def beginning_bytes(config: TokenizeConfig, inputs: Inputs) -> int:
-    """What is read of a split at most, for an estimate."""
-    return _most_bytes(config, {role: text_bytes(files) for role, files in _texts(config, inputs).items()})
+    def work(self, config: TokenizeConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
+        """Count the bytes of text."""
+        read = sum(int(split["bytes"]) for split in metrics["splits"].values())
+        return Work(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
 
 
 def _most_bytes(config: TokenizeConfig, sizes: Mapping[str, int]) -> int:
@@ -96,12 +98,6 @@ def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
     """The files by what they are read as."""
     texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
     return {role: files for role, files in texts.items() if files}
-
-
-def effort(config: TokenizeConfig, metrics: Any) -> Effort:
-    """In bytes of text."""
-    read = sum(int(split["bytes"]) for split in metrics["splits"].values())
-    return Effort(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
 
 
 def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces]:

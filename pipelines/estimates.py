@@ -1,0 +1,202 @@
+"""What commands take before they run: disk by arithmetic, time by the same work done before in this store."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from pipelines.catalogue import forecast_of, stage_of
+from pipelines.expected import ExpectedStore
+from pipelines.plan import bound
+from pipelines.recipe import Recipe, Reference
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.garbage import folder_bytes
+from stages.artifacts.make import plan
+from stages.artifacts.stage import Execution, Inputs
+from stages.artifacts.store import Store
+from stages.config import StageConfig
+from stages.errors import MemlmError
+from stages.forecasts.forecast import Work
+
+DONE, CONTINUES, NEW = "done", "continues", "new"
+RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
+"""Factors of the expected time: where a comparable amount was done before, and where it was not.
+
+Starting a program and loading a model do not grow with the work, so a small run says little of a large one.
+"""
+FAR = 3.0
+"""Ratio of two amounts from which they are not comparable."""
+CPU = "cpu"
+
+
+class Task(NamedTuple):
+    """A command that is to be run, with validated settings."""
+
+    name: str
+    command: str
+    config: StageConfig
+    references: Mapping[str, Reference]
+    seconds: float | None = None
+    """The time that its recipe names."""
+
+    @property
+    def recipe_seconds(self) -> tuple[float, float] | None:
+        """The range of times that its recipe names."""
+        return None if self.seconds is None else (RANGE[0] * self.seconds, RANGE[1] * self.seconds)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a task takes; None is what is not known."""
+
+    name: str
+    command: str
+    state: str
+    reference: str | None
+    """None as long as it depends on something that is not made."""
+    work: Work | None = None
+    seconds: tuple[float, float] | None = None
+    runs: int = 0
+    """Number of artifacts of this store that the time follows from."""
+    by_recipe: bool = False
+    """Whether the time is the recipe's."""
+    disk: int | None = None
+    like_others: bool = False
+    """Whether `disk` is the median of comparable artifacts, and not arithmetic."""
+    scratch: int | None = None
+    memory: int | None = None
+    """Minimum bytes of the machine's memory."""
+    device: str = CPU
+    gpu_memory: int | None = None
+    """Minimum bytes of a GPU's memory, where one computes."""
+    approximate: bool = False
+    remedy: str = ""
+    written: int = 0
+    """Bytes on the disk already, of work that continues."""
+
+    @property
+    def missing(self) -> int:
+        """Bytes that it still adds to the disk, for good and while it works."""
+        return max(0, (self.disk or 0) + (self.scratch or 0) - self.written)
+
+
+class Run(NamedTuple):
+    """Comparable work that was done before."""
+
+    work: Work
+    seconds: float
+    bytes: int
+
+
+def tasks_of(recipe: Recipe) -> list[Task]:
+    """The stages of a recipe."""
+    return [
+        Task(name, stage.command, recipe.config(name), stage.all_references, stage.seconds)
+        for name, stage in recipe.stages.items()
+    ]
+
+
+def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iterator[Estimate]:
+    """Estimate each task, in order; what a task makes is expected by those after it.
+
+    Raises: what is wrong with a task as far as that does not depend on what is not made yet.
+    """
+    expected = ExpectedStore(store.root)
+    made: dict[str, Artifact] = {}
+    done = [artifact for artifact in store.artifacts() if artifact.manifest.seconds > 0]
+    names = {task.name for task in tasks}
+    for task in tasks:
+        waits = [value for value in task.references.values() if isinstance(value, str)]
+        if any(name in names and name not in made for name in waits):
+            yield _unknown(task)
+            continue
+        try:
+            estimate, artifact = _estimate(task, made, expected, done, execution)
+        except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
+            if any(name in made and expected.is_expected(made[name]) for name in waits):
+                yield _unknown(task)
+                continue
+            raise
+        if artifact is not None:
+            made[task.name] = artifact
+        yield estimate
+
+
+def _unknown(task: Task) -> Estimate:
+    """A task that reads what is not made and cannot be estimated either."""
+    seconds = task.recipe_seconds
+    return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=seconds is not None)
+
+
+def _estimate(
+    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, done: Sequence[Artifact], execution: Execution
+) -> tuple[Estimate, Artifact | None]:
+    stage, forecast = stage_of(task.command), forecast_of(task.command)
+    work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
+    if store.has(work.kind, work.id):
+        artifact = store.open(work.reference)
+        found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
+        return found, artifact
+    stage.require(config, inputs, execution)
+    cost, device = forecast.cost(config, inputs), stage.device(execution)
+    approximate = cost.approximate or any(a.reference in store.approximate for a in inputs.artifacts.values())
+    amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
+    runs = [] if amount is None else list(_comparable(task.command, amount, device, done))
+    seconds = _seconds(amount, runs) if amount is not None and runs else None
+    disk = round(median(run.bytes for run in runs)) if cost.disk is None and runs else cost.disk
+    needed = stage.memory(config, inputs)
+    estimate = Estimate(
+        name=task.name,
+        command=task.command,
+        state=CONTINUES if store.draft_folder(work.kind, work.id).is_dir() else NEW,
+        reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
+        work=amount,
+        seconds=seconds or task.recipe_seconds,
+        runs=len(runs),
+        by_recipe=seconds is None and task.seconds is not None,
+        disk=disk,
+        like_others=cost.disk is None and disk is not None,
+        scratch=cost.scratch,
+        memory=needed if device == CPU else cost.host,
+        device=device,
+        gpu_memory=None if device == CPU else needed,
+        approximate=approximate,
+        remedy=cost.remedy,
+        written=folder_bytes(store.draft_folder(work.kind, work.id)),
+    )
+    if not cost.metrics:
+        return estimate, None
+    artifact = store.expect(work, inputs, cost)
+    if approximate:
+        store.approximate.add(artifact.reference)
+    return estimate, artifact
+
+
+def _comparable(command: str, work: Work, device: str, done: Sequence[Artifact]) -> Iterator[Run]:
+    """Artifacts that the same kind of work made on such a device."""
+    stage, forecast = stage_of(command), forecast_of(command)
+    for artifact in done:
+        if artifact.kind != stage.kind or artifact.manifest.producer.get("device") != device:
+            continue
+        with suppress(MemlmError, ValueError, LookupError, TypeError):  # made by another command, or inputs are gone
+            inputs = {role: artifact.store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
+            config = stage.Config.model_validate(artifact.config)
+            other = forecast.work(config, Inputs(inputs), artifact.metrics)
+            if other.amount > 0 and work.is_like(other):
+                yield Run(other, artifact.manifest.seconds, artifact.manifest.bytes)
+
+
+def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
+    """The range of expected times, by the median rate of the runs nearest in amount.
+
+    >>> one = Run(Work(1000, "tokens", {}), 10.0, 0)
+    >>> _seconds(Work(2000, "tokens", {}), [one])
+    (14.0, 30.0)
+    >>> _seconds(Work(100_000, "tokens", {}), [one])
+    (200.0, 2500.0)
+    """
+    near = [run for run in runs if 1 / FAR <= work.amount / run.work.amount <= FAR]
+    rate = median(run.seconds / run.work.amount for run in near or runs)
+    low, high = RANGE if near else FAR_RANGE
+    return low * rate * work.amount, high * rate * work.amount

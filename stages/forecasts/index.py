@@ -1,0 +1,32 @@
+"""Forecast of `build-index`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.stage import Inputs
+from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.index import INDEX_FILE, described_keys
+from stages.search.config import IndexConfig
+from stages.search.size import grows_whole, index_bytes, is_lossless
+
+
+class IndexForecast(Forecast[IndexConfig]):
+    """Sizes follow from the kind of index; of FAISS's own strings nothing is known."""
+
+    def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
+        keys = described_keys(inputs)
+        size = index_bytes(config, keys)
+        if size is None:
+            return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
+        return Cost(
+            files={INDEX_FILE: size},
+            metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
+            scratch=0 if grows_whole(config) else size,
+            remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes instead of keys",
+        )
+
+    def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
+        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
+        signature = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
+        return Work(metrics["rows"], "keys", signature, scale=metrics["rows"])

@@ -1,0 +1,58 @@
+"""Whether what tasks need fits, and how long they take."""
+
+import pytest
+
+from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, _seconds
+from pipelines.fits import fits
+from stages.forecasts.forecast import Work
+
+
+def estimate(state: str, disk: int, scratch: int, written: int = 0) -> Estimate:
+    return Estimate("a", "train", state, None, disk=disk, scratch=scratch, written=written)
+
+
+def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
+    found = [estimate(DONE, 10**6, 0), estimate(CONTINUES, 100, 50, written=120), estimate(NEW, 10, 5)]
+    assert (fits(found, 31, {}).stays, fits(found, 31, {}).at_once) == (10, 30)
+    assert fits(found, 31, {}).problems == ()
+    more = [estimate(CONTINUES, 100, 50, written=40)]
+    assert (fits(more, 100, {}).stays, fits(more, 100, {}).at_once) == (60, 110)
+    assert fits(more, 100, {}).problems
+    assert fits([estimate(CONTINUES, 100, 50, written=400)], 100, {}).at_once == 0
+
+
+@pytest.mark.parametrize("device, memory", [("cpu", {"cpu": 9}), ("gpu", {"cpu": 100, "gpu": 9})])
+def test_memory_that_cannot_suffice_is_a_problem_of_its_device(device: str, memory: dict[str, int]) -> None:
+    needed = {"memory": 10} if device == "cpu" else {"memory": 10, "gpu_memory": 10}
+    found = Estimate("a", "train", NEW, None, device=device, disk=0, scratch=0, **needed)  # type: ignore[arg-type]
+    (problem,) = fits([found], 100, memory).problems
+    assert f"{device} has 9" in problem
+    assert not fits([found], 100, dict.fromkeys(memory, 10)).problems
+
+
+def ran(tokens: int, seconds: float) -> Run:
+    return Run(Work(tokens, "tokens", {}), seconds, 0)
+
+
+@pytest.mark.parametrize(
+    "before, tokens, rate, around",
+    [
+        ([ran(1000, 10.0)], 100_000, 0.01, FAR_RANGE),
+        ([ran(1000, 10.0)], 2000, 0.01, RANGE),
+        ([ran(1000, 10.0), ran(50_000, 100.0)], 100_000, 0.002, RANGE),
+        ([ran(1000, 10.0), ran(50_000, 100.0)], 10_000, 0.006, FAR_RANGE),
+    ],
+    ids=["far", "near", "the near one counts", "both are far"],
+)
+def test_time_follows_from_the_runs_nearest_in_amount(
+    before: list[Run], tokens: int, rate: float, around: tuple[float, float]
+) -> None:
+    expected = tuple(factor * rate * tokens for factor in around)
+    assert _seconds(Work(tokens, "tokens", {}), before) == pytest.approx(expected)
+
+
+def test_searches_among_many_more_keys_are_not_comparable() -> None:
+    one = Work(10, "queries", {"k": 4}, scale=1000)
+    assert one.is_like(Work(99, "queries", {"k": 4}, scale=2000))
+    assert not one.is_like(Work(99, "queries", {"k": 4}, scale=2001))
+    assert not one.is_like(Work(99, "queries", {"k": 8}, scale=1000))
