@@ -1,1 +1,1 @@
-"""What was retrieved of a memory, and how it is read: pure functions on tensors."""
+"""Reads what was retrieved from a memory: pure functions on tensors."""

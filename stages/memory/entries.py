@@ -18,7 +18,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Entries:
-    """What each of n positions reads: k entries (at least one), in the order in which cut-offs count.
+    """Entries that n positions read: k each (at least one), in the order in which cut-offs count.
 
     Neighbours of a datastore stand best first, the recent past nearest first; missing entries last.
 
@@ -60,7 +60,7 @@ class LogSums:
     max_score: Tensor
 
     def at(self, scale: int, cutoff: int) -> "LogSums":
-        """Of log sums [S, C, n], those of one scale and one cut-off, [n]."""
+        """Select the sums of one scale and one cut-off, [n], from log-sums [S, C, n]."""
         return LogSums(self.target[scale, cutoff], self.total[scale, cutoff], self.max_score[scale, cutoff])
 
     @property

@@ -11,7 +11,7 @@ from stages.memory.entries import Entries
 
 @dataclass(frozen=True)
 class Neighbors:
-    """What a search found for n queries in a datastore of N rows.
+    """Neighbours that a search found for n queries in a datastore of N rows.
 
     `ids` int64 [n, k]: rows, best first; missing ones last, -1.
     `scores` float [n, k]: their similarity, larger is nearer; -inf where missing.

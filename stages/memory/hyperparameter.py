@@ -22,16 +22,16 @@ class Hyperparameter:
     label: str = ""
     """As charts and tables call it where that is not its symbol."""
     axis: str = ""
-    """Of an amount, how much is read: what it counts."""
+    """The thing that an amount counts, such as positions or neighbours."""
     grid: tuple[float, ...] = ()
-    """What `tune` chooses from; empty: the artifacts, or a sample of scores, decide."""
+    """Values that `tune` tries. Empty: artifacts, or a sample of scores, decide."""
     off: float | None = None
-    """Of a weight, the value at which memory changes nothing: tried beside the grid, and no part of it, since ids
-    of reports have the grid in them. None: there is none."""
+    """The value of a weight at which the memory changes nothing; None: there is none. It is tried in addition to
+    the grid, and is not part of it, since report ids contain the grid."""
     example: str = ""
-    """What is suggested where it is missing; empty: it may be."""
+    """The value suggested where it is missing; empty: it may be missing."""
     means: str = ""
-    """What it does, where its name does not say."""
+    """Its meaning, where the name does not say it."""
     untuned: tuple[float, ...] = ()
     """Values where nothing is tuned: of the first reading; then of a later one, if that differs."""
 
@@ -78,11 +78,11 @@ class ReadingOptions(Settings):
 
     @classmethod
     def own(cls, values: Mapping[str, V]) -> dict[str, V]:
-        """Of values by key, those of its own keys."""
+        """Keep the values whose keys belong to these settings."""
         return {key: value for key, value in values.items() if key in cls.names()}
 
     def value(self, key: str) -> Any:
-        """What a key is set to; of a hyperparameter the numbers to choose from, or `tune`. None: nothing."""
+        """The value of a key; for a hyperparameter, the numbers to choose from, or `tune`. None: it has no value."""
         return getattr(self, self._field(key))
 
     def changed(self, values: Mapping[str, Any]) -> Self:

@@ -27,7 +27,7 @@ from torch import Tensor
 from stages.memory.small_network import SmallNetwork, fitted
 
 MOST = 12.0
-"""Of the logit, up or down: beyond, 1 − λ has no digits left in float32."""
+"""Bound on the logit, up or down: beyond it, 1 − λ has no digits left in float32."""
 FOLDS = 5
 SHORTEST = 1000
 """Positions of a fold."""
@@ -48,7 +48,7 @@ class WeightNetwork(SmallNetwork):
 
 @dataclass(frozen=True)
 class Positions:
-    """What is known of n positions, and log p of their targets by the model and by the memory (−inf: absent)."""
+    """Features of n positions, and log p of their targets by the model and by the memory (−inf: absent)."""
 
     inputs: Float[Tensor, "n f"]
     log_p: Float[Tensor, " n"]

@@ -1,4 +1,4 @@
-"""What `train --method` names: how batches are formed and what is minimized."""
+"""Methods of `train --method`: how batches are formed and which loss is minimized."""
 
 from stages.registry import Part, Registry
 

@@ -16,17 +16,17 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 ENOUGH_DOCUMENTS = 8
-"""Of how many documents an update should be at the least: of fewer its gradient says much less than its tokens could.
+"""Minimum number of documents in an update: with fewer, its gradient says much less than its tokens could.
 
 Measured: docs/effects/trime.md, "Batches of few documents".
 """
 
 
 class Batches(NamedTuple):
-    """What the updates of a training run read, as far as it is known before."""
+    """Batches of a training run, as far as they are known before it starts."""
 
     segments: int
-    """Of a forward batch, over all processes."""
+    """Segments of a forward batch, over all processes."""
     processes: int = 1
     """How many train together."""
     accumulate: int = 1
@@ -34,10 +34,10 @@ class Batches(NamedTuple):
     borders: float = 0.0
     """Borders of documents that fall into a segment, on average."""
     same_document: float | None = None
-    """Of packed segments, the share that is of the document of the one before it; None: none are packed."""
+    """Share of packed segments that follow a segment of the same document; None: nothing is packed."""
 
     def documents(self, groups: int, same: float) -> float:
-        """Of about how many documents an update reads a part. In a text of one document, its places count as documents.
+        """Estimate the number of documents in an update. In a text of one document, distant places count as documents.
 
         Args:
             groups: equal groups of a forward batch, each begun anywhere in the text.
@@ -54,7 +54,7 @@ class Batches(NamedTuple):
 
 
 class EvaluationDefaults(NamedTuple):
-    """What models of one training method are read with; texts as after `--memory`."""
+    """Memory that models of a training method are read with; texts as after `--memory`."""
 
     alone: tuple[str, ...] = ()
     """Readings without a datastore; with one, kNN-LM is read on top of them."""
@@ -75,7 +75,7 @@ class MethodSettings(Settings):
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()
-    """What its models are read with where the user does not say."""
+    """Memory that its models are read with where the user names none."""
 
     method: str
 
@@ -107,7 +107,7 @@ class MethodSettings(Settings):
 
 
 class WithoutNeighbors(MethodSettings):
-    """Of a method that reads no neighbours: it adds nothing to a model, which may begin untrained."""
+    """Settings of a method without neighbours: it adds nothing to a model, which may begin untrained."""
 
     @property
     def neighbors_read(self) -> int:

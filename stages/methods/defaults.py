@@ -13,7 +13,7 @@ KNN_LM = ("knn-lm",)
 
 
 def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
-    """What a model's method says of it."""
+    """Return the defaults of the method that trained a model."""
     with content_of(model.path / "manifest.json", UsageError):
         found: EvaluationDefaults = METHODS.settings(model.config["method"]).evaluation
         return found
@@ -36,7 +36,7 @@ def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
 
 
 def lacking_memory(read: Mapping[str, Artifact]) -> str | None:
-    """What to say of a model that learned to read a datastore and is read without one; None: nothing."""
+    """Warning about a model that was trained to read a datastore and is read without one; None: all is well."""
     own = evaluation_defaults(read["model"])
     if "datastore" in read or own.own_datastore is None:
         return None

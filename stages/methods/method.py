@@ -1,4 +1,4 @@
-"""What a training objective is: the batches that it wants and the loss that it makes of one."""
+"""The interface of a training objective: the batches that it needs and the loss that it computes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -89,7 +89,7 @@ class EncodedTokens(Protocol):
 
 @dataclass(frozen=True)
 class SideInputs:
-    """What other stages made for a method, beside tokens.
+    """Inputs of a method besides tokens.
 
     `packing`: segments, int64 [S], in an order in which those that follow each other are alike; None:
     there is none. `neighbor_tokens`: by split, the tokens of each token's neighbours, int [T, k], -1
@@ -107,7 +107,7 @@ class Method(ABC, Generic[S]):
     """
 
     hints: ClassVar[str] = ""
-    """What else to try where the loss is no number, as it stands in a list."""
+    """Other things to try where the loss is not a number, as items of a list."""
     grouped_by: ClassVar[str] = ""
     """The setting that says how a batch is cut into groups of segments that are alike, where it is."""
 
@@ -136,7 +136,7 @@ class Method(ABC, Generic[S]):
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
-        """What is minimized: a scalar, the mean over the batch's tokens, in nats; and the state after the batch.
+        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state after the batch.
 
         The auxiliary loss of an encoding is no part of it: training adds that.
 
@@ -159,13 +159,13 @@ class Update(Protocol):
     accumulate: int
     """Forward batches that make it."""
     optimizer: torch.optim.Optimizer
-    """Of the parameter groups; `change_weights` makes its step."""
+    """The optimizer of the parameter groups; `change_weights` makes its step."""
 
     def batches(self) -> Iterator[Batch]:
         """This process's share of each forward batch, on its device; `backward` of its loss must follow."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """What the method and the model's auxiliary losses make of a batch, in the run's precision; keeps its state."""
+        """Compute the loss of a batch, with the model's auxiliary losses, in the run's precision; keeps its state."""
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss, over all processes."""

@@ -1,4 +1,4 @@
-"""What every backbone is: embeddings of a stream and the state before them -> representations and the state after."""
+"""The interface of a backbone: embeddings and the state before them -> representations and the state after."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 
 State = tuple[Tensor, ...] | None
-"""What a backbone carries from window to window: of an LSTM h and c, each [layers, B, d]; of a Transformer-XL cached
-hidden states [layers, B, m, d] and the place in the segment under way, int64 [1]. None: nothing (yet)."""
+"""State carried from window to window. LSTM: h and c, each [layers, B, d]; Transformer-XL: cached hidden states
+[layers, B, m, d] and the place in the current segment, int64 [1]. None: nothing (yet)."""
 
 
 @dataclass
@@ -23,9 +23,9 @@ class Encoding:
     ffn_input: Tensor | None
     """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
     state: State = None
-    """What the backbone carries to the next window of the same stream."""
+    """The state for the next window of the same stream."""
     auxiliary_loss: Tensor | None = None
-    """What training adds to the loss, a scalar (balance of experts, say); None: nothing."""
+    """Term that training adds to the loss, a scalar (a balance of experts, say); None: nothing."""
 
     def without_prefix(self, begun: Tensor) -> "Encoding":
         """The same less the row of every window that a prefix made.

@@ -1,4 +1,4 @@
-"""What a language model is made of; free of torch."""
+"""Settings of a language model. Free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class VocabularyConfig(Settings):
     width: Size = 128
     """d, the size of hidden states and of word embeddings."""
     dropout: Probability = 0.1
-    """Of embeddings and of what each layer hands on."""
+    """Dropout of embeddings and of each layer's output."""
 
     cutoffs: tuple[Size, ...] = ()
     """Adaptive input and softmax: frequency ranks where clusters end, increasing; empty: full softmax."""
@@ -44,18 +44,20 @@ class VocabularyConfig(Settings):
     tied: bool = True
     """Input and output share embeddings (and, if adaptive, projections)."""
     tail_dropout: Probability = 0.0
-    """Of the projected hidden states that score the clusters after the first."""
+    """Dropout of the projected hidden states that score the clusters after the first."""
     initial_range: Annotated[float, Field(gt=0)] | None = None
     """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
     gate: Literal["vector", "scalar"] | None = None
-    """What lets neighbours' tokens into the hidden state: a gate a dimension, or one a position; None: nothing."""
+    """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
+    gate."""
     gate_values: Annotated[Literal["scaled", "raw"] | None, Field(exclude_if=lambda value: value in (None, "raw"))] = (
         None
     )
-    """What enters of a neighbour's token: sqrt(d) times its embedding, as the first layer reads it, or the embedding.
-    None: what the method chooses; of a model that is stored, `raw`, which is therefore left out of what is stored."""
+    """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the first layer reads
+    it (`scaled`). None: the method chooses; for a stored model `raw`, which is therefore left out of what is
+    stored."""
     score_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
-    """What scores of the vocabulary are multiplied by (Cohere, Granite)."""
+    """Factor of the vocabulary's scores (Cohere, Granite)."""
     score_bias: Annotated[bool, unless(False)] = False
     """Whether each token's score has a bias of its own (Phi, GPT-J)."""
     score_cap: Annotated[Annotated[float, Field(gt=0)] | None, unless(None)] = None
@@ -123,7 +125,8 @@ class BackboneConfig(VocabularyConfig):
     @property
     @abstractmethod
     def long_length(self) -> int | None:
-        """What layers remember beyond `carried_positions`, in slots or entries; None: nothing that has a length."""
+        """Number of slots or entries that layers remember beyond `carried_positions`; None: they have no such
+        length."""
 
     @property
     @abstractmethod
@@ -187,7 +190,7 @@ def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
 
 
 class Described(Protocol):
-    """What tells of a model: its artifact."""
+    """An artifact that describes a model."""
 
     path: Path
 
@@ -212,5 +215,5 @@ def settings_left_open() -> set[str]:
 
 
 def shape_of(artifact: Described) -> dict[str, Any]:
-    """What the time of a pass depends on: the settings of a model but for dropout."""
+    """Settings of a model that the time of a forward pass depends on: all but dropout."""
     return {name: value for name, value in artifact.config["model"].items() if "dropout" not in name}

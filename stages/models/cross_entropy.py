@@ -13,7 +13,7 @@ BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
 
 
 class Beside(NamedTuple):
-    """What stands beside the scores of a joint softmax; each float [N], in nats.
+    """Terms of a joint softmax besides the vocabulary's scores; each float [N], in nats.
 
     `within`: log-probability of the target within the class that is scored (0: it is scored itself).
     `target`, `total`: log of the sums of exp of a memory's scores, over the entries that hold the
@@ -118,7 +118,8 @@ class _Gradients:
         self.weight = torch.zeros_like(weight) if wanted[1] else None
 
     def add_plain(self, block: _Block) -> None:
-        """Of Σ logsumexp(scores) - score of the target, with few calls: a GPU waits for those. Uses up the block."""
+        """Add Σ logsumexp(scores) - score of the target, with few calls, for which a GPU would wait. Overwrites the
+        block."""
         if self.cap is not None:
             ones = torch.ones_like(block.log_z)
             return self.add(block, ones, -ones)
@@ -131,7 +132,8 @@ class _Gradients:
             self.weight.index_add_(0, targets, hidden, alpha=-1)
 
     def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
-        """Of Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]. Uses up the block."""
+        """Add Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]. Overwrites the
+        block."""
         hidden, weight, targets = self._rows(block)
         if self.cap is not None:
             slope = block.scores.div_(self.cap).square_().neg_().add_(1)  # of c tanh(s / c): 1 - tanh²(s / c)

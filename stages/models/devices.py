@@ -18,7 +18,7 @@ CUDA_DRIVER, ROCM_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 
 
 def device_type(name: str) -> str:
-    """What `auto` (a GPU if there is one), `cpu` or `cuda` stands for: `cpu` or `cuda`.
+    """Resolve `auto` (a GPU if there is one), `cpu` or `cuda` to `cpu` or `cuda`.
 
     Torch, which takes a second to load, is asked only where a GPU's driver is installed.
     Raises: UsageError for other names; ResourceError if `cuda` is asked for and there is none.
@@ -58,7 +58,7 @@ def resolve_device(name: str) -> "torch.device":
 
 
 def device_name(name: str) -> str:
-    """What a device is called in manifests: `cpu`, or a GPU's model."""
+    """Name of a device in manifests: `cpu`, or a GPU's model."""
     if device_type(name) == "cpu":
         return "cpu"
     import torch

@@ -173,7 +173,7 @@ class Unfilled(TorchFunctionMode):
 
 
 PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-"""Of weights in files; models compute in float32."""
+"""Precisions of weights in files; models compute in float32."""
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -128,7 +128,7 @@ class FullVocabulary(Vocabulary):
 
 
 class _Part(NamedTuple):
-    """What one cluster's softmax contributes to the tokens in `rows`."""
+    """Contribution of one cluster's softmax to the tokens in `rows`."""
 
     rows: Tensor
     hidden: Tensor

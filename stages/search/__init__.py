@@ -1,4 +1,4 @@
 """Nearest neighbours among stored keys: FAISS indexes, grouped IVF search and exact search behind one interface."""
 
 KINDS = ("flat", "ivf-flat", "ivf-pq", "hnsw")
-"""Of indexes that have a name; others are factory strings of FAISS."""
+"""Kinds of index that have a name; others are factory strings of FAISS."""

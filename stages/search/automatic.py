@@ -1,4 +1,4 @@
-"""What an index is where settings are left to `auto`: its kind, lists and codes; and what is legal for which keys."""
+"""Chooses the settings of an index that are `auto`: kind, lists and codes; and checks what is legal for its keys."""
 
 from math import log2
 from typing import Any

@@ -82,7 +82,7 @@ class FilledLists(NamedTuple):
 
 
 class PartFile:
-    """What `FilledLists.write` wrote; lists are read some at a time."""
+    """A file of `FilledLists.write`; some lists are read at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -36,7 +36,7 @@ class IndexConfig(StageConfig):
     largest_gigabytes: Annotated[float, Field(gt=0)] = 8.0
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the sample and of k-means."""
+    """Seed of the sample and of k-means."""
     recall_queries: Annotated[int, Field(ge=0)] = 1000
     """Rows whose neighbours are compared with exact search; 0: recall is not measured."""
 
@@ -50,7 +50,7 @@ class IndexConfig(StageConfig):
 
 
 class Keys(NamedTuple):
-    """What is to be indexed: number of keys, width, and dtype as stored."""
+    """Keys to index: their number, width, and dtype as stored."""
 
     rows: int
     dim: int

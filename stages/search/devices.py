@@ -1,4 +1,4 @@
-"""What FAISS can search on."""
+"""Devices that FAISS can search on."""
 
 import faiss
 

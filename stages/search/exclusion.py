@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 WINDOW = re.compile(r"window:[0-9]{1,15}")
 EXCLUSIONS = ("self", "window:N", "document")
-"""What may be excluded, but for nothing at all."""
+"""Values of --exclude, besides `none`."""
 
 
 def checked_exclusion(exclude: str, *others: str) -> str:
-    """What is excluded, if it can be, or is one of `others`. Raises: ValueError, with what it may be."""
+    """Check an exclusion, or one of `others`. Raises: ValueError, with what is legal."""
     known = (*EXCLUSIONS, *others)
     if WINDOW.fullmatch(exclude) or (exclude in known and exclude != "window:N"):
         return exclude
@@ -45,7 +45,7 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
 
 
 def excluding_fewer(exclude: str, how: str = "--exclude window:N") -> str:
-    """What to do where an exclusion leaves too few rows, in words; `how`: the option, or the command with it."""
+    """Advice where an exclusion leaves too few rows; `how`: the option, or the command with it."""
     if exclude == "document":
         return f"exclude fewer rows ({how}), or cut the text into documents (memlm tokenize --documents)"
     return f"exclude fewer rows ({how}, a smaller N)"

@@ -9,7 +9,7 @@ from stages.search.factory_string import from_factory
 
 EF_CONSTRUCTION = 200
 KEYS_PER_CODE = 256
-"""Of the training keys, as many a code are used; FAISS's own number."""
+"""Training keys used for each code; FAISS's own number."""
 NO_TABLE = -1
 """Training would end by making tables for a search that is not FAISS's own here."""
 
@@ -31,7 +31,7 @@ def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
 
 
 def factory_string(config: IndexConfig, dtype: str) -> str:
-    """What FAISS calls a resolved kind."""
+    """FAISS's factory string of a resolved kind."""
     if config.index == "ivf-pq":
         assert config.code_bytes is not None and config.code_bits is not None
         parts = int(config.code_bytes) * 8 // int(config.code_bits)

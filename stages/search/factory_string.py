@@ -18,7 +18,7 @@ LONGEST = 200
 
 
 class FactoryFacts(NamedTuple):
-    """What a factory string asks for: inverted lists (None: it has none), and keys needed to learn from."""
+    """Requirements of a factory string: inverted lists (None: it has none), and keys needed to train."""
 
     lists: int | None
     fewest_keys: int
@@ -68,7 +68,7 @@ def from_factory(factory: str, dim: int, metric: str) -> Any:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What FAISS refuses only when it is given keys. Raises: UsageError with FAISS's reason."""
+    """Turn FAISS's late refusals of keys into errors. Raises: UsageError with FAISS's reason."""
     try:
         yield
     except RuntimeError as error:

@@ -11,7 +11,7 @@ from torch import Tensor
 from stages.search.tensors import rows_of, scores_of
 
 THREADS, UNDER_WAY = 4, 8
-"""Of the host, which copy what has come; parts of the result that may be on their way."""
+"""Host threads that copy results; parts of the result that may be under way."""
 
 
 class Fetched:

@@ -20,7 +20,7 @@ class Learned(NamedTuple):
 def no_longer_fits(
     learned: Learned, rows: int, recall: Mapping[str, float], error: Mapping[str, float], imbalance: float
 ) -> str | None:
-    """What tells that the lists do not suit what they hold now, in words; None: they do.
+    """Reason why the lists no longer suit the keys that they hold; None: they do.
 
     Args:
         rows: keys that they hold now.

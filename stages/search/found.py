@@ -18,7 +18,7 @@ class TooMany(Exception):
 
 
 class Found:
-    """What n queries have found so far; pieces may come in any order, and from several threads.
+    """The k best pairs of n queries so far; pieces may come in any order, and from several threads.
 
     Args:
         columns: cells of each query, of which each takes what one piece brings. Cell c of query q has the

@@ -14,7 +14,7 @@ import numpy as np
 
 MARK, EVERY_SIZE, SIZES_OF_SOME = b"ilar", b"full", b"sprs"
 EMPTY = SIZES_OF_SOME + bytes(8)
-"""What stands behind the head where no list holds a key."""
+"""Bytes that follow the head where no list holds a key."""
 READ_BYTES = 1 << 20
 ROW_BYTES = 8
 
@@ -57,7 +57,7 @@ class ListsInMemory:
 
 
 class Head(NamedTuple):
-    """What stands before the lists in a file: all up to the bytes of a code, and the sizes behind it."""
+    """The part of a file before the lists: everything up to the bytes of a code, and the sizes that follow it."""
 
     bytes: bytes
     width: int

@@ -22,7 +22,7 @@ from stages.search.searcher import Searcher
 FLAT_ROWS_AT_A_TIME = 16384
 
 MEMORY_SHARE = 0.5
-"""Of what memory is free: the index may take so much, and leaves the rest to models, queries and what they find."""
+"""Share of free memory that the index may take; the rest is for models, queries and results."""
 
 LISTED = (b"IwFl", b"IwSq", b"IwPQ")
 """How the files begin of the kinds that are searched list by list."""
@@ -147,7 +147,7 @@ def _resolved(device: str) -> str:
 
 
 def _make_tables(index: Any) -> None:
-    """What FAISS needs to search codes at its full speed."""
+    """Build the tables that FAISS needs to search codes at full speed."""
     ivf = faiss.try_extract_index_ivf(index)
     codes: Any = None if ivf is None else faiss.downcast_index(ivf)
     if hasattr(codes, "precompute_table"):

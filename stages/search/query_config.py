@@ -37,7 +37,7 @@ class NeighborsConfig(StageConfig):
     """Neighbours by the index's distance among which the k best by exact distance are taken; auto: 4 k, at
     least 64 and at most k + 1,024. None: distances are not recomputed."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the forward pass that makes queries where they are not stored."""
+    """Precision of the forward pass that makes queries where they are not stored."""
 
 
 def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Mapping[str, Any]) -> int | None:

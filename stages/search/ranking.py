@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int64, Integer
 
 NO_ROW = 0xFFFFFFFF
 MISSING = (0x7F800000 << 32) | NO_ROW
-"""What `packed` gives of a missing candidate."""
+"""The packed value of a missing candidate."""
 
 
 def slack(k: int) -> int:

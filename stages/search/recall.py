@@ -16,19 +16,19 @@ RECALL_AT = (1, 4, 8, 64, 1024)
 
 
 class Recalled:
-    """What of the true neighbours was found: rows by rank, ids [n, m] of each query once, -1 where missing."""
+    """True neighbours that were found: ranks of rows, ids [n, m] of each query once, -1 where missing."""
 
     def __init__(self, found: np.ndarray, true: np.ndarray) -> None:
         self._ranks = _ranks(found, true)
         self._missing = true < 0
 
     def share(self, k: int) -> float:
-        """Of the k nearest rows, those among the k found; 1 if there are none."""
+        """Share of the k nearest rows among the k found; 1 if there are none."""
         shared, wanted = self._counts(k)
         return float(shared.sum()) / int(wanted.sum()) if wanted.any() else 1.0
 
     def standard_error(self, k: int) -> float:
-        """Of that share, as an estimate for all queries from which these n were drawn (Cochran 1977, eq. 2.45)."""
+        """Standard error of that share, if n queries were drawn from all (Cochran 1977, eq. 2.45)."""
         shared, wanted = self._counts(k)
         n = len(shared)
         if n < 2 or not wanted.any():
@@ -37,7 +37,7 @@ class Recalled:
         return float(np.sqrt((residuals**2).sum() / (n - 1) / n) / wanted.mean())
 
     def _counts(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of each query the neighbours that are found, and those that there are, int64 [n] each."""
+        """Count each query's neighbours that were found, and all of them, int64 [n] each."""
         return (self._ranks[:, :k] < k).sum(axis=1), k - self._missing[:, :k].sum(axis=1)
 
 

@@ -142,7 +142,7 @@ class QueryBlock:
         return len(self.vectors)
 
     def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
-        """What rough scores of keys within a distance of the origin are computed from, as far as it rounds them.
+        """Bound on the numbers that rough scores of keys within a radius of the origin are computed from.
 
         Near keys are no farther from the origin than a query and its distance to them, but an inner product that is
         small may be made of large terms.
@@ -219,7 +219,7 @@ class QueryBlock:
         return table
 
     def _taken(self, which: Int64[np.ndarray, " q"], room: Room) -> Float32[np.ndarray, "q d"]:
-        """What keys are multiplied with, of some of the queries."""
+        """Factors that keys are multiplied with, for some of the queries."""
         own = room.array("queries", (len(which), self.factors.shape[1]))
         self.factors.take(which, axis=0, out=own, mode="clip")
         return own

@@ -56,7 +56,7 @@ class Searcher(ABC):
 
     @property
     def candidate_bytes(self) -> int:
-        """Of memory that a search takes for each neighbour that is wanted of a query, and its row in the result."""
+        """Bytes of memory that a search takes for each wanted neighbour of a query, with its place in the result."""
         return 24
 
     def search(

@@ -27,7 +27,7 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
 
 
 def cost_in_words(config: IndexConfig, keys: Keys) -> str:
-    """What a kind that `auto` chose costs: memory, learning, and the keys that a query is compared with.
+    """Describe the cost of a kind that `auto` chose: memory, training, and the keys that a query is compared with.
 
     >>> from stages.search.automatic import resolve
     >>> keys = Keys(1_000_000, 128, "float16")
@@ -48,7 +48,7 @@ def grows_whole(config: IndexConfig) -> bool:
 
 
 def memory_to_search(kind: str, size: int | None) -> int | None:
-    """Of an index of so many bytes, those without which it cannot be searched: lists may stay on the disk.
+    """Bytes of an index that must be in memory to search it: lists may stay on the disk.
 
     >>> memory_to_search("ivf-flat", 1000), memory_to_search("hnsw", 1000)
     (0, 1000)
@@ -67,7 +67,7 @@ def _lists_bytes(config: IndexConfig, dim: int) -> int:
 
 
 def _graph_bytes(links: int) -> float:
-    """Of a key on average: its level, where its links begin, twice as many links on the ground, and those above.
+    """Mean bytes of a key: its level, where its links begin, twice as many links on the ground level, and those above.
 
     A key is in the next level with a probability of 1 / links.
     """

@@ -84,7 +84,7 @@ class TensorQueries:
         return (rows >= start[..., None]) & (rows < stop[..., None])
 
     def bias(self, centred: Tensor) -> Tensor:
-        """Of keys minus the origin, [m, d] -> [m]."""
+        """Squared-length term of the keys, relative to the origin, [m, d] -> [m]."""
         return centred.square().sum(dim=1) if self.l2 else centred.new_zeros(len(centred))
 
     def limit(self, kth: Tensor, which: slice, radius: Tensor) -> Tensor:
@@ -108,7 +108,8 @@ class Comparison(Protocol):
     step: int
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
-        """Of these queries the smallest rough scores, [q, c], +inf of no key, and where the keys are among `keys`.
+        """Find the smallest rough scores of these queries, [q, c], +inf for no key, and the places of their keys in
+        `keys`.
 
         All that there are, if these are fewer than `count`.
         """
@@ -230,7 +231,7 @@ def _put_some(found: Fetched, which: np.ndarray, part: slice, pairs: Tensor) -> 
 
 
 def parts(start: int, stop: int, step: int) -> Iterator[slice]:
-    """What lies between, so many at a time."""
+    """Cut [start, stop) into slices of at most `step`."""
     return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
 

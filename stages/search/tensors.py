@@ -18,7 +18,7 @@ NUMBERS = 1 << 27
 PIECE_NUMBERS = 1 << 28
 """Numbers of keys that one product takes: 1 GB in float32, or a 32nd of what memory is free."""
 HELD_SHARE = 0.5
-"""Of what memory of a GPU is free: keys that stay may take so much."""
+"""Share of a GPU's free memory that keys may stay in."""
 HELD_ELSEWHERE = 128 << 20
 """Bytes of keys that stay where no GPU tells what is free."""
 FEWEST_OF_A_GROUP = 3
@@ -36,7 +36,7 @@ class TensorKeys(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What of a device's memory may be used.
+    """Memory budget of a device.
 
     Attributes:
         held: bytes of keys that stay.
@@ -95,7 +95,8 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
-    """What `ranking.packed` makes; a score that is no number counts as missing, since no bound lets it pass there."""
+    """Pack as `ranking.packed` does; a score that is not a number counts as missing, since no bound lets it pass
+    there."""
     bits = (scores + 0.0).view(torch.int32)
     both = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32 | rows
     return both.masked_fill_(~(scores < torch.inf), MISSING)

@@ -14,7 +14,7 @@ from stages.memory.in_batch.visible import Visible
 
 ROWS_AT_ONCE = {"cpu": 256, "cuda": 2048}
 KEYS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
-"""Of a block, at most."""
+"""Maximum number of keys in a block, by device."""
 SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
 """Rows and keys of a block that has a mirror."""
 

@@ -30,7 +30,7 @@ def in_batch_log_sums(
     visible: Visible,
     scale: float,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """What each query's visible keys give to its target, and in all: log Σ exp(scale q·k) over the cells.
+    """Log-sums of each query's visible keys: log Σ exp(scale q·k) over the cells of its target, and over all cells.
 
     Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K: up
     to 12 bytes a cell (6 without mirrors in float32), and 40 bytes each of its target cells. Blocks without a
@@ -148,7 +148,7 @@ class _InBatchLogSums(torch.autograd.Function):
 
 
 class _Gradient(NamedTuple):
-    """Of logarithms of sums, [N]: base 2, and what they are worth to the loss. Finite and 0 where the sum is empty."""
+    """Gradient of log-sums [N], in base 2, with respect to the loss. Finite, and 0 where the sum is empty."""
 
     logarithms: Tensor
     worth: Tensor

@@ -21,7 +21,7 @@ class Matches(NamedTuple):
 
 
 class _Runs(NamedTuple):
-    """Of each row of a block, the run of its target's keys among the sorted ones, int64 [n] each; and h."""
+    """Runs of a block's rows among the sorted keys: first key and length, int64 [n] each; and the number h of matches."""
 
     first: Tensor
     counts: Tensor

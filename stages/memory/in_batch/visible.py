@@ -26,7 +26,7 @@ class Visible:
         return len(self.start)
 
     def __getitem__(self, rows: slice) -> "Visible":
-        """What some of the queries read."""
+        """Select some of the queries."""
         return Visible(self.start[rows], self.stop[rows], self.hole_start[rows], self.hole_stop[rows])
 
     def to(self, device: torch.device | str) -> "Visible":
@@ -34,7 +34,7 @@ class Visible:
         return Visible(*(bound.to(device) for bound in self._bounds))
 
     def within(self, first: Int64[Tensor, " N"], stop: Int64[Tensor, " N"]) -> "Visible":
-        """What is left of it among the keys [first, stop) of each query; int64 [N] each."""
+        """Restrict each query's range to the keys [first, stop); int64 [N] each."""
         return Visible(
             torch.maximum(self.start, first), torch.minimum(self.stop, stop), self.hole_start, self.hole_stop
         )

@@ -1,4 +1,4 @@
-"""What every reader's settings say of it. Free of torch."""
+"""Settings that every reader has. Free of torch."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ class ReaderSettings(ReadingOptions):
     """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
 
     means: ClassVar[str] = ""
-    """What a reading makes of the two distributions, in a few words."""
+    """How the two distributions are combined, in a few words."""
     needs_scores: ClassVar[bool] = False
     """Whether it needs the vocabulary's scores as the model gives them, which only a first reading has."""
     temperatures: ClassVar[tuple[float, ...]] = ()

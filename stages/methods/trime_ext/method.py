@@ -19,7 +19,7 @@ from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
 DROPOUT = 1
-"""What tells draws of the dropout of local memory from others of the same seed."""
+"""Constant that separates these random draws from others of the same seed."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class TrimeExt(Method[TrimeExtConfig]):
 
     @property
     def groups(self) -> int:
-        """Of a forward batch."""
+        """Number of groups in a forward batch."""
         return self.settings.groups or 1
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:

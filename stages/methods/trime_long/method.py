@@ -85,7 +85,7 @@ class TrimeLong(Method[TrimeLongConfig]):
         return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts))
 
     def _past(self, keys: Tensor, values: Tensor, past: State) -> tuple[Tensor, Tensor]:
-        """What the next batch remembers: the last m - 1 segments of each row."""
+        """Keep the last m - 1 segments of each row for the next batch."""
         keys = keys.detach()
         length = keys.shape[1]
         if past is not None:
@@ -95,7 +95,7 @@ class TrimeLong(Method[TrimeLongConfig]):
 
 
 def _chained(batch: LongBatch, keys: Tensor, past: State, together: int) -> Memory:
-    """What positions read, of keys [B·L, d]: chains of `together` rows, each with its own past before it."""
+    """Arrange keys [B·L, d] as memory of chains: `together` rows each, preceded by their own past."""
     length = batch.targets.shape[1]
     chains = keys.unflatten(0, (-1, together * length))
     values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)

@@ -28,7 +28,7 @@ class AttentionConfig(BackboneConfig):
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
     feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
-    """What stands in the feed-forward place."""
+    """The feed-forward layer of the blocks."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class AttentionConfig(BackboneConfig):
         return self
 
     def layer_in(self, place: Place, block: int) -> SublayerSettings:
-        """What stands in a place of a block, counted from 1."""
+        """Settings of the layer in a place of a block; blocks count from 1."""
         chosen = cast(SublayerSettings, getattr(self, place))
         return chosen if chosen.layers is None or block in chosen.layers else self._usual(place)
 

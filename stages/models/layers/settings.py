@@ -18,7 +18,7 @@ def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class SublayerSettings(Settings):
-    """Of one registered layer; the field `name` tells which."""
+    """Settings of a registered layer, which the field `name` selects."""
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
@@ -27,7 +27,7 @@ class SublayerSettings(Settings):
 
 
 class StreamAttentionSettings(SublayerSettings):
-    """Of an attention layer that reads a stream, and may remember what lies before its cached inputs."""
+    """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
 
     remembered: ClassVar[str | None] = None
     """The setting that says how much, which may be another at test; None: it remembers nothing that has a length."""

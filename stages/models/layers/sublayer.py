@@ -1,4 +1,4 @@
-"""What stands in the places of a block: attention, of windows or of streams, and a feed-forward layer."""
+"""Interfaces of a block's layers: attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 Memory = tuple[Tensor, ...]
-"""What an attention layer remembers beside the cached inputs of its block: tensors [1, B, …]; (): nothing."""
+"""Memory of an attention layer besides the cached inputs of its block: tensors [1, B, …]; (): nothing."""
 
 
 class Sublayer(nn.Module, ABC):
@@ -86,14 +86,14 @@ class StreamInputs(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What attention gives."""
+    """Output of attention."""
 
     hidden: Tensor
-    """What is added to the residual stream, [B, n, d]."""
+    """Term of the residual stream, [B, n, d]."""
     memory: Memory = ()
-    """What is remembered after the passage; it is handed on without its gradient."""
+    """Memory after the passage, passed on without its gradient."""
     auxiliary_loss: Tensor | None = None
-    """What training adds to the loss, a scalar; None: nothing."""
+    """Term that training adds to the loss, a scalar; None: nothing."""
 
 
 class StreamAttention(Sublayer):
@@ -101,7 +101,7 @@ class StreamAttention(Sublayer):
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """What is remembered when a stream begins; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory of a new stream; inputs [B, n, d] give its rows, type and device."""
 
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:

@@ -22,7 +22,7 @@ class HuggingFaceConfig(BackboneConfig):
     prefix: int | None = None
     """The token that it expects before every window; None: none."""
     input_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
-    """What embeddings are multiplied by before the first block (Gemma: √d)."""
+    """Factor of embeddings before the first block (Gemma: √d)."""
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class TransformerConfig(AttentionConfig):
     attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name"), unless(SoftmaxSettings())] = (
         SoftmaxSettings()
     )
-    """What stands in the attention place."""
+    """The attention layer of the blocks."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:

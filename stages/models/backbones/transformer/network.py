@@ -14,7 +14,7 @@ from stages.models.layers.sublayer import FeedForward, WindowAttention
 
 
 class Positions(nn.Module):
-    """What tells position i from position j, added to the embeddings."""
+    """Position embeddings, added to those of tokens."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class TransformerXLConfig(AttentionConfig):
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name"), unless(RelativeSettings())] = (
         RelativeSettings()
     )
-    """What stands in the attention place, and what it remembers from further back."""
+    """The attention layer of the blocks, which may remember more than cached inputs."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
@@ -68,7 +68,7 @@ class TransformerXLConfig(AttentionConfig):
         return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64"), *stacked
 
     def memory_spec(self, block: int, context: int) -> tuple[StateArray, ...]:
-        """What the attention layer of a block, counted from 1, remembers beside cached inputs.
+        """Shapes of the state that a block's attention layer keeps besides cached inputs; blocks count from 1.
 
         Raises: UsageError if it cannot read such segments.
         """

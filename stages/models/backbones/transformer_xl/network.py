@@ -50,14 +50,14 @@ class Block(nn.Module):
 
 
 class Carried(NamedTuple):
-    """What goes on from passage to passage."""
+    """State passed from passage to passage."""
 
     cached: Tensor
     """Inputs of each layer at the latest m positions, [layers, B, m, d]."""
     place: int
     """How many positions of the segment under way they end with."""
     memories: list[Memory]
-    """Of each layer."""
+    """Memory of each layer."""
 
 
 class TransformerXL(Backbone, Compilable):

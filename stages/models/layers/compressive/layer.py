@@ -45,7 +45,8 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         self.compress.initialize()
 
     def apart(self) -> Apart:
-        """What compresses: a large loss of it must not shorten the other gradients."""
+        """Parameters of the compression, clipped by themselves: their large loss must not shorten the other
+        gradients."""
         return Apart(list(self.compress.parameters()))
 
     def begin(self, x: Tensor) -> Memory:
@@ -125,7 +126,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
     def _read(self, own: Tensor, x: Tensor) -> Tensor:
-        """What own [B, L, d] read of x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
+        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
         q, k, v = (
             F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
             for part, weight in zip((own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True)

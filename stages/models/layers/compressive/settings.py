@@ -26,7 +26,7 @@ class CompressiveSettings(StreamAttentionSettings):
     rate: Size = 4
     """c, positions that make a slot; segments and cached positions are multiples of it."""
     compression: Literal["conv", "mean", "max"] = "conv"
-    """What makes a slot: a convolution that learns to keep what attention reads, the mean, or the largest numbers."""
+    """How a slot is made: a convolution trained to keep what attention reads, the mean, or the maximum."""
 
     def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
         """C slots, as wide as the model.

@@ -56,7 +56,7 @@ class Fit(NamedTuple):
     contraction: float
 
     def positions(self) -> Float[Tensor, " n"]:
-        """Of the vectors, float64."""
+        """Positions of the vectors on [0, 1], float64."""
         old = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu") / max(1, self.samples)
         added = torch.arange(1, self.new + 1, dtype=torch.float64, device="cpu") / max(1, self.new)
         return torch.cat((self.contraction * old, self.contraction + (1 - self.contraction) * added))

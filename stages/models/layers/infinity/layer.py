@@ -97,7 +97,7 @@ class InfinityAttention(StreamAttention):
         return divergence.sum() * (self.weight / (rows * heads * self.length))
 
     def _after(self, inputs: StreamInputs, passage: Passage, memory: Memory, signal: Tensor, look: Look) -> Memory:
-        """What is carried on from a passage."""
+        """Compute the memory after a passage."""
         _, left, *weights = memory
         if passage.ends_segment:
             leaving = max(0, inputs.raw.shape[1] - self.cached)

@@ -13,7 +13,7 @@ SMALLEST_VARIANCE = 1e-6
 
 
 class Look(NamedTuple):
-    """What n queries read of a signal, and the normal density on [0, 1] with which each head did."""
+    """Read-outs of a signal by n queries, and the normal density on [0, 1] that each head read with."""
 
     hidden: Float[Tensor, "B n d"]
     """0 where a query does not see the signal."""

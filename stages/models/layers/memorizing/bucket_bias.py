@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class BucketBias(nn.Module):
-    """What is added to a score because of how far back a position lies, by head.
+    """Learned bias of a score, by head and by how far back a position lies.
 
     Source: Raffel et al. 2020 (T5, arXiv:1910.10683), section 2.1.
     """
@@ -20,7 +20,7 @@ class BucketBias(nn.Module):
         self.longest = longest
 
     def forward(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"]:
-        """Of the last `queries` of `keys` positions to each of them; -inf for what comes after."""
+        """Biases of the last `queries` of `keys` positions for each of them; -inf for later positions."""
         device = self.bias.device
         own = torch.arange(keys - queries, keys, device=device)
         distance = own[:, None] - torch.arange(keys, device=device)

@@ -56,7 +56,7 @@ class MemorizingAttention(StreamAttention):
         return self.gate.sigmoid()
 
     def scales(self) -> Tensor:
-        """What queries of each head are multiplied with, at most LARGEST_SCALE, [heads].
+        """Factors of each head's queries, at most LARGEST_SCALE, [heads].
 
         The gradient passes the bound as if it were not there: a head beyond it can come back.
         """
@@ -78,7 +78,7 @@ class MemorizingAttention(StreamAttention):
         return Attended(hidden, memory)
 
     def _local(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What each query reads of the positions up to its own, [B, heads, n, d_head]."""
+        """Attend to the positions of the segment up to each query's own, [B, heads, n, d_head]."""
         weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
         return F.dropout(weights, self.dropout, self.training) @ v
 

@@ -11,7 +11,7 @@ SCORES = 1 << 24
 
 
 class Retrieved(NamedTuple):
-    """What each head of each of n queries reads of a memory; its k best entries, as far as it may see so many."""
+    """The k best memory entries of each head and query; fewer where fewer are visible."""
 
     read: Float[Tensor, "B heads n d_head"]
     """0 where a query may see no entry."""
@@ -70,7 +70,7 @@ class Search(nn.Module):
         return number if bool((number > 0).any()) else None
 
     def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:
-        """Of entries [B, heads, n, k] for each of n queries, the first of which stands at `place` of the segment."""
+        """Distances of entries [B, heads, n, k] from n queries, the first of which is at `place` of the segment."""
         queries = place + torch.arange(chosen.shape[2], device=chosen.device)
         return entries - chosen + queries[:, None]
 

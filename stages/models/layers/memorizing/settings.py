@@ -27,7 +27,8 @@ class MemorizingSettings(StreamAttentionSettings):
     scope: Literal["document", "stream"] = "document"
     """Whether a position finds entries of its own document alone, or all."""
     buckets: Annotated[int, Field(ge=4, lt=2**31)] = 32
-    """Of distances, each with a learned bias of local attention: half of them one each, the others ever wider ones."""
+    """Number of distance buckets, each with a learned bias of local attention: half of them hold one distance, the
+    others grow."""
     longest_distance: Size = 128
     """From here on all distances are alike; at least half of the number of buckets."""
 

@@ -14,7 +14,7 @@ from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart
 
 
 class Found(NamedTuple):
-    """What each head of each position reads."""
+    """Read-outs of each head and position."""
 
     slots: Tensor
     """int64 [B, L, heads, k]."""

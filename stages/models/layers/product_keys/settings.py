@@ -25,7 +25,7 @@ class ProductKeysSettings(SublayerSettings):
     neighbors: Size = 32
     """k, slots that a head reads."""
     query_width: Size | None = None
-    """Of a head; None: the width of the model, at most 512."""
+    """Width of a head's query; None: the width of the model, at most 512."""
     query_norm: Literal["batch", "layer"] = "batch"
     """Over all positions of a batch, each dimension by itself; or over the dimensions of a query."""
     value_lr: Annotated[float, Field(gt=0)] = 1e-3

@@ -16,7 +16,7 @@ from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAtten
 
 
 class Projected(NamedTuple):
-    """Of each head."""
+    """Projections of each head."""
 
     queries: Float[Tensor, "heads B n d_head"]
     keys: Float[Tensor, "heads B all d_head"]
@@ -56,14 +56,14 @@ class RelativeAttention(StreamAttention):
         return Projected(q, k, v)
 
     def read(self, projected: Projected, passage: Passage) -> Tensor:
-        """What is added to the residual stream, [B, n, d]."""
+        """Compute the term of the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
         read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
         added: Tensor = self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
         return added
 
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
-        """Of each span how much its queries attend to each position that it sees, [heads, B, queries, positions]."""
+        """Attention weights of each span's queries on the positions that it sees, [heads, B, queries, positions]."""
         by_span = self._by_span(self.project(x, passage), passage)
         return [relative_weights(q, k, r, *self._biases) for q, k, _, r in by_span]
 
