@@ -1,4 +1,4 @@
-"""What more memory is worth: perplexity and retrieval accuracy against how much is read, of one report or several."""
+"""Charts of perplexity and retrieval accuracy against how much memory is read, for one report or several."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
 
 
 def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]) -> Chart:
-    """Of each report, and what was counted of it, the share by K."""
+    """Chart the share of correct retrievals by K, for each report and each count."""
     curves = [
         (report, row, sorted((int(k), share) for k, share in shares.items())) for report, row, shares in accuracies
     ]

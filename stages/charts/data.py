@@ -1,4 +1,4 @@
-"""What a chart shows, as data; `stages.charts.drawing.draw` draws it. Whoever has something to show returns these."""
+"""Charts as data; `stages.charts.drawing.draw` draws them."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ class Series:
     label: str
     values: Sequence[float | None]
     intervals: Sequence[tuple[float, float] | None] = ()
-    """Of bars, how far each value is sure; none: nothing is known of that."""
+    """Confidence intervals of bars; none: not known."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class SmallerIsBetter:
 
     limit: float
     label: str = ""
-    """Of the limit; none where nothing is better than doing without."""
+    """Label of the limit; empty where no value is better than none."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +180,10 @@ class Chart:
     """Something to show, and what to say of it."""
 
     name: str
-    """Of its files, without suffix."""
+    """Name of its files, without suffix."""
     title: str
     caption: str
-    """What to see, in a sentence or two; also what is read out in place of the drawing."""
+    """The finding in a sentence or two; also the text for readers who do not see the drawing."""
     plot: Lines | Bars | Histogram | HeatMap | Graph
     numbers: Table
 

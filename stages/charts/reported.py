@@ -11,21 +11,21 @@ class Report:
 
     metrics: Mapping[str, Any]
     scored: str
-    """What was scored: `test`, `wikitext-2 test`, `lambada test, last words`."""
+    """The scored text: `test`, `wikitext-2 test`, `lambada test, last words`."""
     label: str = ""
     """Empty: it is alone."""
     reference: str = ""
 
     def series(self, row: str) -> str:
-        """What a line of one of its rows is called."""
+        """Name of the line of one of its rows."""
         return f"{self.label}: {row}" if self.label else row
 
 
 def measure(metrics: Mapping[str, Any]) -> str:
-    """What the perplexities of a report are of."""
+    """The tokens that the perplexities of a report measure."""
     return "Perplexity of last words" if metrics.get("score") == "last-word" else "Perplexity"
 
 
 def scored(metrics: Mapping[str, Any]) -> str:
-    """What was scored of a text: `test`; `test, last words`."""
+    """The scored part of a text: `test`; `test, last words`."""
     return metrics["split"] + (", last words" if metrics.get("score") == "last-word" else "")

@@ -1,9 +1,9 @@
-"""What charts and tables call the numbers of a report."""
+"""Names of a report's numbers in charts and tables."""
 
 from stages.retrieval.hyperparameters import hyperparameters
 
 OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
-"""What curves run over beside the amounts of readings."""
+"""Quantities of curves besides the amounts of readings."""
 
 
 def symbol(name: str) -> str:

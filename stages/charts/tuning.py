@@ -1,4 +1,4 @@
-"""What the tuning of a memory tried: perplexity of the tuning split over its two settings."""
+"""Charts of a memory's tuning: perplexity of the tuning split over its two settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

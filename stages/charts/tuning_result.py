@@ -1,4 +1,4 @@
-"""What a report tells about the tuning of its memory, ready to draw."""
+"""The tuning of a report's memory, ready to draw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class TuningResult:
     perplexity: np.ndarray
     plain: float
     first: str
-    """What the row without memory is called."""
+    """Name of the row without memory."""
     what: str
     """Perplexity of what, read with how much memory."""
 

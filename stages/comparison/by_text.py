@@ -38,7 +38,7 @@ class Side:
 def compare_text(
     a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
 ) -> dict[str, Any]:
-    """What a comparison on the same text shows; see docs/compare.md for its fields.
+    """Compare two reports on the same text; see docs/compare.md for the fields.
 
     Raises: UsageError if blocks of tokens are asked for, ArtifactError if no length of the documents is known.
     """
@@ -73,8 +73,8 @@ def compare_text(
 
 
 def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
-    """What is resampled, and both reports cut so: documents, or groups of them as in a report's own intervals; where
-    one holds all scored tokens, paragraphs."""
+    """Cut both reports into the units that are resampled: documents, or groups of them as in a report's own
+    intervals; paragraphs where one document holds all scored tokens."""
     both = [(scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)]
     places = both[0][1]
     if places.documents_with_tokens() > 1 or a.counted == "last-word":

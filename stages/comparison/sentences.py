@@ -10,7 +10,7 @@ Facts = Mapping[str, Any]
 
 
 def sentences(found: Facts) -> Iterator[str]:
-    """What `stages.comparison.compare.compare` found: the reports, what was compared, by how much, how surely."""
+    """Sentences about a comparison: the reports, what was compared, the difference and its interval."""
     yield from map(report_line, ("a", "b"), (found["a"], found["b"]))
     yield from text_lines(found)
 
@@ -57,7 +57,7 @@ def verdict(found: Facts) -> str:
 
 
 def baseline_line(found: Facts) -> str:
-    """What `stages.comparison.baseline.against_baseline` found: the ratio of two perplexities, and its interval."""
+    """Sentence about a report and its baseline: the ratio of two perplexities, and its interval."""
     (first, row), drawn = found["rows"], found["bootstrap"]
     interval = f" ({100 * drawn['confidence']:.4g}% interval, as of memlm compare)" if found["interval"] else ""
     return f"{row} against {first} of the baseline: perplexity {ratio(found)}{interval}"

@@ -1,4 +1,4 @@
-"""What of two reports is compared, and how uncertain a difference is said to be."""
+"""Settings of a comparison: what is compared, and how intervals are computed."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class ComparisonSettings:
     confidence: float = Bootstrap.confidence
     """Share of the resamples that an interval holds."""
     seed: int = Bootstrap.seed
-    """Of the resampling."""
+    """Seed of the resampling."""
     block_tokens: int | None = None
     """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""
     most: int = 10

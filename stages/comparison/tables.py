@@ -48,7 +48,7 @@ def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
 
 
 def token_figures(token: Facts) -> dict[str, str]:
-    """Of a token the difference, both probabilities, and what probes say, by their headers."""
+    """Figures of a token, by header: the difference, both probabilities, and what probes recorded."""
     figures = {
         "nats": f"{token['difference']:+.2f}",
         "p(A)": f"{exp(token['log_p_a']):.2g}",

@@ -29,7 +29,7 @@ class PairedTokens:
 
 @dataclass(frozen=True)
 class Group:
-    """What a group of tokens shows; means in nats a token."""
+    """Figures of a group of tokens; means in nats a token."""
 
     tokens: int
     nll_a: float
@@ -38,7 +38,7 @@ class Group:
     """Tokens that B gives more probability than A."""
     lost: int
     interval: tuple[float, float] | None
-    """Of the difference of the two means; None where one unit alone has such tokens."""
+    """Interval of the difference of the two means; None where a single unit has such tokens."""
 
     @property
     def difference(self) -> float:
@@ -74,7 +74,7 @@ class Tally:
         return self._sums[0]
 
     def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> list[Group | None]:
-        """What each group shows; None for those without tokens."""
+        """Figures of each group; None for groups without tokens."""
         held = np.flatnonzero(self.weights.any(axis=1))
         intervals = bootstrap.intervals(self.totals[held], self.weights[held], progress)
         sums = self._sums.sum(axis=1).T

@@ -18,7 +18,7 @@ _FIRST_BUCKET, _FIRST_RANGE = 1, 1 + BUCKETS
 
 
 class Groups(NamedTuple):
-    """What groups of tokens show; None for those without tokens."""
+    """Figures of groups of tokens; None for groups without tokens."""
 
     all: Group | None
     buckets: list[Group | None]
@@ -49,7 +49,7 @@ class TokenSums:
         self.lost.add(start, pairs.difference)
 
     def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> Groups:
-        """What every group shows, all intervals from the same draws."""
+        """Figures of every group, all intervals from the same draws."""
         found = self.tally.groups(bootstrap, progress)
         return Groups(found[0], found[_FIRST_BUCKET:_FIRST_RANGE], found[_FIRST_RANGE:])
 

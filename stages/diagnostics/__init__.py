@@ -1,4 +1,4 @@
-"""What a method or a layer shows of itself while a split is scored: a folder a probe, its settings and its code."""
+"""Probes, a folder each: settings and code that record what a method or a layer does while a split is scored."""
 
 from stages.registry import Part, Registry
 

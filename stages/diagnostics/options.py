@@ -1,4 +1,4 @@
-"""What an evaluation asks of the probes there are: settled before any work, kept with its settings. Free of torch."""
+"""Options of all probes in an evaluation: settled before any work, kept with its settings. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from stages.diagnostics.settings import Options, ProbeSettings
 
 
 def all_settings() -> dict[str, ProbeSettings]:
-    """What each probe asks and shows, by its name."""
+    """Settings of each probe, by its name."""
     return {name: PROBES.settings(name)() for name in PROBES.names()}
 
 
@@ -33,7 +33,7 @@ def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[
 
 
 def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a question about a model takes over from an evaluation with these settings; {}: from none."""
+    """Options that a question about a model takes over from an evaluation with these settings; {}: none."""
     taken: dict[str, Any] = {}
     for part in all_settings().values():
         taken |= part.of_report(config)

@@ -1,4 +1,4 @@
-"""What a probe asks of an evaluation, and how what it left is shown. Free of torch."""
+"""Options of a probe, and how its records are shown. Free of torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class ProbeSettings(ABC):
 
 
 class PlainProbeSettings(ProbeSettings):
-    """Of a probe that is asked nothing."""
+    """Settings of a probe without options."""
 
     @final
     def resolve(self, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What probes left in a report, in words and charts. Free of torch."""
+"""Probes' records of a report, in words and charts. Free of torch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -23,7 +23,7 @@ def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tens
 
 
 class Calls:
-    """What is seen of some modules of a model in each call since it was asked for last."""
+    """Records observations of some of a model's modules, call after call."""
 
     def __init__(
         self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any], device: torch.device
@@ -33,7 +33,7 @@ class Calls:
         device: where the modules work.
         """
         self.seconds = 0.0
-        """What looking took: the model's calls last so much longer."""
+        """Time spent on observing; the model's calls last longer by this."""
         self._look, self._held, self._device = look, list[list[Any]](), device
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
@@ -49,7 +49,7 @@ class Calls:
         return keep
 
     def take(self) -> list[list[Any]]:
-        """Of each module, call after call."""
+        """Hand out and clear the observations of each module, call after call."""
         taken = [list(held) for held in self._held]
         for held in self._held:
             held.clear()

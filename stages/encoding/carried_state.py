@@ -1,4 +1,4 @@
-"""What a range of a split's tokens takes over from the ranges before it."""
+"""State that a range of a split's tokens takes over from the ranges before it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What time it is once a device has done its work."""
+"""Reads the time once a device has finished its work."""
 
 import time
 

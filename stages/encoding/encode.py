@@ -40,7 +40,7 @@ class EncodedBlock:
 
     @property
     def state(self) -> State:
-        """What the backbone carries past the block; None: nothing."""
+        """State that the backbone carries past the block; None: nothing."""
         return self.encoding.state
 
     def key(self, name: str) -> Tensor:
@@ -48,7 +48,8 @@ class EncodedBlock:
         return self.of_tokens(self.encoding.key(name))
 
     def of_tokens(self, positions: Tensor) -> Tensor:
-        """What belongs to the windows' inputs, [B, L, …], as far as these are contexts of the tokens, [n, …]."""
+        """Select, from values of the windows' inputs [B, L, …], those whose inputs are contexts of the tokens, [n,
+        …]."""
         return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
 
     def context_keys(self, name: str) -> list[Tensor]:

@@ -18,14 +18,14 @@ class HiddenReader(ABC):
 
     @abstractmethod
     def apply(self, model: LanguageModel, block: EncodedBlock) -> Tensor:
-        """What the softmax reads in place of a block's hidden states, [n, d]."""
+        """Compute the hidden states that the softmax reads for a block, [n, d]."""
 
 
 class HiddenMemory(ABC):
-    """What a model was trained to let into its hidden states, opened for an evaluation."""
+    """A memory that a model was trained to add to its hidden states, opened for an evaluation."""
 
     name: ClassVar[str]
-    """What tables call it."""
+    """Name in tables."""
 
     @property
     @abstractmethod

@@ -40,7 +40,7 @@ class KeyEncoder:
     key: str
     """`hidden` or `ffn-input`."""
     dtype: str
-    """Of the stored keys."""
+    """Type of the stored keys."""
 
     @classmethod
     def of(cls, datastore: Artifact, reader: SplitReader, model: LanguageModel | None = None) -> Self:

@@ -13,7 +13,7 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.models.language_model import LanguageModel
 
 Records = Sequence[Mapping[str, Any]]
-"""What a probe left of each range of a split, in order."""
+"""Records of a probe, one for each range of a split, in order."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ScoredBlock:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a probe saw at the c tokens of a range that count.
+    """Observations of a probe at the c scored tokens of a range.
 
     `columns`: a number a token, float32 [c], by name: kept with `--save-token-scores`, shown by inspect and compare.
     `record`: JSON, of which metrics are made. `seconds`: what looking took.
@@ -51,7 +51,7 @@ class RangeProbe(ABC):
 
     @abstractmethod
     def observation(self) -> Observation:
-        """What was seen, once all blocks of the range have come."""
+        """Return the observations, once all blocks of the range have come."""
 
 
 class Probe(ABC):
@@ -85,7 +85,7 @@ class Probe(ABC):
 
     @abstractmethod
     def metrics(self, records: Records) -> dict[str, Any]:
-        """What stands under the probe's name in `metrics.json`."""
+        """Compute the entry under the probe's name in `metrics.json`."""
 
     @abstractmethod
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:

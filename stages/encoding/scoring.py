@@ -1,4 +1,4 @@
-"""What a language model alone says about a range of tokens, and the keys that memory is searched with."""
+"""Scores a range of tokens by the language model alone, and makes the keys that memory is searched with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

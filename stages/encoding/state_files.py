@@ -20,7 +20,7 @@ LONGEST = 16
 
 @dataclass(frozen=True)
 class _Header:
-    """What a file says of itself."""
+    """Header of a state file."""
 
     before: str | None
     """The shard whose state its tensors begin with, in part; None: all of them are whole."""

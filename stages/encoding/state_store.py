@@ -43,11 +43,11 @@ class StateStore:
             self._files.discard(output, idle)
 
     def after(self, shard: str) -> CarriedState | None:
-        """What is carried past a shard, if it was the latest of this run."""
+        """The state after a shard, if it was the latest of this run."""
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
     def latest(self, ranges: Iterable[TokenRange]) -> tuple[CarriedState, list[TokenRange]]:
-        """What is carried past the last of some ranges that left it, and the ranges behind that, to be read again.
+        """Find the latest stored state among some ranges, and the ranges after it, which must be read again.
 
         It is without positions unless that range was the latest of this run; where none left anything, it is that of
         the start of the split.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
-"""Of a shard where every key is made of a window of its own, and so takes as long as a window of others."""
+"""Rows of a shard where every key has a window of its own, and so takes as long as a window of other models."""
 
 
 class RowLayouts(NamedTuple):

@@ -30,11 +30,11 @@ class WindowedConfig(StageConfig):
     """Positions that a backbone carries from segment to segment; None: the model's own."""
 
     long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
-    """What layers remember beyond these, in slots or entries; None: as much as in training, if anything."""
+    """Number of slots or entries that layers remember beyond these; None: as many as in training."""
 
     @property
     def asked_windows(self) -> dict[str, int | None]:
-        """What was asked for, by name."""
+        """The requested values, by name."""
         return {name: getattr(self, name) for name in WindowedConfig.model_fields}
 
     @property

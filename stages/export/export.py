@@ -20,7 +20,7 @@ Write = Callable[[Artifact, int | None, Path], Form]
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """Files that were written."""
 
     folder: Path
     form: Form
@@ -44,7 +44,7 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 
 
 def _form_of(model: Artifact) -> Write:
-    """What writes a model of its backbone. Raises: UsageError or ArtifactError, saying why, if nothing does."""
+    """Find the writer for a model's backbone. Raises: UsageError or ArtifactError, saying why, if there is none."""
     config = model_of(require_scoring(model))
     if config.gate is not None:
         raise UsageError(

@@ -12,7 +12,8 @@ from stages.text.files import file_digest
 
 CARD = "README.md"
 RECORD = "memlm.json"
-"""Of an export: the BLAKE2b of every other file, by name. What was changed since, or is not there, is somebody's."""
+"""File of an export that lists the BLAKE2b of every other file. A file that changed since, or is missing, is the
+user's."""
 
 
 def check_export_folder(folder: Path) -> None:
@@ -63,7 +64,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _written(folder: Path) -> dict[str, str]:
-    """What the export that made a folder says it wrote; nothing where none did."""
+    """Files that the export of a folder recorded; empty where it recorded none."""
     try:
         written = json.loads((folder / RECORD).read_text("utf-8"))["blake2b"]
     except (OSError, ValueError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""What an exported model is on the other side. Free of torch."""
+"""The form of an exported model in transformers. Free of torch."""
 
 from typing import NamedTuple
 

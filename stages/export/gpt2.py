@@ -24,7 +24,7 @@ from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
 
 EPSILON = 1e-5
-"""Of memlm's layer norms."""
+"""Epsilon of memlm's layer norms."""
 ARCHITECTURE = "GPT2LMHeadModel"
 
 
@@ -88,7 +88,7 @@ def gpt2_weights(model: LanguageModel, positions: int) -> dict[str, Tensor]:
 
 
 def _block(name: str, block: Any, added: float) -> dict[str, Tensor]:
-    """Of one block; what it adds to the residual stream is multiplied by `added`."""
+    """Weights of one block; what it adds to the residual stream is multiplied by `added`."""
     return {
         **_norm(f"{name}.ln_1", block.attention_norm),
         **_linear(f"{name}.attn.c_attn", block.attention.qkv, 1.0),

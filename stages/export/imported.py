@@ -19,7 +19,7 @@ from stages.pretrained.quiet import quiet
 from stages.pretrained.scores import TOLERANCE, largest_difference, scores_of
 
 BLOCKS = "backbone.model."
-"""What stands before names of weights between the embeddings and the softmax."""
+"""Prefix of the names of weights between the embeddings and the softmax."""
 
 
 def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form:

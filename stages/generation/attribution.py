@@ -34,13 +34,13 @@ class Attribution:
         self._contexts, self._entered = Contexts(reader), EnteredContexts(reader)
 
     def of(self, scored_range: ScoredRange, token: int) -> Attributed:
-        """What carried the token at the one position of the range."""
+        """Attribute the token at the one position of the range."""
         place = scored_range.lm.start
         (near,) = self._entered.read(PASSAGE, place, [token])
         return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])
 
     def _memory(self, scored_range: ScoredRange, token: int, place: int) -> tuple[list[float], list[Context]]:
-        """What each memory added, and the contexts that added most."""
+        """Contribution of each memory, and the contexts that contributed most."""
         memories = [0.0] * len(self._reader.memories)
         entries = [one for _, some in self._reader.read_entries(scored_range) for one in some]
         for one in entries:

@@ -18,7 +18,7 @@ STRIDE = 1
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """What is to be written."""
+    """A request for text."""
 
     prompt: str = ""
     max_tokens: int = 100

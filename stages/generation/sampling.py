@@ -33,7 +33,8 @@ class Sampling:
 
 
 def probabilities(log_p: np.ndarray, sampling: Sampling) -> np.ndarray:
-    """What a token is drawn from, float64 [V], summing to 1; of equals the lower id is kept first.
+    """Compute the distribution that a token is drawn from, float64 [V], summing to 1; of equals the lower id is kept
+    first.
 
     Args:
         log_p: log-probabilities of all tokens, natural log, [V]; -inf is allowed.

@@ -80,7 +80,7 @@ def dense_log_probs(evaluator: Evaluator, scored_range: ScoredRange, settings: R
 
 
 def _ending_with(carried: CarriedState, token: int) -> CarriedState:
-    """What is carried, with another last token."""
+    """Replace the last token of a carried state."""
     if carried.tokens is None:
         return carried
     tokens = carried.tokens.clone()

@@ -1,1 +1,1 @@
-"""What a model and its memories say about a passage, token by token, and where in the corpus that comes from."""
+"""A passage token by token: what a model and its memories predicted, and where in the corpus that comes from."""

@@ -1,4 +1,4 @@
-"""What entered the hidden states of a passage (SPALM's neighbours), with the text that stands there."""
+"""Neighbours that the gate read for a passage (SPALM), with the text at their places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class EnteredContexts:
             self._corpus = reader.corpus_of(self._memory.datastore)
 
     def read(self, split: str, start: int, tokens: Sequence[int]) -> list[list[EnteredContext]]:
-        """What entered at each of the tokens that stand in a split from `start` on, the nearest first."""
+        """Find the neighbours that the gate read for each token from `start` on, nearest first."""
         if self._memory is None:
             return [[] for _ in tokens]
         rows, held = self._memory.rows(split, start, start + len(tokens))

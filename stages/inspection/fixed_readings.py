@@ -62,7 +62,8 @@ def _reading(memory: Mapping[str, Any]) -> Reading:
 
 
 def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
-    """What an evaluation of these artifacts would tune, at fixed numbers; temperatures of neighbours stay `tune`."""
+    """Default readings of these artifacts, with fixed numbers where an evaluation would tune; temperatures of
+    neighbours stay `tune`."""
     readings = parse_readings(default_memory(read))
     return tuple(_fixed(reading, number > 0, read["model"]) for number, reading in enumerate(readings))
 

@@ -24,7 +24,7 @@ from stages.text.excerpt import SplitText
 
 @dataclass(frozen=True)
 class MemoryView:
-    """What one reading gave to a token: its own probability of it, and its share of the final distribution."""
+    """Contribution of one reading to a token: its own probability, and its share of the final distribution."""
 
     probability: float
     share: float
@@ -71,12 +71,12 @@ class Inspected:
 
     @property
     def memory_words(self) -> list[str]:
-        """What each memory is called: `datastore`, `cache`."""
+        """Names of the memories: `datastore`, `cache`."""
         return memory_words(memory["sources"] for memory in self.memories)
 
     @property
     def shares_line(self) -> str | None:
-        """What the shares of memories in the table are; None of a model that reads none."""
+        """Explanation of the memories' shares in the table; None for a model that reads none."""
         match self.memory_words:
             case []:
                 return None
@@ -151,7 +151,7 @@ def inspect_passages(
 
 
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
-    """What stands in tokens [start, stop) of a split whose arrays are `own`."""
+    """Inspect tokens [start, stop) of a split whose arrays are `own`."""
     carried = reader.carried(split, start)
     with LookUps(reader.evaluator.model) as look_ups:
         result = reader.evaluator.read_range(split, start, stop, carried, probed=True)
@@ -198,7 +198,7 @@ def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, An
 def _read_memory(
     reader: MemoryReader, scored_range: ScoredRange, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
-    """Of each token every memory's share of the final distribution, and the contexts that carried most of it."""
+    """For each token, every memory's share of the final distribution, and the contexts that carried most of it."""
     scored, contexts, place = scored_range.lm, Contexts(reader), 0
     for shares, entries in reader.read_entries(scored_range):
         for row, parts in enumerate(shares.memories.tolist()):

@@ -1,4 +1,4 @@
-"""What memorizing attention looked up for the tokens of a passage, with the text that stands there."""
+"""Entries that memorizing attention looked up for the tokens of a passage, with their text."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class LookUps:
         ]
 
     def _weights(self, number: int) -> list[dict[int, float]]:
-        """Of each token how much of attention went how far back, summed over layers and heads."""
+        """For each token, the attention by distance, summed over layers and heads."""
         weights: list[dict[int, float]] = [defaultdict(float) for _ in range(number)]
         for gates, calls in zip(self._gates, self._found, strict=True):
             rows = (row for ages, shares in calls for row in zip(ages, gates[:, None] * shares, strict=True))

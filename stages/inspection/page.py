@@ -76,7 +76,7 @@ def title(found: Inspected) -> str:
 
 
 def coloured(found: Inspected) -> list[str]:
-    """What probes tell of tokens that is a number from 0 to 1, as a colouring shows it; not distances, say."""
+    """Probe columns that colour tokens: numbers from 0 to 1, unlike distances."""
     names = found.tokens[0].columns
     return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
 

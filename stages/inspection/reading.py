@@ -47,7 +47,7 @@ class MemoryReader:
     text: TokenText
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
-        """What is read at each token of a range, for a few at a time; of the plain model nothing comes."""
+        """Read the entries of each token of a range, for a few tokens at a time; the plain model has none."""
         if self.settings is not None:
             yield from read_entries(self.evaluator.rows[0], self.settings, scored_range)
 

@@ -1,4 +1,4 @@
-"""What a question about a model reads, from the references that a user gives. Free of torch."""
+"""Artifacts that a question about a model reads, from the references that a user gives. Free of torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Resolved:
     numbers: Literal["given", "reported", "default"]
     windows: WindowSettings
     options: Mapping[str, Any]
-    """Of probes, resolved."""
+    """Options of probes, resolved."""
     by_document: bool
     exclude: str
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
@@ -128,7 +128,7 @@ def _windows(
 
 
 def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:
-    """What probes are asked: as in the report; of a text that is no split nothing is stored."""
+    """Options of probes: those of the report; for a text that is no split nothing is stored."""
     asked = reported_options({} if report is None else report.config)
     return resolve_options(asked, read, () if split is None else (split,))
 

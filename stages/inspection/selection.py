@@ -16,7 +16,7 @@ KINDS = {
     LOSSES: "Memory harms most",
     RARE: "Rare words on which memory makes the largest difference",
 }
-"""What passages are chosen for, and how a page calls them."""
+"""Criteria for choosing passages, and their titles on a page."""
 RARE_BUCKET = BOUNDS.index(0)
 """From this bucket of frequencies on a type stands ten times in train at most."""
 SCORES = "scores.zarr"
@@ -91,7 +91,7 @@ def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _values(kind: str, gains: np.ndarray, targets: np.ndarray, report: Artifact) -> np.ndarray:
-    """What passages of a kind have most of, of every token."""
+    """The value of every token that passages of a kind have most of."""
     if kind != RARE:
         return gains if kind == GAINS else -gains
     read = {"model": report.input("model"), "tokens": report.input("tokens")}

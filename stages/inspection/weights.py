@@ -38,7 +38,7 @@ class ReadEntries:
 
 @dataclass(frozen=True)
 class Shares:
-    """What final distributions are made of: `model` [n] and `memories` [n, readings], which sum to 1."""
+    """Shares of the final distributions: `model` [n] and `memories` [n, readings], which sum to 1."""
 
     model: Tensor
     memories: Tensor

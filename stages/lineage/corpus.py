@@ -1,4 +1,4 @@
-"""What a model reads: the tokens it was trained on, or others with its vocabulary."""
+"""The corpus of a model: the tokens it was trained on, or others with its vocabulary."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,7 @@ def token_text(tokens: Artifact) -> "TokenText":
 
 
 def tokenizer_of(tokens: Artifact) -> "TextTokenizer":
-    """What a tokens artifact was made with. Raises: as `token_text`."""
+    """The tokenizer of a tokens artifact. Raises: as `token_text`."""
     from stages.text.given import open_tokenizer
 
     with content_of(tokens.file(TOKENIZER), DataError):

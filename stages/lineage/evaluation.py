@@ -102,7 +102,7 @@ def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifa
 
 
 def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
-    """What a model itself reads: the neighbors that are named, else those that it was trained with."""
+    """Neighbors of a model with a gate: those that are named, else those that it was trained with."""
     if references.get("neighbors") is not None:
         return store.get(references["neighbors"], "neighbors")
     if "neighbors" not in model.manifest.inputs:

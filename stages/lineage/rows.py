@@ -71,12 +71,12 @@ class DatastoreRows:
 
     @property
     def text_name(self) -> str:
-        """What the text is called where a split has its name."""
+        """Name of the text, where a split has one."""
         return ROWS if is_updated(self.datastore) else split_of(self.datastore)
 
     @cached_property
     def names(self) -> DocumentNames:
-        """What its documents are called."""
+        """Names of its documents."""
         return DocumentNames(self.named_runs)
 
     @property
@@ -106,7 +106,7 @@ class DatastoreRows:
         return np.minimum(ends[inside], stop), hashes[inside]
 
     def paragraph_hashes(self, source: int) -> np.ndarray:
-        """Of the paragraphs of a source, uint64 [P]; of a split that build-datastore stored in part, of all of it."""
+        """Hashes of a source's paragraphs, uint64 [P]; of the whole split, where build-datastore stored a part."""
         if not is_updated(self.datastore):
             return np.asarray(self.text.paragraph_hashes[:])
         return self.paragraphs(*self.runs.block(source))[1]

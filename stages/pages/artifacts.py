@@ -21,11 +21,11 @@ FACTS = {
     "batches": (("segments", "segments"), ("token_overlap", "token overlap")),
     "report": (("tokens", "tokens"), ("perplexity", "perplexity")),
 }
-"""Of each kind what tells most of what is in it: names in the manifest's metrics, and in words."""
+"""The most telling metrics of each kind: names in the manifest, and in words."""
 
 
 WITH_MEMORY = " (with the memory of its training: not to be compared with that of a plain model)"
-"""Of a validation perplexity that a model has by reading as it was trained."""
+"""Remark on a validation perplexity that includes the memory of training."""
 
 
 @dataclass(frozen=True)

@@ -50,11 +50,12 @@ class Row:
     values: Mapping[str, float | None]
     """By the names of `MEASURES`; None where there is none."""
     change: float | None
-    """Of perplexity against the first row of the report, or its baseline's, as a share; None for that row itself."""
+    """Change of perplexity against the first row of the report, or its baseline's, as a share; None for that row
+    itself."""
     change_on_new_text: float | None
     """The same of perplexity on text that was not read before."""
     interval: Sequence[float] | None
-    """Of `change`, had other documents been drawn; None where there is none."""
+    """Interval of `change` over resampled documents; None where there is none."""
     interval_on_new_text: Sequence[float] | None
     memories: Sequence[Mapping[str, Any]]
     """The readings, as the report tells them."""
@@ -130,7 +131,7 @@ def shown(row: Row, measure: str) -> float | None:
 
 
 def comparison_words(rows: Sequence[Row]) -> str:
-    """What the words mean by which settings say how memories are compared; empty where no row has any."""
+    """Explain the settings of readers; empty where no row has any."""
     held = {memory.get(name) for row in rows for memory in row.memories for name in ("similarity", "key")}
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
@@ -220,7 +221,7 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _split_tokens(metrics: Mapping[str, Any]) -> int | None:
-    """Of the split that was scored; None where only last words count."""
+    """Tokens of the scored split; None where only last words count."""
     return metrics["tokens"] if metrics.get("score") == "all" else None
 
 

@@ -37,7 +37,7 @@ class Member:
 
     @property
     def label(self) -> str:
-        """What a person calls it: its name, or its id."""
+        """Name for people: its name, or its id."""
         return self.names[0] if self.names else self.id
 
     @property

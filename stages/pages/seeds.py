@@ -22,9 +22,9 @@ class OverSeeds:
     """The mean."""
     deviation: float
     change: float | None
-    """Of perplexity against the first row of the first group, run by run, the mean; None for that row itself."""
+    """Mean change of perplexity against the first row of the first group, run by run; None for that row itself."""
     interval: Sequence[float] | None
-    """Of that mean."""
+    """Interval of that mean."""
 
 
 Means = Mapping[tuple[str, str], OverSeeds]
@@ -32,7 +32,7 @@ Means = Mapping[tuple[str, str], OverSeeds]
 
 
 def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
-    """What `compare_groups` finds on each text; none where no model was trained with several seeds."""
+    """Compare groups of seeds on each text; empty where no model was trained with several seeds."""
     texts: dict[tuple[str, str, str], list[Artifact]] = {}
     try:
         for report in reports:
@@ -47,7 +47,7 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
 
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
-    """What `seed_tables` found, for the rows of each report."""
+    """Means over seeds, for the rows of each report."""
     return {
         (report, row["row"]): _over_seeds(group, row)
         for table in tables

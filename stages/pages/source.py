@@ -1,4 +1,4 @@
-"""What one report brings to the page: its numbers, and what to call it."""
+"""A report on the page: its numbers and its name."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ from stages.text.names import names_file, read_runs
 
 METRICS = "metrics.json"
 LongerRemarks = Callable[[Artifact], Sequence[str]]
-"""What is to be said of a report beside what its own numbers say: how it compares with its baseline."""
+"""Finds remarks that need more than the report's own numbers, such as a comparison with its baseline."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Source:
     label: str
     """Its name, else its method and first memory."""
     corpus: str
-    """What the scored tokens are called; empty where they have no name and are the page's only ones."""
+    """Name of the scored tokens; empty where they have none and are the page's only ones."""
     alone: bool
     """Whether it is the page's only report, so that its name says nothing."""
     remarks: Sequence[str]
-    """What must be known of its figures."""
+    """Remarks on its figures."""
 
     @property
     def scored(self) -> str:
-        """What was scored: `wikitext-2 test`, `lambada test, last words`, `test`."""
+        """The scored text: `wikitext-2 test`, `lambada test, last words`, `test`."""
         return f"{self.corpus} {scored(self.metrics)}".lstrip()
 
     @property
@@ -109,7 +109,7 @@ def _kept_apart(labels: Sequence[str]) -> list[str]:
 
 
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
-    """What scored tokens are called, by reference; by their id where two would be called the same."""
+    """Names of scored tokens, by reference; their ids where two have the same name."""
     splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
     words = {reference: _corpus(members.get(reference), split) for reference, split in splits.items()}
     shared = Counter(words.values())

@@ -24,7 +24,7 @@ ROOM = 4
 
 
 class Row(NamedTuple):
-    """What was measured of a kernel; rates in `unit`."""
+    """Measurements of a kernel; rates in `unit`."""
 
     name: str
     unit: str
@@ -33,10 +33,10 @@ class Row(NamedTuple):
     expected: float | None
     """None: not known."""
     source: str
-    """What the expected rate is taken from."""
+    """Source of the expected rate."""
     runs: int
     operations: float
-    """Of a run, and the bytes that it moves in memory; 0: not known."""
+    """Operations of a run, and the bytes that it moves in memory; 0: not known."""
     moved: float
 
 
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
     memory: float
 
     def expected(self, kernel: Kernel) -> tuple[float | None, str]:
-        """What a kernel takes if nothing but products, or nothing but memory, held it up."""
+        """Estimate the time of a kernel that is limited by products alone, or by memory alone."""
         products = kernel.operations / (self.fp32 if kernel.precision == "fp32" else self.bf16)
         least = max(products, kernel.moved / self.memory)
         return (least, "products and memory as measured here") if least else (None, "")

@@ -1,4 +1,5 @@
-"""What is timed: each kernel's operations and bytes, from which its time follows, and the work itself."""
+"""The kernels that are timed: their operations and bytes, from which the expected time follows, and the work
+itself."""
 
 import os
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Sizes:
     """Tokens of a training step."""
     steps: int
     megabytes: float
-    """Of text."""
+    """Megabytes of text."""
 
 
 CPU_SIZES = Sizes(

@@ -1,4 +1,4 @@
-"""What processors can do at the most, by what their makers write down."""
+"""Peak rates of processors, by their makers' specifications."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ def gpu_peak(name: str) -> Peak | None:
 
 
 def cpu_peak(threads: int) -> Peak | None:
-    """Of so many cores, as the system describes them; None where it does not (Linux does).
+    """Peak rate of some cores, as the system describes them; None where it does not (Linux does).
 
     On a virtual machine a core may be half of one, and its clock slower or faster than is said.
     """
@@ -90,7 +90,7 @@ def operations_a_cycle(vendor: str, family: int, flags: Iterable[str]) -> Cycle 
 
 
 def peak(device: str, threads: int) -> Peak | None:
-    """Of the device type `cpu` or `cuda`; `threads` are those that arithmetic uses."""
+    """Peak rate of the device type `cpu` or `cuda`; `threads` are those that arithmetic uses."""
     if device == "cpu":
         return cpu_peak(min(threads, os.cpu_count() or threads))
     import torch

@@ -1,4 +1,4 @@
-"""What memlm itself does, on made data of a fixed size: search, a training step, tokenizing."""
+"""Workloads of memlm on made data of a fixed size: search, a training step, tokenizing."""
 
 from itertools import count
 from pathlib import Path

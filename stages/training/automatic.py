@@ -1,4 +1,4 @@
-"""What `auto` stands for in the settings of `train`: chosen from the text and the model, never by the clock.
+"""Resolves `auto` in the settings of `train`: from the text and the model, never by the clock.
 
 The same command must name the same work on any machine, however busy; how long it takes is shown while it runs.
 """

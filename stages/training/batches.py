@@ -14,7 +14,7 @@ from stages.training.config import TrainConfig
 UPDATES_LOOKED_AT = 8
 """The first ones, of which documents are counted before training."""
 NEARLY_RANDOM = 0.75
-"""Of the documents that random segments would be of: more than this share is what a small batch has in any case."""
+"""Share of the documents that random segments would have; above it a batch counts as random."""
 
 
 def batch_size(config: TrainConfig, segments: Segments, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
@@ -70,7 +70,7 @@ class SegmentOrder:
         return len(self._segments.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
 
     def few_documents(self, accumulate: int) -> str | None:
-        """What to say where updates read fewer documents than are enough and as random segments would; None: nothing.
+        """Warning where updates read fewer documents than are enough and than random segments would; None: nothing.
 
         Args:
             accumulate: forward batches of an update.

@@ -21,7 +21,7 @@ MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/
 
 @dataclass
 class RankState:
-    """What a process has for itself: the state of its random numbers, and what its batches carry to the next."""
+    """State of one process: its random numbers, and the state that its batches carry to the next."""
 
     random: dict[str, Tensor]
     carried: State
@@ -47,7 +47,7 @@ def save_checkpoint(
 
 
 def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
-    """Of all that a checkpoint holds: safetensors has no checksum of its own."""
+    """Digest of a whole checkpoint: safetensors has no checksum of its own."""
     digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -91,7 +91,7 @@ def load_checkpoint(
 
 
 def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
-    """What is said where a run cannot go on from what it saved."""
+    """Build the error of a run that cannot resume from its checkpoint."""
     return ArtifactError(
         f"The checkpoint {checkpoint} is damaged ({problem}); remove it, and the same command trains from the "
         "beginning."

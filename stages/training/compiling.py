@@ -74,6 +74,6 @@ def compiled(backbone: Backbone, name: str) -> Compiled:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error of the compiler says first, as a sentence."""
+    """The first line of a compiler's error, as a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".:") + "."

@@ -1,4 +1,4 @@
-"""What a training run is; free of torch."""
+"""Settings of a training run. Free of torch."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,7 +28,7 @@ class OptimizerConfig(Settings):
     """Decay of the first and second moments (adam, adamw)."""
     eps: Positive = 1e-8
     momentum: Probability = 0.99
-    """Of sgd."""
+    """Momentum of sgd."""
     weight_decay: NonNegative = 0.0
     """Applies to matrices and embeddings; decoupled for adamw, added to the gradient otherwise."""
 
@@ -51,7 +51,7 @@ class TrainConfig(StageConfig):
     method: str = "lm"
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
-    """Of methods that train with memory: what it is made of."""
+    """Settings of the memory, for methods that train with one."""
     model: ModelConfig = parse_model({})
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -69,11 +69,12 @@ class TrainConfig(StageConfig):
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None)] = None
-    """Of an imported model: rank of the factors that learn in place of its own weights; None: these learn."""
+    """Rank of the factors that are trained instead of an imported model's own weights; None: the weights are
+    trained."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of the initial weights, dropout and the order of segments."""
+    """Seed of the initial weights, dropout and the order of segments."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
+    """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
     compile: Annotated[bool, Field(exclude_if=lambda chosen: not chosen)] = False
     """Whether the forward passes of the backbone's blocks are compiled (`torch.compile`)."""
     valid_every: Annotated[int, Field(ge=0)] = 500
@@ -88,7 +89,7 @@ class TrainConfig(StageConfig):
 
     @property
     def method_settings(self) -> MethodSettings:
-        """What the method is given: its `memory`; of one that is given nothing, just that."""
+        """Settings of the method: its `memory`, or the method alone."""
         settings: MethodSettings = self.memory or METHODS.settings(self.method)()
         return settings
 

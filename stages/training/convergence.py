@@ -25,7 +25,7 @@ def read_validations(lines: Path) -> list[Validation]:
 
 
 def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:
-    """What the metrics of a model tell of it.
+    """Metrics of a model that describe convergence.
 
     `passes` over the training split; `last_validations`: the last one, before it the last one from before the end of
     the run; `still_falling`: whether the loss was lowest after that one, notably below it, and stayed there, None where

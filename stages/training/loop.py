@@ -203,7 +203,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _state_before(self, number: int) -> State:
-        """What forward batch `number` goes on from: nothing at the start of an epoch."""
+        """The state before forward batch `number`: None at the start of an epoch."""
         return None if self._order.begins_epoch(number) else self._carried
 
     def _batch(self, number: int) -> Batch:

@@ -21,7 +21,7 @@ from stages.models.language_model import LanguageModel
 SCALE = 2
 """alpha / r."""
 OWN, ADDED = ".base_layer", "lora_"
-"""What peft calls the W of a layer in its place, and both factors."""
+"""Names in peft of a layer's own W, and of both factors."""
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:

@@ -1,4 +1,4 @@
-"""What a training run looks up at random, kept on disk: its memory does not grow with the corpus."""
+"""Arrays that a training run reads at random, kept on disk: its memory does not grow with the corpus."""
 
 from collections.abc import Callable
 from pathlib import Path

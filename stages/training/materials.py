@@ -1,4 +1,4 @@
-"""What a training run reads, opened: the splits of its tokens, and what other stages made for its method."""
+"""Opens the inputs of a training run: the splits of its tokens, and what other stages made for its method."""
 
 from pathlib import Path
 from typing import Any

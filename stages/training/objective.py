@@ -1,4 +1,4 @@
-"""What is minimized: a method's loss, and what the model's layers add to it."""
+"""The objective: a method's loss, and the terms that the model's layers add to it."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -30,7 +30,7 @@ class Objective(nn.Module):
         self.model, self.method = model, method
         self.device, self.precision = device, precision
         self.auxiliary: Tensor | None = None
-        """What layers added to the latest loss, float64 []; None: nothing."""
+        """Term that layers added to the latest loss, float64 []; None: nothing."""
 
     def forward(self, batch: Batch, state: State, back: Tensor | None = None) -> tuple[Tensor, State]:
         """The loss of a batch, and the state after it, without gradient (truncated backpropagation through time).

@@ -1,4 +1,4 @@
-"""What a training run reads, and where it stands."""
+"""Inputs and progress of a training run."""
 
 import math
 import time
@@ -43,7 +43,7 @@ class Progress:
     """Sum of the updates' losses since the last line of the journal, and of how many."""
     loss_count: int = 0
     auxiliary_sum: float | None = None
-    """What of `loss_sum` layers added; None: nothing."""
+    """Part of `loss_sum` that layers added; None: nothing."""
     document_sum: int = 0
     """Documents that the same updates read, each once an update."""
     line_step: int = 0
@@ -95,7 +95,7 @@ class Progress:
 
     @property
     def mean_auxiliary(self) -> float | None:
-        """What of `mean_loss` layers added; None: nothing."""
+        """Part of `mean_loss` that layers added; None: nothing."""
         return None if self.auxiliary_sum is None else self.auxiliary_sum / max(1, self.loss_count)
 
     @property
@@ -122,7 +122,7 @@ class Pace:
         self._began: tuple[int, float] | None = None
 
     def tokens_per_second(self, step: int) -> float | None:
-        """Of the updates up to `step`, which is reported now; None for the first, which it counts from."""
+        """Speed of the updates up to `step`, which is reported now; None for the first, which it counts from."""
         now = time.monotonic()
         if self._began is None:
             self._began = step, now
@@ -147,7 +147,7 @@ class Forecast:
         self._said = False
 
     def line(self, now: Progress) -> str | None:
-        """What to say of the time, once; None while there is nothing to say."""
+        """A line about the time, once; None while there is nothing to report."""
         if now.step <= self._start + self.WARM_UP:
             self._timed_from = now.step, now.seconds
         first, began = self._timed_from

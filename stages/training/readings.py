@@ -22,7 +22,7 @@ class Reading:
 
 
 class UpdateReadings:
-    """What an update reports."""
+    """Figures that an update reports."""
 
     def __init__(self, step: int, loss: Tensor, auxiliary: Tensor | None, documents: int) -> None:
         """Args:

@@ -60,13 +60,13 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
 
 
 def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) -> int:
-    """What must be held at once, at the least: weights, gradients, moments, and a batch's hidden states."""
+    """Minimum bytes of memory: weights, gradients, moments, and a batch's hidden states."""
     batch = min(config.batch_segments, max(1, segments))
     return _weight_bytes(config, model) + batch * _hidden_bytes(config, model)
 
 
 def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Of the weights, and of gradients and moments of what learns."""
+    """Bytes of the weights, and of gradients and moments of what learns."""
     weights = _parameters(model) * _each(config)
     return weights if config.lora is None else weights + learning_bytes(config) * factor_numbers(model, config.lora)
 
@@ -98,15 +98,15 @@ def _memory(device: str) -> int:
 
 
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Of a segment: hidden states before and after every layer and what layers take from memory, which gradients need;
-    and what layers remember."""
+    """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
+    layers remember."""
     layers: int = getattr(model, "layers", 1)
     numbers = model.width * (layers + 1) + _taken_numbers(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
 
 def _taken_numbers(model: BackboneConfig) -> int:
-    """What all layers take from memory for one position."""
+    """Numbers that all layers read from memory for one position."""
     if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
         return 0
     blocks = len(model.attention.layers or range(model.layers))  # no list of them: there may be very many
@@ -114,7 +114,7 @@ def _taken_numbers(model: BackboneConfig) -> int:
 
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """What a stream carries of a model whose layers remember more than cached positions."""
+    """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
     if not remembers(model, config.segment_length):
         return 0
     return sum(array.nbytes for array in model.state_spec(config.segment_length))
@@ -130,7 +130,7 @@ def _parameters(model: BackboneConfig) -> int:
 
 
 def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> str:
-    """What to set: the most that layers may remember, slots they may have, or layers, that fits, if one does."""
+    """Advice on a size that fits: the largest memory of layers, number of slots, or number of layers, if one does."""
     length = model.long_length
     if length and isinstance(model, AttentionConfig) and fits(_lengthened(model, 0)):
         return f"--long-length {_most(length, lambda n: fits(_lengthened(model, n)))} fits"

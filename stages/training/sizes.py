@@ -6,7 +6,7 @@ from stages.training.config import TrainConfig
 from stages.training.room import NUMBER, factor_numbers
 
 MOST_MOMENTS = 2
-"""Of the gradient of a number that learns, which a checkpoint holds beside it."""
+"""Optimizer moments that a checkpoint holds for each number that learns."""
 
 
 def saved_bytes(config: TrainConfig) -> tuple[int, int]:
@@ -31,7 +31,7 @@ def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> 
 
 
 def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
-    """Of the states of a batch's streams."""
+    """Bytes of the states of a batch's streams."""
     if not config.model.carries_state:
         return 0
     batch = min(config.batch_segments, max(1, segments(config, inputs)))

@@ -14,7 +14,7 @@ KINDS = ("tokens", "batches", "neighbors")
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
-    """What a method learns from, by role: tokens, and what was made of them if that is given.
+    """Find a method's inputs, by role: tokens, and what was made of them if that is given.
 
     Raises: ArtifactError, naming the command that mends it, if it cannot learn from that.
     """
@@ -31,7 +31,7 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
 
 
 def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
-    """What is said of a source that the method cannot learn from."""
+    """Message about a source that the method cannot learn from."""
     if "neighbors" in takes:
         return (
             f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: find them "

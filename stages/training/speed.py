@@ -17,7 +17,8 @@ FEWEST, MOST = 6, 180
 ENOUGH, LONGEST = 6.0, 20.0
 """Seconds of updates that tell the speed; and of all together after which fewer must do, since nobody waits longer."""
 PARTS = 3
-"""Of the time, each with its speed, of which the median is taken: a machine is busy for some seconds, then less."""
+"""Number of parts of the time, each with its speed, of which the median is taken: a machine is busy for some
+seconds, then less."""
 
 
 class _Stopwatch(Silent):

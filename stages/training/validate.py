@@ -60,7 +60,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def _blocks(
     fabric: Fabric, model: LanguageModel, ids: Any, eos: int, segment_length: int, documents: np.ndarray | None
 ) -> Iterator[EncodedBlock]:
-    """What this rank reads; the borders of blocks do not depend on the number of ranks."""
+    """Encode the blocks of this rank; their borders do not depend on the number of ranks."""
     rank, ranks = (0, 1) if model.config.carries_state else (fabric.global_rank, fabric.world_size)
     size = max(1, READ_TOGETHER // segment_length) * segment_length
     state = None

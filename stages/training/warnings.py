@@ -1,4 +1,4 @@
-"""What is said before a training run begins that may not be what its user wants."""
+"""Warnings before a training run that may not be what its user wants."""
 
 from stages.artifacts.advice import advised
 from stages.artifacts.stage import Inputs
@@ -40,7 +40,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
 
 
 def cost_of_vocabulary(model: BackboneConfig) -> str | None:
-    """What a full softmax over many types costs; None for few, or for an adaptive one."""
+    """Warning about the cost of a full softmax over many types; None for few, or for an adaptive one."""
     import torch
 
     from stages.models.language_model import LanguageModel

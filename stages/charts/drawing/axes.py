@@ -29,7 +29,7 @@ class Area:
 
     @property
     def height(self) -> float:
-        """Of the whole drawing."""
+        """Height of the whole drawing."""
         return self.bottom + BELOW
 
 

@@ -37,7 +37,7 @@ def look(value: float, plot: HeatMap) -> str:
 
 
 def colour_key(plot: HeatMap, left: float, top: float) -> list[str]:
-    """What the colours of a heat map mean, `KEY_HEIGHT` high."""
+    """Draw the colour scale of a heat map, `KEY_HEIGHT` high."""
     if isinstance(plot.colours, Share):
         return _shares_key(plot.colours, left, top)
     return [*_levels_key(plot, plot.colours, left, top), *_beyond_key(plot, plot.colours, left, top)]

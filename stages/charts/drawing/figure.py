@@ -17,7 +17,7 @@ TITLE_HEIGHT = 30.0
 TITLE_LETTER = 8.0
 """Width of a letter of a title, about."""
 PIXELS = 2
-"""Of a picture, to each user unit."""
+"""Pixels of a picture for each user unit."""
 NARROW = 432
 """Least width of a drawing on a page, and the least share of its width for a wide one: else words are too small."""
 WIDE = 640

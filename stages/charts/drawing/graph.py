@@ -47,7 +47,7 @@ def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Of each node the sources that lie above none of its other sources; nodes come after their sources."""
+    """Keep, for each node, the sources that lie above none of its other sources; nodes come after their sources."""
     above: dict[str, set[str]] = {}
     for key, own in sources.items():
         above[key] = set(own).union(*(above[source] for source in own))

@@ -11,7 +11,7 @@ from stages.numbers import number
 
 CELL_HEIGHT = 15.0
 LEAST_WIDTH = 15.0
-"""Of a cell under which words read upwards."""
+"""Width of a cell below which words read upwards."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Grid:
     area: axes.Area
     width: float
     height: float
-    """Of one cell."""
+    """Height of one cell."""
 
     def corner(self, x: int, y: int) -> shapes.Point:
         """The upper left one of a cell."""
@@ -50,7 +50,7 @@ def draw_heat_map(plot: HeatMap) -> Drawing:
 
 
 def _tooltip(plot: HeatMap, x: int, y: int) -> str:
-    """What shows under the pointer."""
+    """The text under the pointer."""
     value = plot.values[x][y]
     places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
     return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"

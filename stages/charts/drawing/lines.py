@@ -10,7 +10,7 @@ from stages.charts.drawing.scale import Scale, scale_over
 from stages.numbers import number, percent, spread_out
 
 POINTS_DRAWN = 400
-"""Of a line in the drawing."""
+"""Maximum number of points of a line in the drawing."""
 MOST_MARKED = 24
 """Points of a line that has a sign at each."""
 HIGHEST = 2
@@ -101,7 +101,7 @@ def _cut_off(points: Sequence[shapes.Point], top: float) -> list[list[shapes.Poi
 
 
 def _sign(lines: Sequence[Line], place: int, x: float, y: float) -> list[str]:
-    """What stands before a label of the legend."""
+    """Draw the line or mark in front of a legend's label."""
     if place >= len(lines):
         return [shapes.line((x, y), (x + 22, y), "level")]
     line = lines[place]

@@ -52,7 +52,7 @@ DARK = _palette(
 
 
 def page_style() -> str:
-    """Of a page and the drawings inside it, as variables: follows the reader's setting; print is light."""
+    """Style of a page and its drawings, as variables: follows the reader's setting; print is light."""
     dark = f"@media screen and (prefers-color-scheme: dark) {{\n{_variables(DARK)}\n}}"
     return "\n".join((_variables(LIGHT), dark, _rules()))
 

@@ -1,1 +1,1 @@
-"""What compressive attention reads of its slots, and what was lost when they were made."""
+"""Compressive attention: which slots it reads, and what was lost when they were made."""

@@ -1,4 +1,4 @@
-"""What a report says of compressive attention, from what the shards left. Free of torch."""
+"""Figures of compressive attention in a report, from the records of shards. Free of torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 Records = Sequence[Mapping[str, Any]]
-"""What `stages.diagnostics.compressive.probe.AttentionWatch` left of each range of a split, in order."""
+"""Records of `stages.diagnostics.compressive.probe.AttentionWatch`, one for each range of a split, in order."""
 
 PARTS = 6
 """Equal parts of the slots, and of the cached positions, whose attention is reported apart."""

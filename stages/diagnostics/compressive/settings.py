@@ -1,4 +1,4 @@
-"""What is reported of compressive attention; nothing is asked. Free of torch."""
+"""Settings of the probe of compressive attention; it has no options. Free of torch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,1 +1,1 @@
-"""What SPALM's gate does: how far it opens, what its neighbours are worth, a passage token by token."""
+"""SPALM's gate: how far it opens, what its neighbours are worth, a passage token by token."""

@@ -1,4 +1,4 @@
-"""What a report tells of a model's gate, from what the shards left. Free of torch."""
+"""Figures of a model's gate in a report, from the records of shards. Free of torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -17,7 +17,7 @@ GROUPS = 32
 """Groups of neighbouring dimensions, at most, in which a passage's gates are shown."""
 
 Records = Sequence[Mapping[str, Any]]
-"""What `stages.diagnostics.gate.watch` left of each range of a split, in order."""
+"""Records of `stages.diagnostics.gate.watch`, one for each range of a split, in order."""
 
 
 def gate_figures(gates: Records, numbers: Sequence[int]) -> dict[str, Any]:

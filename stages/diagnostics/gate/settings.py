@@ -1,4 +1,4 @@
-"""What the gate of a model reads and what is reported of it. Free of torch."""
+"""Settings of the gate's probe: what the gate reads, and what is reported. Free of torch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar

@@ -1,4 +1,4 @@
-"""What a gate does in a range of tokens."""
+"""Records a gate's activity in a range of tokens."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from stages.retrieval.gate_reader import GateReader, nearest
 
 @dataclass
 class _Seen:
-    """Of the tokens of some blocks, joined by `torch.cat`."""
+    """Per-token measurements, collected block by block."""
 
     means: list[Tensor] = field(default_factory=list)
     """float32 [n], of each token's gate."""

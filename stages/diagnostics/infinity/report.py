@@ -1,4 +1,4 @@
-"""What a report says of attention to a continuous signal, from what the shards left. Free of torch."""
+"""Figures of attention to a continuous signal, from the records of shards. Free of torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 Records = Sequence[Mapping[str, Any]]
-"""What `stages.diagnostics.infinity.probe.SignalWatch` left of each range of a split, in order."""
+"""Records of `stages.diagnostics.infinity.probe.SignalWatch`, one for each range of a split, in order."""
 
 PARTS = 16
 """Equal parts of the signal whose attention is reported apart."""

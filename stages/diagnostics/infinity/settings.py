@@ -1,4 +1,4 @@
-"""What is reported of attention to a continuous signal; nothing is asked. Free of torch."""
+"""Settings of the probe of attention to a continuous signal; it has no options. Free of torch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

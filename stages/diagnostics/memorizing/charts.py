@@ -9,7 +9,7 @@ from stages.diagnostics.memorizing.report import ANGLES
 from stages.numbers import number
 
 EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
-"""Of the parts that cosines are counted in."""
+"""Borders of the bins that cosines are counted in."""
 
 
 def search_charts(metrics: Mapping[str, Any]) -> list[Chart]:

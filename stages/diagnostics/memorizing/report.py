@@ -1,4 +1,4 @@
-"""What a report says of memorizing attention, from what the shards left. Free of torch."""
+"""Figures of memorizing attention, from the records of shards. Free of torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 Records = Sequence[Mapping[str, Any]]
-"""What `stages.diagnostics.memorizing.probe.SearchWatch` left of each range of a split, in order."""
+"""Records of `stages.diagnostics.memorizing.probe.SearchWatch`, one for each range of a split, in order."""
 
 AGES = 32
 """Groups of ages: from 2^g to less than 2^(g + 1) positions."""

@@ -1,4 +1,4 @@
-"""What is reported of memorizing attention; nothing is asked. Free of torch."""
+"""Settings of the probe of memorizing attention; it has no options. Free of torch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a report says of the slots that were read, from what the shards left. Free of torch."""
+"""Figures of the slots that were read, from the records of shards. Free of torch."""
 
 import base64
 import zlib
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 Records = Sequence[Mapping[str, Any]]
-"""What `stages.diagnostics.product_keys.probe.SlotsWatch` left of each range of a split, in order."""
+"""Records of `stages.diagnostics.product_keys.probe.SlotsWatch`, one for each range of a split, in order."""
 
 
 def packed(values: np.ndarray) -> str:
