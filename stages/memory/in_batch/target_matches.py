@@ -21,7 +21,7 @@ class Matches(NamedTuple):
 
 
 class _Runs(NamedTuple):
-    """Runs of a block's rows among the sorted keys: first key and length, int64 [n] each; and the number h of matches."""
+    """Runs of a block's rows among the sorted keys: first key, length, int64 [n] each; and the number of matches."""
 
     first: Tensor
     counts: Tensor
