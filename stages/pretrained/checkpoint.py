@@ -27,7 +27,8 @@ def read_settings(location: Location) -> Any:
     with reading(location, "model"):
         from transformers import AutoConfig
 
-        return AutoConfig.from_pretrained(str(location.folder), **location.loading())
+        with location.isolated(location.files(("config.json",))) as folder:
+            return AutoConfig.from_pretrained(folder, **location.loading())
 
 
 def architecture(settings: Any) -> dict[str, Any]:
@@ -47,14 +48,15 @@ def load(location: Location, kind: str) -> Loaded:
     with reading(location, "model"):
         import transformers
 
-        loaded: Any = getattr(transformers, kind).from_pretrained(
-            str(location.folder),
-            use_safetensors=True,
-            dtype="auto",
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # transformers names them in a table alone; here they are refused by name
-            **location.loading(),
-        )
+        with location.isolated(location.weights()) as folder:
+            loaded: Any = getattr(transformers, kind).from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype="auto",
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # transformers names them in a table alone; here they are refused by name
+                **location.loading(),
+            )
     model, info = loaded
     _require_shapes(location, info["mismatched_keys"])
     dtype = model.dtype

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from stages.artifacts.references import split_reference
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, UsageError, shortened
 
 HUB = "hf:"
 TOKENIZER_FILES = (
@@ -26,6 +29,8 @@ MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
 """What sentence-transformers writes beside an encoder: how it pools hidden states, and how long texts may be."""
 SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
 """All that is read of a repository but the weights."""
+REDIRECTS = ("transformers_weights", "configuration_files")
+"""Settings of `config.json` that make transformers read other files than those that are hashed."""
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Weights as pickles, which run code when they are read."""
 
@@ -124,6 +129,17 @@ class Location:
                 "name that folder."
             )
 
+    @contextmanager
+    def isolated(self, files: Sequence[Path]) -> Iterator[str]:
+        """A temporary folder with links to these files alone: transformers reads whatever else it finds in a folder.
+
+        So nothing is read that the id of an imported model does not cover.
+        """
+        with TemporaryDirectory(prefix="memlm-") as folder:
+            for file in files:
+                Path(folder, file.name).symlink_to(file.resolve())
+            yield folder
+
     def loading(self) -> dict[str, Any]:
         """How transformers is to read it: from these files alone, and never running what it finds there."""
         found: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -206,6 +222,15 @@ def _checked(location: Location) -> Location:
                 f"{location.spec} wants code of its own to be run ({file.name}: auto_map), which memlm never does; "
                 "models that transformers itself knows can be read."
             )
+    for file in location.files(("config.json",)):
+        settings = _json_object(file)
+        for name in REDIRECTS:
+            if settings.get(name) not in (None, [], WEIGHTS):
+                raise DataError(
+                    f"{file} sends transformers to other files ({name}: {shortened(str(settings[name]))}), which memlm "
+                    f"does not follow: give those the usual names (config.json, {WEIGHTS}) in a folder of their own, "
+                    f"without {name}."
+                )
     return location
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import DataError, UsageError
-from stages.pretrained.location import Location
+from stages.pretrained.location import TOKENIZER_FILES, Location
 from stages.pretrained.quiet import reading
 from stages.text.given import load_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
@@ -55,7 +55,8 @@ def _load(location: Location) -> Any:
     location.require_tokenizer()
     if location.gguf is None:
         load_tokenizer(location.folder / "tokenizer.json")  # which says what is wrong with a file, if it is the file
-    found: Any = AutoTokenizer.from_pretrained(str(location.folder), **location.loading())
+    with location.isolated(location.files(TOKENIZER_FILES)) as folder:
+        found: Any = AutoTokenizer.from_pretrained(folder, **location.loading())
     if not found.is_fast:
         raise DataError(f"The tokenizer of {location.spec} cannot be written as a tokenizer.json.")
     return found

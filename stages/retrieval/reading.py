@@ -175,7 +175,7 @@ class Reading(Settings):
     def shortest(self) -> str:
         """The shortest way to type it: the name of a row that it is part of, else as it is spelled.
 
-        >>> parse_reading("external:lambda=tune,temperature=tune").shortest
+        >>> parse_reading("external:lambda=tune").shortest
         'knn-lm'
         """
         spelled = self.spelled
@@ -205,6 +205,8 @@ def parse_reading(spec: str) -> Reading:
     ((100, 200), (0.1,), ['size'])
     >>> reading.spelled
     'long:lambda=0.1,size=100/200'
+    >>> parse_reading("external:lambda=tune").temperature
+    'tune'
     """
     phrase = parse_phrase(spec)
     try:
@@ -231,13 +233,26 @@ def _checked(phrase: Phrase) -> Reading:
     def parsed(keys: type[K]) -> K:
         return keys.model_validate(keys.own(phrase.settings))
 
-    return Reading(
-        sources=phrase.sources,
-        reader=phrase.reader,
-        comparison=parsed(Comparison),
-        reader_settings=parsed(READERS.settings(phrase.reader)),
-        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
+    return _with_tuned_temperature(
+        Reading(
+            sources=phrase.sources,
+            reader=phrase.reader,
+            comparison=parsed(Comparison),
+            reader_settings=parsed(READERS.settings(phrase.reader)),
+            source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
+        )
     )
+
+
+def _with_tuned_temperature(reading: Reading) -> Reading:
+    """The same with temperature `tune`, if its weight is `tune` or `learned` and neither τ nor θ is given.
+
+    The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
+    """
+    is_open = reading.reader_settings.weight in ("tune", "learned")
+    if is_open and (reading.temperature, reading.theta) == (None, None):
+        return reading.changed({"temperature": "tune"})
+    return reading
 
 
 @cache

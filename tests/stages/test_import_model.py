@@ -12,7 +12,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.evaluation.results.seed_groups import seed_of
 from stages.export.export import export
@@ -235,3 +235,16 @@ def test_it_is_not_trained_from_nothing(store, tokens):
     settings = {"steps": 1, "model": {"backbone": "huggingface"}}
     with pytest.raises(UsageError, match="is imported, not trained from nothing"):
         made(store, Train(), TrainConfig.model_validate(settings), source=tokens.reference)
+
+
+def test_an_id_names_the_weights_that_are_read(store, folder, tokens, model):
+    """Weights beside those that are hashed, named in config.json, would be read by transformers."""
+    other = saved(folder[0].parent / "other", "llama", bos=True)
+    with torch.no_grad():
+        other.get_input_embeddings().weight.add_(1.0)
+    other.save_pretrained(folder[0].parent / "other")
+    shutil.copyfile(folder[0].parent / "other" / "model.safetensors", folder[0] / "other.safetensors")
+    settings = json.loads((folder[0] / "config.json").read_text())
+    (folder[0] / "config.json").write_text(json.dumps({**settings, "transformers_weights": "other.safetensors"}))
+    with pytest.raises(DataError, match="sends transformers to other files"):
+        made(store, ImportModel(), ImportConfig(segment_length=16), source=tokens.reference, checkpoint=str(folder[0]))

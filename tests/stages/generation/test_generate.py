@@ -200,7 +200,7 @@ def test_without_memory_nothing_is_attributed(store, models):
 
 
 def test_what_cannot_be_read_is_refused(store, models, indexes):
-    with pytest.raises(UsageError, match=r"one number is needed for lambda.*--report"):
+    with pytest.raises(UsageError, match=r"one number is needed for temperature, lambda.*--report"):
         writer(store, indexes["lstm"], "external:lambda=tune")
     with pytest.raises(UsageError, match="reads a datastore"):
         writer(store, models["lstm"], "external:lambda=0.3")

@@ -1,11 +1,12 @@
 """What is read of a folder, and what never is."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from stages.errors import DataError
-from stages.pretrained.location import is_location, locate
+from stages.pretrained.location import Location, is_location, locate
 from tests.stages.pretrained.tiny import saved
 
 
@@ -86,3 +87,19 @@ def test_a_folder_is_no_reference_to_the_store_unless_it_is_called_as_one(tmp_pa
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "model/mine/tokenizer.json").write_text("{}")
     assert [is_location(name) for name in ("mine", "model/mine", "tokens/abc")] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["transformers_weights", "configuration_files"])
+def test_settings_that_send_transformers_to_other_files_are_refused(tmp_path: Path, name: str) -> None:
+    value = "other.safetensors" if name == "transformers_weights" else ["config.4.0.json"]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", name: value}))
+    with pytest.raises(DataError, match=f"config.json sends transformers to other files .{name}"):
+        locate(str(tmp_path))
+
+
+def test_only_the_named_files_are_seen(tmp_path: Path) -> None:
+    for name in ("config.json", "generation_config.json", "adapter_config.json"):
+        (tmp_path / name).write_text("{}")
+    with Location(str(tmp_path), tmp_path).isolated([tmp_path / "config.json"]) as folder:
+        assert [file.name for file in Path(folder).iterdir()] == ["config.json"]
+        assert Path(folder, "config.json").read_text() == "{}"
