@@ -238,10 +238,17 @@ def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
 
 def _warn(job: Job[TrainConfig]) -> None:
     """What is worth knowing before the first step."""
-    from stages.training.warnings import cost_of_vocabulary, random_segments, untrained_memory
+    from stages.training.warnings import (
+        cost_of_vocabulary,
+        more_blocks_than_usual,
+        random_segments,
+        untrained_memory,
+    )
 
     config = job.config
-    for warning in (random_segments(config, job.inputs), untrained_memory(config), cost_of_vocabulary(config.model)):
+    model = config.model
+    of_model = more_blocks_than_usual(model), cost_of_vocabulary(model)
+    for warning in (random_segments(config, job.inputs), untrained_memory(config), *of_model):
         if warning is not None:
             job.reporter.warning(warning)
 

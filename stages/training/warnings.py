@@ -39,6 +39,21 @@ def untrained_memory(config: TrainConfig) -> str | None:
     )
 
 
+def more_blocks_than_usual(model: BackboneConfig) -> str | None:
+    """Warning about a layer in more blocks than its paper has it in; None: it is in no more."""
+    if not isinstance(model, AttentionConfig):
+        return None
+    chosen = model.attention
+    usual, taken = chosen.usual_blocks(model.layers), len(model.blocks_with("attention"))
+    if usual is None or taken <= len(usual):
+        return None
+    return (
+        f"attention {chosen.name!r} is in {taken} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
+        f"small model with it in all blocks was worse than a plain Transformer-XL. Leave model.attention.layers out, "
+        f"or set it to {list(usual)}"
+    )
+
+
 def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     """Warning about the cost of a full softmax over many types; None for few, or for an adaptive one."""
     import torch

@@ -127,7 +127,7 @@ def test_checkpoints_are_planned_with_what_streams_carry(memlm: Memlm, tokens: s
         stages = json.loads(memlm("plan", "train", tokens, *own, "--json").out)["stages"]
         return int(stages[0]["scratch"])
 
-    checkpoints, rows, layers, keys_and_values, width, float32 = 2, 2, 2, 2, 8, 4
+    checkpoints, rows, layers, keys_and_values, width, float32 = 2, 2, 1, 2, 8, 4
     of_an_entry = checkpoints * rows * layers * keys_and_values * width * float32
     assert scratch(1000) - scratch(0) == 1000 * of_an_entry
 

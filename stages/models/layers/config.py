@@ -41,6 +41,14 @@ class AttentionConfig(BackboneConfig):
         return self
 
     @model_validator(mode="after")
+    def _usual_blocks_are_named(self) -> Self:
+        for place in PLACES:
+            chosen = getattr(self, place)
+            if chosen.layers is None and (usual := chosen.usual_blocks(self.layers)) is not None:
+                object.__setattr__(self, place, chosen.model_copy(update={"layers": usual}))
+        return self
+
+    @model_validator(mode="after")
     def _layers_exist(self) -> Self:
         for place in PLACES:
             beyond = [block for block in getattr(self, place).layers or () if block > self.layers]

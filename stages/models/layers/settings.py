@@ -23,7 +23,11 @@ class SublayerSettings(Settings):
     if TYPE_CHECKING:  # a field of each layer
         name: str
     layers: Annotated[tuple[Size, ...], Field(min_length=1), AfterValidator(_each_once)] | None = None
-    """Blocks that have it, counted from 1; others have what is usual in that place. None: all."""
+    """Blocks that have it, counted from 1; others have what is usual in that place. None: the usual blocks."""
+
+    def usual_blocks(self, blocks: int) -> tuple[int, ...] | None:
+        """The blocks that have it where none are named, in a model of so many; None: all."""
+        return None
 
 
 class StreamAttentionSettings(SublayerSettings):

@@ -119,3 +119,13 @@ def test_only_segments_with_a_memory_of_a_length_change_at_test():
 def test_cutoffs_are_checked_whatever_the_backbone():
     with pytest.raises(ValidationError, match="must increase"):
         LSTMConfig(cutoffs=(5, 5))
+
+
+@pytest.mark.parametrize(("blocks", "usual"), [(1, 1), (2, 2), (3, 3), (4, 3), (8, 6), (12, 9)])
+def test_memory_is_in_one_block_three_quarters_up_unless_others_are_named(blocks, usual):
+    found = parse_model({"backbone": "memorizing-transformer", "layers": blocks})
+    assert found.blocks_with("attention") == (usual,)
+    assert parse_model(found.model_dump(mode="json")) == found
+    named = parse_model({"backbone": "memorizing-transformer", "layers": blocks, "attention": {"layers": [1]}})
+    assert named.blocks_with("attention") == (1,)
+    assert parse_model({"backbone": "compressive-transformer", "layers": 2}).blocks_with("attention") == (1, 2)

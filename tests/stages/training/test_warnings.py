@@ -6,7 +6,12 @@ from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
-from stages.training.warnings import cost_of_vocabulary, random_segments, untrained_memory
+from stages.training.warnings import (
+    cost_of_vocabulary,
+    more_blocks_than_usual,
+    random_segments,
+    untrained_memory,
+)
 from tests.stages.small_store import small_tokens
 
 
@@ -56,3 +61,14 @@ def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
     untied = cost_of_vocabulary(model.model_copy(update={"tied": False}))
     assert "takes 0.0016 million weights" in untied
     assert cost_of_vocabulary(model.model_copy(update={"cutoffs": (20,)})) is None
+
+
+def test_memory_in_more_blocks_than_in_its_paper_is_named():
+    def warning(**attention):
+        model = {"backbone": "memorizing-transformer", "layers": 4, "attention": attention}
+        return more_blocks_than_usual(parse_model(model))
+
+    assert warning() is warning(layers=[1]) is None
+    assert "in 2 of 4 blocks" in warning(layers=[1, 2]) and "[3]" in warning(layers=[1, 2])
+    assert more_blocks_than_usual(parse_model({"backbone": "compressive-transformer"})) is None
+    assert more_blocks_than_usual(parse_model({"backbone": "lstm"})) is None

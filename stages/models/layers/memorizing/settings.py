@@ -42,6 +42,13 @@ class MemorizingSettings(StreamAttentionSettings):
             )
         return self
 
+    def usual_blocks(self, blocks: int) -> tuple[int, ...]:
+        """One block, three quarters of the way up: layer 9 of 12 in the paper (section 4.1).
+
+        Its local attention has no recurrence beyond cached inputs, so memory in all blocks costs more than it gains.
+        """
+        return (-(-3 * blocks // 4),)
+
     def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
         """Keys and values by head."""
         array = StateArray((1, 1, model.heads, self.memory_size, model.width // model.heads))

@@ -137,7 +137,7 @@ def test_a_gate_that_is_shut_leaves_local_attention():
 
 def test_it_begins_with_half_open_gates_and_a_scale_that_lets_one_of_many_stand_out():
     sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "attention": {"name": "memorizing"}}
-    layer = LanguageModel(parse_model(sizes).sized(V, 64)).backbone.blocks[0].attention
+    layer = LanguageModel(parse_model(sizes).sized(V, 64)).backbone.blocks[1].attention
     assert layer.gates().tolist() == [0.5, 0.5]
     assert layer.log_scale.exp().tolist() == pytest.approx([11.98] * 2, abs=0.01)
 
