@@ -5,6 +5,7 @@ from math import inf, log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
+from stages.evaluation.results.control_text import beaten_lines, counted_line
 from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.row_names import PLAIN
 from stages.methods import METHODS
@@ -40,7 +41,9 @@ def remarks(report: Figures) -> list[str]:
 
 
 def on_change(report: Figures) -> Iterator[str]:
-    """What every change of the table is against, and what makes it larger than it should be."""
+    """Which rows do not beat counting, what every change is against, and what makes it larger than it should be."""
+    control, weak, loses = _control(report)
+    yield from (*(weak if loses else ()), *beaten_lines(report, _held_against_counting(report, loses)))
     yield from against_lines(report)
     if report.get("learned_weight"):
         yield from filter(None, (learned_line(report), searches_line(report)))
@@ -48,7 +51,7 @@ def on_change(report: Figures) -> Iterator[str]:
         yield _intervals_line(report["change_intervals"])
         yield from _ties_lines(report)
     yield from worse_than_none_lines(report)
-    yield from control_lines(report)
+    yield from (*control, *(() if loses else weak), *counted_line(report))
     yield from undertrained_lines(report)
 
 
@@ -281,9 +284,22 @@ def control_lines(report: Figures) -> Iterator[str]:
     )
 
 
+def _control(report: Figures) -> tuple[list[str], list[str], bool]:
+    """The line of the trigram of the training text, the warning that a model gives no more, and whether it loses."""
+    line, *weak = list(control_lines(report)) or [""]
+    rows = _fair_rows(report, report["rows"])
+    return [line] if line else [], weak, bool(weak) and worse_than_trigram(report, rows[0]["row"])
+
+
+def _held_against_counting(report: Figures, warned: bool) -> Sequence[Figures]:
+    """The rows whose control says something: fair ones, but for the first where that it loses is said already."""
+    rows = _fair_rows(report, report["rows"])
+    return rows[1:] if warned else rows
+
+
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Those of a model as it was trained to be read, the first of which stands for it."""
-    return rows[1:] if len(rows) > 1 and trained_with_memory(report["method"]) else rows
+    return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
 
 
 def _of_others(rows: Sequence[Figures], limit: float) -> str:
