@@ -42,8 +42,10 @@ def remarks(report: Figures) -> list[str]:
 
 def on_change(report: Figures) -> Iterator[str]:
     """Which rows do not beat counting, what every change is against, and what makes it larger than it should be."""
-    control, weak, loses = _control(report)
-    yield from (*(weak if loses else ()), *beaten_lines(report, _held_against_counting(report, loses)))
+    trigram, fair = list(control_lines(report)), _fair_rows(report, report["rows"])
+    loses = is_weak(report) and worse_than_trigram(report, fair[0]["row"])
+    yield from trigram[1:] if loses else ()
+    yield from beaten_lines(report, fair[1:] if loses else fair)
     yield from against_lines(report)
     if report.get("learned_weight"):
         yield from filter(None, (learned_line(report), searches_line(report)))
@@ -51,7 +53,8 @@ def on_change(report: Figures) -> Iterator[str]:
         yield _intervals_line(report["change_intervals"])
         yield from _ties_lines(report)
     yield from worse_than_none_lines(report)
-    yield from (*control, *(() if loses else weak), *counted_line(report))
+    yield from trigram[:1] if loses else trigram
+    yield from counted_line(report)
     yield from undertrained_lines(report)
 
 
@@ -282,19 +285,6 @@ def control_lines(report: Figures) -> Iterator[str]:
         f"{first['row']} is {better} better than {trigram}{_of_others(others, limit)}: what a memory gains on a "
         f"model that {beats} counting three tokens says little about stronger ones; {_remedy(report)}"
     )
-
-
-def _control(report: Figures) -> tuple[list[str], list[str], bool]:
-    """The line of the trigram of the training text, the warning that a model gives no more, and whether it loses."""
-    line, *weak = list(control_lines(report)) or [""]
-    rows = _fair_rows(report, report["rows"])
-    return [line] if line else [], weak, bool(weak) and worse_than_trigram(report, rows[0]["row"])
-
-
-def _held_against_counting(report: Figures, warned: bool) -> Sequence[Figures]:
-    """The rows whose control says something: fair ones, but for the first where that it loses is said already."""
-    rows = _fair_rows(report, report["rows"])
-    return rows[1:] if warned else rows
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
