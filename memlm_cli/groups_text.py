@@ -1,9 +1,10 @@
 """Reports over several seeds, as a table for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlm_cli.tables import table
+from stages.evaluation.results.control_text import COUNTING
 from stages.evaluation.results.remarks import unknown_rate_line
 from stages.numbers import measured, percent, tenths
 
@@ -19,13 +20,18 @@ def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal
     """
     names = labels or [_letter(number) for number in range(len(found["groups"]))]
     sure = percent(found["confidence"])
-    columns = ["", "", "runs", "perplexity", "sd", f"{sure} interval", "change", f"{sure} interval"]
+    columns = ["", "", "runs", "perplexity", "sd", f"{sure} interval", "change", f"{sure} interval", COUNTING]
     cells = [
-        [name if place == 0 else "", row["row"], str(len(group["reports"])), *_perplexity(row), *_change(row["change"])]
+        [name if place == 0 else "", row["row"], str(len(group["reports"])), *_figures(row)]
         for name, group in zip(names, found["groups"], strict=True)
         for place, row in enumerate(group["rows"])
     ]
     return "\n".join([table("", columns, cells, terminal=terminal), "", *_notes(found, names)])
+
+
+def _figures(row: Figures) -> list[str]:
+    counted = row.get("counting")
+    return [*_perplexity(row), *_change(row["change"]), "" if counted is None else _value(counted)]
 
 
 def _perplexity(row: Figures) -> list[str]:
@@ -44,7 +50,8 @@ def _change(of: Figures | None) -> list[str]:
 
 def _notes(found: Figures, names: Sequence[str]) -> list[str]:
     first = found["groups"][0]["rows"][0]["row"]
-    remarks = [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
+    remarks = [*_beaten(found, names)]
+    remarks += [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
     for name, group in zip(names, found["groups"], strict=True):
         seeds = ", ".join(map(str, group["seeds"]))
         remarks.append(
@@ -53,6 +60,19 @@ def _notes(found: Figures, names: Sequence[str]) -> list[str]:
     if any(len(group["reports"]) > 1 for group in found["groups"]):
         remarks.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
     return [*remarks, *unknown_rate_line(found["split"], found["unknown_rate"])]
+
+
+def _beaten(found: Figures, names: Sequence[str]) -> Iterator[str]:
+    """Which rows do not beat the trigram of what they read, by the mean."""
+    for name, group in zip(names, found["groups"], strict=True):
+        beaten = [row["row"] for row in group["rows"] if _loses(row)]
+        if beaten:
+            yield f"{name}: no better than a trigram of what it reads ({COUNTING}): {', '.join(beaten)}"
+
+
+def _loses(row: Figures) -> bool:
+    counted = row.get("counting")
+    return counted is not None and not row["perplexity"]["mean"] < counted
 
 
 def _any_change(found: Figures) -> bool:

@@ -7,6 +7,7 @@ from memlm_cli.console import say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import cell_text, show_table, title_of
 from stages.charts.symbols import symbol_in_words
+from stages.evaluation.results.control_text import COUNTING, counting, counting_on_new_text
 from stages.evaluation.results.remarks import on_change, on_text
 from stages.evaluation.results.row_names import baseline_name, with_model_named
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS, shown_word_perplexity
@@ -80,7 +81,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
     outside, baseline = _by_row(report.get("outside_repeated_paragraphs")), report.get("baseline")
     rows = report["rows"] if baseline is None else [baseline["row"], *report["rows"]]
     own = "accuracy" if _last_word(report) else "bits/char"
-    columns = ["", "perplexity", "change", own, "word perplexity", "tokens/s"]
+    columns = ["", "perplexity", "change", COUNTING, own, "word perplexity", "tokens/s"]
     first = rows[0]["perplexity"]
     everywhere, on_new_text = _intervals(report, "interval"), _intervals(report, "on_new_text")
     cells = [
@@ -88,6 +89,7 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
             baseline_name(report) if baseline is not None and number == 0 else row["row"],
             cell_text(row["perplexity"]),
             _change(row, row["perplexity"], first, None if number == 0 else everywhere.get(row["row"])),
+            cell_text(counting(row)),
             f"{row['accuracy']:.1%}" if _last_word(report) else cell_text(row["bits_per_character"]),
             cell_text(shown_word_perplexity(row["word_perplexity"], row["bits_per_character"])),
             cell_text(row["tokens_per_second"]),
@@ -95,13 +97,13 @@ def report_table(report: Figures) -> tuple[list[str], list[list[str]]]:
         for number, row in enumerate(rows)
     ]
     if _any_repeated(report) and any(value is not None for value in outside.values()):
-        columns += ["perplexity on new text", "change on new text"]
+        columns += ["perplexity on new text", "change on new text", f"{COUNTING} on new text"]
         values = [outside.get(row["row"]) for row in report["rows"]]
         values = values if baseline is None else [_outside_baseline(report), *values]
         new = values[0]
         for number, (row, value, line) in enumerate(zip(rows, values, cells, strict=True)):
             interval = None if number == 0 else on_new_text.get(row["row"])
-            line += [cell_text(value), _change(row, value, new, interval)]
+            line += [cell_text(value), _change(row, value, new, interval), cell_text(counting_on_new_text(row))]
     return _filled(columns, cells)
 
 

@@ -12,8 +12,13 @@ class Report(Artifact):
     """What an evaluation found."""
 
     def table(self) -> Columns:
-        """A row for the model alone and for each memory: perplexity, bits a character, …"""
-        rows = self._stored.json("metrics.json")["rows"]
+        """A row for the model alone and for each memory: perplexity, bits a character, …
+
+        `counting` is the perplexity of a trigram of all the text that the row may read.
+        """
+        from stages.evaluation.results.control_text import COUNTING, counting
+
+        rows = [{**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]]
         plain = [name for name, value in rows[0].items() if isinstance(value, str | int | float) or value is None]
         return columns([{name: row.get(name) for name in plain} for row in rows])
 

@@ -18,7 +18,7 @@ KINDS = {
     "index": Kind("build-index", 1),
     "neighbors": Kind("precompute-neighbors", 1),
     "batches": Kind("pack-batches", 1),
-    "report": Kind("evaluate", 2),
+    "report": Kind("evaluate", 3),
 }
 
 PREVIOUS, ADDED = "previous", "added"

@@ -5,6 +5,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
+from stages.evaluation.results.control_text import counting
 from stages.evaluation.results.token_scores import TokenScores, open_scores
 from stages.reporting import Progress, unheard
 
@@ -45,5 +46,6 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "method": scores.report.metrics["method"],
         "row": scores.row,
         "tokens": scores.tokens.reference,
+        "counting": counting(row),
         **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
     }

@@ -8,7 +8,7 @@ from typing import Any
 from stages.charts.data import Bars, Chart, Series, Table
 from stages.charts.drawing.draw import figures
 from stages.charts.frequency import few_note
-from stages.comparison.sentences import text_lines, verdict
+from stages.comparison.sentences import against, text_lines, verdict
 from stages.comparison.tables import group_tables, position_label, token_figures, top_tokens
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
@@ -32,6 +32,7 @@ def page(found: Facts) -> str:
         tables=list(group_tables(found)),
         tops=[(title, tokens) for title, tokens in top_tokens(found) if tokens],
         token_figures=token_figures,
+        against=against,
         strength=_strength,
     )
 

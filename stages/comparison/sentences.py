@@ -18,7 +18,16 @@ def sentences(found: Facts) -> Iterator[str]:
 def report_line(name: str, report: Facts) -> str:
     """`A: report/fe45e96d16f2, trime-ext of model/514cc974ad53, perplexity 112.8`."""
     perplexity = "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
-    return f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{perplexity}"
+    return f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{perplexity}{against(report)}"
+
+
+def against(report: Facts) -> str:
+    """`, worse than a trigram of what it reads (24.7)`; empty where no trigram was counted."""
+    value, counted = report["perplexity"], report.get("counting")
+    if counted is None:
+        return ""
+    is_worse = "" if value is not None and value < counted else "worse than "
+    return f", {is_worse}a trigram of what it reads{f' ({number(counted)})' if is_worse else f': {number(counted)}'}"
 
 
 def text_lines(found: Facts) -> Iterator[str]:

@@ -26,6 +26,7 @@ print(tokenizer.decode(model.generate(**tokenizer("The", return_tensors="pt"), m
 ```"""
 MEASURES = {
     "perplexity": "perplexity",
+    "counting": "a trigram of the text that the row may read",
     "bits_per_character": "bits/character",
     "word_perplexity": "word perplexity",
     "accuracy": "accuracy",

@@ -8,6 +8,7 @@ from typing import Any
 
 from stages.charts.data import Table
 from stages.charts.symbols import symbol
+from stages.evaluation.results.control_text import COUNTING, counting, counting_on_new_text
 from stages.evaluation.results.remarks import tied
 from stages.evaluation.results.row_names import baseline_name, short_name
 from stages.metrics import shown_word_perplexity
@@ -18,13 +19,16 @@ from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.memory_words import number_words, that_matter
 
 NEW_TEXT = "perplexity_on_new_text"
+COUNTING_ON_NEW_TEXT = "counting_on_new_text"
 MEASURES = (
     "nll",
     "perplexity",
+    COUNTING,
     "bits_per_character",
     "word_perplexity",
     "accuracy",
     NEW_TEXT,
+    COUNTING_ON_NEW_TEXT,
     "tokens_per_second",
 )
 CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
@@ -120,7 +124,7 @@ def _typical(row: Row) -> float:
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
     """The measures that any row has; the loss in nats is in the CSV alone, and new text may be simply all of it."""
-    hidden = {"nll"} if any(_repeats(row.source.metrics) for row in rows) else {"nll", NEW_TEXT}
+    hidden = {"nll"} if any(_repeats(row.source.metrics) for row in rows) else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
     return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
 
 
@@ -170,7 +174,12 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
         source=source,
         name=name,
         readings=[_reading(memory, _split_tokens(source.metrics)) for memory in reported["memories"]],
-        values={name: reported.get(name) for name in MEASURES} | {NEW_TEXT: on_new_text},
+        values={
+            **{name: reported.get(name) for name in MEASURES},
+            NEW_TEXT: on_new_text,
+            COUNTING: counting(reported),
+            COUNTING_ON_NEW_TEXT: counting_on_new_text(reported),
+        },
         change=None,
         change_on_new_text=None,
         interval=None,

@@ -1,8 +1,10 @@
 """The title of a page: what came out, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
+from stages.evaluation.results.control_text import worse_than_counting
 from stages.evaluation.results.remarks import (
     beside_trigram,
     is_weak,
@@ -104,6 +106,12 @@ def _on_new_text(row: Row, gain: str) -> str:
     return f"; on new text {_percent(-row.change_on_new_text)}"
 
 
+def _reported(row: Row) -> Mapping[str, Any]:
+    """The row as its report has it."""
+    found: Mapping[str, Any] = next(one for one in row.source.metrics["rows"] if one["row"] == row.name)
+    return found
+
+
 def _flaws(row: Row) -> tuple[str, str]:
     """`, worse than a trigram (17.2)`, which no gain makes good; ` (undertrained; valid is harder)`.
 
@@ -111,7 +119,11 @@ def _flaws(row: Row) -> tuple[str, str]:
     """
     report = row.source.metrics
     flaws, loses = ["undertrained"] if any(undertrained_lines(report)) else [], ""
-    if is_weak(report):
+    beaten = None if row.baseline else worse_than_counting(report, _reported(row))
+    if beaten is not None:
+        on_new_text = "" if beaten[1] == row.values["counting"] else " on new text"
+        loses = f", worse than a trigram of what it reads{on_new_text} ({number(beaten[1])})"
+    elif is_weak(report):
         counted, value = report["trigram"]["perplexity"], row.values["perplexity"]
         if value is not None and value >= counted:
             loses = f", worse than a trigram ({number(counted)})"

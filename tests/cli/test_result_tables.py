@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from memlm_cli.groups_text import groups_text
 from memlm_cli.report_tables import buckets_table, curves_table, report_table, show_report
 from memlm_cli.result_tables import show_result, splits_table
 from memlm_cli.tables import table
@@ -64,6 +65,29 @@ CACHE = {
     ],
     "retrieval_accuracy": None,
 }
+
+
+def test_what_counting_has_of_the_text_that_a_row_reads_stands_beside_its_change() -> None:
+    counted = {"perplexity": 24.7, "perplexity_on_new_text": 31.5, "texts": [], "past": None, "weight": None}
+    rows = [row("plain", 80.0), {**row("knn-lm", 72.0), "control": {**counted, "tune_split": None}}]
+    columns, cells = report_table({**REPORT, "rows": rows})
+    assert columns[1:4] == ["perplexity", "change", "counting"] and columns[-1] == "counting on new text"
+    assert [(line[3], line[-1]) for line in cells] == [("", ""), ("24.7", "31.5")]
+    assert "counting" not in report_table(REPORT)[0], "a report of format 2"
+
+
+def test_means_over_seeds_stand_beside_counting_and_what_does_not_beat_it_is_said_first() -> None:
+    def over_seeds(name: str, mean: float, counted: float | None) -> dict:
+        figures = {"n": 2, "mean": mean, "deviation": 1.0, "interval": [mean - 1, mean + 1]}
+        return {"row": name, "perplexity": figures, "change": None, "counting": counted}
+
+    rows = [over_seeds("plain", 80.0, 95.0), over_seeds("knn-lm", 72.0, 24.7), over_seeds("old", 70.0, None)]
+    group = {"method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"], "rows": rows}
+    found = {"split": "test", "confidence": 0.95, "unknown_rate": None, "groups": [group]}
+    head, plain, knn, old, _, first, *_ = groups_text(found).splitlines()
+    assert head.endswith("counting")
+    assert [line.split()[-1] for line in (plain, knn)] == ["95.00", "24.70"] and old.split()[-1] == "71.00]"
+    assert first == "A: no better than a trigram of what it reads (counting): knn-lm"
 
 
 def test_an_interval_stands_beside_every_change_that_has_one() -> None:

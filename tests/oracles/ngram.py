@@ -1,27 +1,35 @@
 """Interpolated Witten-Bell, as the recursion is written: dicts, one token at a time."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+Event = tuple[tuple[int, ...], int]
+"""The tokens before a counted one, as many as the longest context has, and the token."""
 
 
-def probability(word: int, context: Sequence[int], text: Sequence[int], start: int, vocabulary: int) -> float:
-    """p(word | context), counted in a text that stands behind as many `start` as the context is long."""
-    if not context:
-        return _mixed(Counter(text), word, 1 / vocabulary)
-    stream = [start] * len(context) + list(text)
-    after = Counter(
-        stream[place + len(context)]
-        for place in range(len(text))
-        if stream[place : place + len(context)] == list(context)
-    )
-    return _mixed(after, word, _shorter(word, context, text, start, vocabulary))
+def events(piece: Sequence[int], n: int, start: int) -> list[Event]:
+    """Every token of a piece, behind n - 1 times `start`, after the n - 1 tokens before it."""
+    stream = [start] * (n - 1) + list(piece)
+    return [(tuple(stream[place : place + n - 1]), stream[place + n - 1]) for place in range(len(piece))]
 
 
-def _shorter(word: int, context: Sequence[int], text: Sequence[int], start: int, vocabulary: int) -> float:
-    return probability(word, context[1:], text, start, vocabulary)
+def probability(word: int, context: Sequence[int], counted: Iterable[Event], vocabulary: int) -> float:
+    """p(word | context), from the events that are counted."""
+    counted, p = list(counted), 1 / vocabulary
+    for length in range(len(context) + 1):
+        tail = tuple(context[len(context) - length :])
+        after = Counter(token for before, token in counted if before[len(before) - length :] == tail)
+        p = _mixed(after, word, p)
+    return p
 
 
 def _mixed(after: Counter[int], word: int, below: float) -> float:
     """What stands after a context, and as if each of its types had been a token of the shorter context's."""
     total, types = sum(after.values()), len(after)
     return (after[word] + types * below) / (total + types) if total else below
+
+
+def counting_on(piece: Sequence[int], n: int, start: int, vocabulary: int) -> list[float]:
+    """Of each token of a piece, from the events before it alone."""
+    own = events(piece, n, start)
+    return [probability(word, context, own[:place], vocabulary) for place, (context, word) in enumerate(own)]

@@ -1,70 +1,204 @@
-"""What counting alone gives on the scored tokens: what a model, and a gain on top of it, is held against."""
+"""What counting alone gives on the scored tokens: what a model, and a gain on top of it, is held against.
+
+The control of a row counts in all the text that the row may read: the model's training text, the rows of the
+datastores and, where the row has a cache, what was scored so far. The text that is there beforehand makes one trigram
+of joined counts. What was scored makes another, which goes on counting. Both are mixed with one weight.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.results.ngram import Ngrams
+from stages.evaluation.results.counted_text import CountedText, counted_texts, digests_of, learned_text
+from stages.evaluation.results.last_word import LastWords
+from stages.evaluation.results.mixture import EVEN, best_weight, mixed
+from stages.evaluation.results.ngram import LeftOut, Ngrams, counting_on
+from stages.evaluation.results.pieces import Pieces
+from stages.lineage.evaluation import MODELS_OWN
 from stages.metrics import finite, perplexity
-from stages.text.tokens import start_id
+from stages.retrieval.sources.settings import Past
+from stages.search.exclusion import forbidden_rows
+from stages.text.tokens import TokenSplit, open_split, start_id
 
-COUNTED = "train"
+if TYPE_CHECKING:
+    from stages.retrieval.rows import MemoryRow
+
 MOST_TOKENS = 10_000_000
-"""Of the text that is counted, and of what is scored: 6 s and 0.6 GB at most."""
-TOKENS_AT_ONCE = 1 << 18
+"""Of the texts that are counted, and of what is scored: 10 s and 1 GB for each control at most."""
 LENGTH = 3
 
 
-def trigram_control(
-    read: Mapping[str, Artifact], split: str, score: str, reset: str, outside: np.ndarray | None
-) -> dict[str, Any] | None:
-    """A trigram of the text that a model learned, on the tokens of a split; JSON.
+class Reads(NamedTuple):
+    """What a row may read beside the training text."""
 
-    Args:
-        read: what an evaluation reads, by role.
-        split, score, reset: its settings.
-        outside: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
-    Returns: None where it would say nothing or cost much: of a model that learned elsewhere, of its own training
-        text, of the last words of passages, of documents that are read alone, of more than MOST_TOKENS tokens.
+    datastores: tuple[Artifact, ...] = ()
+    past: Past | None = None
+    """The tokens before each that its caches hold; None: it has no cache."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """What is counted beforehand."""
+        return tuple(store.reference for store in self.datastores)
+
+
+@dataclass
+class Counting:
+    """The controls of one evaluation; what two rows share is counted once.
+
+    `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`, `exclude`: its settings, resolved.
+    `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
+    `last_words`: of the splits that are read, the tokens that alone count; None: all.
     """
-    learned, tokens = read["model"].input("tokens"), read["tokens"]
-    sizes = learned.metrics["splits"], tokens.metrics["splits"]
-    if _elsewhere(read["model"]) or COUNTED not in sizes[0] or (score, reset) != ("all", "none"):
-        return None
-    counted, scored = sizes[0][COUNTED]["tokens"], sizes[1][split]["tokens"]
-    if max(counted, scored) > MOST_TOKENS or not scored or (split == COUNTED and learned.reference == tokens.reference):
-        return None
-    start, vocabulary = start_id(learned.metrics), int(learned.metrics["vocabulary_size"])
-    ngrams = Ngrams.count(_ids(learned, COUNTED)[:], LENGTH, start, vocabulary)
-    nll = _nll(ngrams, _ids(tokens, split)[:])
-    new = nll if outside is None else nll[outside]
-    return {
-        "corpus": learned.reference,
-        "split": COUNTED,
-        "tokens": counted,
-        "nll": finite(float(nll.mean())),
-        "perplexity": perplexity(float(nll.sum()), scored),
-        "perplexity_on_new_text": perplexity(float(new.sum()), len(new)),
-    }
 
+    read: Mapping[str, Artifact]
+    split: str
+    tune_split: str | None = None
+    reset: str = "none"
+    exclude: str | None = None
+    outside: np.ndarray | None = None
+    last_words: Mapping[str, LastWords] | None = None
+    _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
+    _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
+    _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
-def _elsewhere(model: Artifact) -> bool:
-    """Whether a model was imported, so that its tokens say nothing of what it learned."""
-    return bool(model.manifest.outside_files)
+    def trigram(self) -> dict[str, Any] | None:
+        """A trigram of the text that the model learned, JSON; None where `control` has no figures."""
+        found = self.control(Reads())
+        if found is None or found["perplexity"] is None:
+            return None
+        figures = {name: found[name] for name in ("nll", "perplexity", "perplexity_on_new_text")}
+        return {**found["texts"][0], **figures}
 
+    def reads(self, row: "MemoryRow | None") -> Reads:
+        """What a row may read; None: the model without memories."""
+        settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
+        stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
+        if any(one.reads_datastore for one in settings):
+            stores.append(self.read["datastore"])
+        pasts = {one.past(self.reset) for one in settings}
+        past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
+        return Reads(tuple({store.reference: store for store in stores}.values()), past)
 
-def _ids(tokens: Artifact, split: str) -> Any:
-    group: Any = tokens.zarr("tokens.zarr")
-    return group[f"{split}/ids"]
+    def control(self, reads: Reads) -> dict[str, Any] | None:
+        """The control of a row, JSON.
 
+        Returns: None where counting would say nothing: of the text that the model learned, and of a row that reads
+            nothing that can be counted. Without figures where it would cost much: of more than MOST_TOKENS tokens.
+        """
+        texts, scored = self._texts(self.split, reads), self._tokens(self.split)
+        if not scored or self._is_learned(self.split) or not (texts or reads.past):
+            return None
+        listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
+        found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
+        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS:
+            return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
+        if texts and reads.past:
+            found["tune_split"] = self._fitted_on()
+            found["weight"] = self._weight(reads, found["tune_split"])
+        return {**found, **self._figures(-np.log(self._probability(self.split, reads, found["weight"])))}
 
-def _nll(ngrams: Ngrams, ids: np.ndarray) -> np.ndarray:
-    """Of each token of a split, nats, float64 [T]; some are looked up at a time, whose contexts reach further back."""
-    return -np.concatenate(
-        [
-            ngrams.log_p(ids[start : start + TOKENS_AT_ONCE], ids[max(0, start - LENGTH) : start])
-            for start in range(0, len(ids), TOKENS_AT_ONCE)
-        ]
-    )
+    def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
+        """Of the tokens that count, by the nats [T] of all."""
+        counts = self._that_count(self.split, len(nll))
+        new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
+        return {
+            "nll": finite(float(nll[counts].mean())),
+            "perplexity": perplexity(float(nll[counts].sum()), len(nll[counts])),
+            "perplexity_on_new_text": perplexity(float(new.sum()), len(new)),
+        }
+
+    def _fitted_on(self) -> str | None:
+        """The split that the weight of a mixture is fitted on; None where there is none that says anything.
+
+        It is the one that memory is tuned on; where nothing is tuned, `valid`.
+        """
+        split = self.tune_split or "valid"
+        known = split in self.read["tokens"].metrics["splits"] and 0 < self._tokens(split) <= MOST_TOKENS
+        if not known or self._is_learned(split) or (self.tune_split is None and self.split == split):
+            return None
+        return split if self.last_words is None or split in self.last_words else None
+
+    def _weight(self, reads: Reads, tune_split: str | None) -> float:
+        """The weight of what goes on counting: the best on the tuning split."""
+        if tune_split is None:
+            return EVEN
+        key = (reads.past, *reads.stores)
+        if key not in self._weights:
+            before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
+            counts = self._that_count(tune_split, len(before))
+            self._weights[key] = best_weight(before[counts], on[counts])
+        return self._weights[key]
+
+    def _probability(self, split: str, reads: Reads, weight: float | None) -> np.ndarray:
+        """Of each token of a split, float64 [T]."""
+        if weight is not None:
+            return mixed(self._beforehand(split, reads), self._counting_on(split, reads), weight)
+        return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
+
+    def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
+        """By the text that is there beforehand, less the rows that a token may not find; float64 [T]."""
+        key = ("beforehand", split, *reads.stores)
+        if key not in self._p:
+            texts, tokens = self._texts(split, reads), self._open(split)
+            scored = self._stream(tokens, self.reset)
+            own = next((text for text in texts if text.ids == digests_of(self.read["tokens"], split)), None)
+            left_out = None
+            if own is not None and self.exclude is not None:
+                ranges = forbidden_rows(self.exclude, 0, len(scored.ids), tokens.doc_offsets)
+                left_out = None if ranges is None else LeftOut(own.open(), ranges)
+            self._p[key] = self._ngrams(texts).p(scored, left_out)
+        return self._p[key]
+
+    def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
+        """By what was scored before each token, float64 [T]."""
+        key = ("counting on", split, reads.past)
+        if key not in self._p:
+            anew = reads.past == "document"
+            stream = self._stream(self._open(split), "document" if anew else self.reset)
+            self._p[key] = counting_on(stream, LENGTH, self._start, self._vocabulary, anew)
+        return self._p[key]
+
+    def _ngrams(self, texts: list[CountedText]) -> Ngrams:
+        """Joined counts, of which the last are kept: several splits are read with them."""
+        key = tuple((text.ids, text.tokens) for text in texts)
+        if key not in self._counted:
+            self._counted.clear()  # before others are counted, since each takes much memory
+            pieces = [text.open() for text in texts]
+            self._counted[key] = Ngrams.count(pieces, LENGTH, self._start, self._vocabulary)
+        return self._counted[key]
+
+    def _texts(self, split: str, reads: Reads) -> list[CountedText]:
+        """What is counted beforehand where a split is read: its own rows only if a part of them may be found."""
+        own = digests_of(self.read["tokens"], split)
+        texts = counted_texts(self.read["model"], reads.datastores)
+        return [text for text in texts if text.ids != own or self.exclude is not None]
+
+    def _is_learned(self, split: str) -> bool:
+        learned = learned_text(self.read["model"])
+        return learned is not None and learned.ids == digests_of(self.read["tokens"], split)
+
+    def _tokens(self, split: str) -> int:
+        return int(self.read["tokens"].metrics["splits"][split]["tokens"])
+
+    def _that_count(self, split: str, tokens: int) -> Any:
+        """Which tokens of a split count, as an index."""
+        return slice(None) if self.last_words is None else self.last_words[split].scored(0, tokens)
+
+    def _open(self, split: str) -> TokenSplit:
+        return open_split(self.read["tokens"].zarr("tokens.zarr"), split)
+
+    def _stream(self, tokens: TokenSplit, reset: str) -> Pieces:
+        """A split as it is read: as one text, or its documents each by itself."""
+        ids = np.asarray(tokens.ids[:])
+        return Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:])) if reset == "document" else Pieces(ids)
+
+    @property
+    def _start(self) -> int:
+        return start_id(self.read["tokens"].metrics)
+
+    @property
+    def _vocabulary(self) -> int:
+        return int(self.read["tokens"].metrics["vocabulary_size"])

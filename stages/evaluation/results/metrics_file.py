@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stages.evaluation.results import report
 from stages.evaluation.results.chance import chance_accuracy
 from stages.evaluation.results.changes import change_intervals
-from stages.evaluation.results.control import trigram_control
+from stages.evaluation.results.control import Counting
 from stages.evaluation.results.frequency import type_counts
 from stages.evaluation.results.learned_weight import learned_figures
 from stages.evaluation.results.row_names import GATED, PLAIN
@@ -47,6 +47,8 @@ def metrics_of(
         vocabulary,
     )
     main = rows[1] if memory else rows[0]
+    counting = _counting(job, plan)
+    controls = _controls(counting, names, memory)
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
     unknown = report.unknown_tokens(names, totals)
@@ -67,8 +69,8 @@ def metrics_of(
         "method": job.inputs["model"].config["method"],
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "valid_perplexity": _valid_perplexity(job),
-        "trigram": _trigram(job, plan),
-        "rows": rows,
+        "trigram": counting.trigram(),
+        "rows": [{**row, "control": controls[row["row"]]} for row in rows],
         "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
@@ -106,9 +108,23 @@ def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
     return float(split["documents"] / split["tokens"])
 
 
-def _trigram(job: "Job[EvaluateConfig]", plan: "Plan") -> dict[str, Any] | None:
+def _counting(job: "Job[EvaluateConfig]", plan: "Plan") -> Counting:
     config = job.config
-    return trigram_control(job.inputs.artifacts, config.split, config.score, config.reset, plan.breakdown.outside)
+    return Counting(
+        job.inputs.artifacts,
+        config.split,
+        config.tune_split,
+        config.reset,
+        config.exclude,
+        plan.breakdown.outside,
+        plan.last_words,
+    )
+
+
+def _controls(counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]") -> dict[str, Any]:
+    """What counting gives in the text that each row may read, by the row's name."""
+    rows = zip(names, (None, *memory), strict=True)
+    return {name: counting.control(counting.reads(row)) for name, row in rows}
 
 
 def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:

@@ -5,6 +5,7 @@ from math import inf, log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
+from stages.evaluation.results.control_text import beaten_lines, counted_line
 from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.row_names import PLAIN
 from stages.methods import METHODS
@@ -40,7 +41,11 @@ def remarks(report: Figures) -> list[str]:
 
 
 def on_change(report: Figures) -> Iterator[str]:
-    """What every change of the table is against, and what makes it larger than it should be."""
+    """Which rows do not beat counting, what every change is against, and what makes it larger than it should be."""
+    trigram, fair = list(control_lines(report)), _fair_rows(report, report["rows"])
+    loses = is_weak(report) and worse_than_trigram(report, fair[0]["row"])
+    yield from trigram[1:] if loses else ()
+    yield from beaten_lines(report, fair[1:] if loses else fair)
     yield from against_lines(report)
     if report.get("learned_weight"):
         yield from filter(None, (learned_line(report), searches_line(report)))
@@ -48,7 +53,8 @@ def on_change(report: Figures) -> Iterator[str]:
         yield _intervals_line(report["change_intervals"])
         yield from _ties_lines(report)
     yield from worse_than_none_lines(report)
-    yield from control_lines(report)
+    yield from trigram[:1] if loses else trigram
+    yield from counted_line(report)
     yield from undertrained_lines(report)
 
 
@@ -283,7 +289,7 @@ def control_lines(report: Figures) -> Iterator[str]:
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Those of a model as it was trained to be read, the first of which stands for it."""
-    return rows[1:] if len(rows) > 1 and trained_with_memory(report["method"]) else rows
+    return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
 
 
 def _of_others(rows: Sequence[Figures], limit: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
+from stages.evaluation.results.control_text import counting
 from stages.evaluation.results.spread import Spread, spread
 
 
@@ -100,6 +101,7 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
         "row": name,
         "perplexity": _json(spread(values, confidence)),
         "change": _json(_change(name, group, baseline, first, confidence)),
+        "counting": _counting(name, group),
     }
 
 
@@ -113,6 +115,13 @@ def _change(
     pairs = [(_perplexity(report, name), by_seed.get(seed_of(report))) for report in group]
     shares = [value / other - 1 for value, other in pairs if other]
     return spread(shares, confidence) if len(shares) == len(group) else None
+
+
+def _counting(name: str, group: Sequence[Artifact]) -> float | None:
+    """Mean perplexity of the row's controls; None where a run has none."""
+    found = [counting(row) for report in group for row in report.metrics["rows"] if row["row"] == name]
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(found) else None
 
 
 def _perplexity(report: Artifact, name: str) -> float:

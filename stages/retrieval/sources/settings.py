@@ -2,13 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.memory.hyperparameter import Hyperparameter, ReadingOptions
 
 if TYPE_CHECKING:
     from stages.retrieval.reading import Reading
+
+Past = Literal["stream", "document"]
+"""How far back tokens are read that were scored before: to the beginning of the split, or of the document."""
 
 
 class SourceSettings(ReadingOptions):
@@ -28,6 +31,14 @@ class SourceSettings(ReadingOptions):
     """Whether it reads neighbours; its amount is then their number."""
     reads_windows: ClassVar[bool] = False
     """Whether it matters to it where the windows or segments of a split begin."""
+
+    def past(self, reset: str) -> Past | None:
+        """The tokens before each that it may read; None: none of them.
+
+        Args:
+            reset: `document` where windows begin anew at every document, else `none`.
+        """
+        return None
 
     @abstractmethod
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":

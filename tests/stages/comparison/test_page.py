@@ -31,6 +31,16 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
     assert "prefers-color-scheme: dark" in html
 
 
+@pytest.mark.parametrize(
+    ("counting", "told"),
+    [(900.0, ", a trigram of what it reads: 900"), (1.5, ", worse than a trigram of what it reads (1.5)"), (None, "")],
+)
+def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(counting: float | None, told: str) -> None:
+    found = FOUND | {"a": {**FOUND["a"], "perplexity": 112.8, "counting": counting}}
+    assert next(iter(sentences(found))).endswith(f", perplexity 112.8{told}")
+    assert f"perplexity{told}" in "".join(Outline(page(found)).text)
+
+
 @pytest.mark.parametrize(("rate", "told"), [(0.121, True), (0.009, False)])
 def test_unknown_tokens_are_told_where_they_are_many(rate: float, told: bool) -> None:
     said = "".join(Outline(page(FOUND | {"unknown_rate": rate})).text)

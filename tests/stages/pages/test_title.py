@@ -8,6 +8,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.numbers import number
 from stages.pages.headline import headline, rankings
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.seeds import means_over_seeds, seed_tables
@@ -103,6 +104,21 @@ def test_what_loses_to_a_trigram_says_so_before_its_gain(store: Store) -> None:
         "2 reports on corpus test: lowest perplexity 110.00, worse than a trigram (100), best (knn-lm), "
         "8.3% below plain"
     )
+
+
+def test_what_loses_to_counting_in_what_it_reads_says_so_before_its_gain(store: Store) -> None:
+    def told(control: float, new: float) -> str:
+        counted = {"perplexity": control, "perplexity_on_new_text": new, "texts": [], "past": None, "weight": None}
+        rows = [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": counted}]
+        return title(store, another(store, made.chain(store), f"n{control:g}-{new:g}", rows=rows).reference)
+
+    ours = made.chain(store).json("metrics.json")["outside_repeated_paragraphs"]
+    (new,) = (row["perplexity"] for row in ours["rows"] if row["row"] == "neural-cache")
+    start = "neural-cache: perplexity 113.57 on corpus test"
+    assert told(120.0, new + 1).startswith(f"{start}, 32.4% below")
+    assert told(100.0, new + 1).startswith(f"{start}, 32.4% below"), "counting knows the text that was read by heart"
+    worse = f"{start}, worse than a trigram of what it reads on new text ({number(new - 1)}), 32.4% below"
+    assert told(120.0, new - 1).startswith(worse)
 
 
 def test_of_several_reports_the_gain_of_the_lowest_is_told_with_its_interval(store: Store) -> None:

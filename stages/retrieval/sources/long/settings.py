@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter
-from stages.retrieval.sources.settings import SourceSettings
+from stages.retrieval.sources.settings import Past, SourceSettings
 
 if TYPE_CHECKING:
     from stages.retrieval.reading import Reading
@@ -30,6 +30,9 @@ class LongSettings(SourceSettings):
     """Positions back from the one that reads."""
     scope: Literal["stream", "document"] = "stream"
     """Whether the past ends where the document of the position begins."""
+
+    def past(self, reset: str) -> Past | None:
+        return self.scope
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
         longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
