@@ -18,7 +18,14 @@ from stages.text.pretrained import special_ids
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.encoded import Work, encode_shard
-from stages.tokenization.size_warnings import hint_at_documents, report_shares, warn_of_shared_files, warn_of_size
+from stages.tokenization.size_warnings import (
+    hint_at_documents,
+    report_shares,
+    warn_of_form,
+    warn_of_shared_files,
+    warn_of_size,
+    warn_of_unknown,
+)
 from stages.tokenization.sources import find_inputs, shared_files
 from stages.tokenization.spooling import TextShard, counts_words, spooled_shards
 from stages.tokenization.vocabulary import (
@@ -75,6 +82,8 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
         warn_of_size(tokenizer.vocabulary_size, job.reporter)
+        warn_of_form(splits, job.reporter)
+        warn_of_unknown(splits, job.reporter)
         if job.config.documents is None:
             hint_at_documents(splits, job.reporter)
         if job.config.split is not None:

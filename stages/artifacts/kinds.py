@@ -12,7 +12,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "tokens": Kind("tokenize", 1),
+    "tokens": Kind("tokenize", 2),
     "model": Kind("train", 1),
     "datastore": Kind("build-datastore", 1),
     "index": Kind("build-index", 1),

@@ -42,10 +42,31 @@ class Record(NamedTuple):
 
 
 def records(file: TextFile) -> Iterator[Record]:
-    """The texts in a file; a record must be used up before the next is asked for.
+    """The texts in a file, lines ended by "\\n"; a record must be used up before the next is asked for.
 
     Raises: DataError naming the file and the place in it for whatever is wrong with it.
     """
+    for record in _records(file):
+        yield record._replace(blocks=_with_line_feeds(record.blocks))
+
+
+def _with_line_feeds(blocks: Iterator[str]) -> Iterator[str]:
+    r"""The same text with "\n" for every "\r\n", also where a block ends between the two.
+
+    >>> "".join(_with_line_feeds(iter(["a\r", "\nb\r\n", "c\r"])))
+    'a\nb\nc\r'
+    """
+    held = ""
+    for block in blocks:
+        text = held + block
+        held = "\r" if text.endswith("\r") else ""
+        yield text[: len(text) - len(held)].replace("\r\n", "\n")
+    if held:
+        yield held
+
+
+def _records(file: TextFile) -> Iterator[Record]:
+    """The same as they are written."""
     name = PurePath(file.path).name
     if file.format == "txt":
         yield Record(name, text_blocks(file.path, file.digest))

@@ -12,6 +12,7 @@ from stages.artifacts.stage import Job
 from stages.errors import DataError
 from stages.text.concatenation import Concatenation, Part, saved
 from stages.text.config import TokenizeConfig
+from stages.text.form import counted
 from stages.text.names import names_file
 from stages.text.tokens import SPLITS
 from stages.tokenization.encoded import Work, scratch_file
@@ -28,12 +29,17 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
     """
     paragraphs = documents = 0
     splits: dict[str, dict[str, Any]] = {}
+    train: np.ndarray | None = None
     for split in SPLITS:
         own = [shard for shard in shards if shard.split == split]
         if own:
             records = [job.draft.record(shard.key) for shard in own]
             figures = splits[split] = _split_metrics(split, records)
-            figures["types"] = _types(job.folder, own, work.tokenizer.vocabulary_size)
+            seen = _types(job.folder, own, work.tokenizer.vocabulary_size)
+            train = seen if split == "train" else train
+            figures["types"] = int(np.count_nonzero(seen))
+            if train is not None:
+                figures["own_types"] = float(np.count_nonzero(seen & ~train) / np.count_nonzero(seen))
             _write_arrays(job, work, own, records, paragraphs)
             _write_names(job, work, split, range(documents, documents + figures["documents"]))
             paragraphs += figures["paragraphs"]
@@ -42,7 +48,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
 
 
 def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
-    names = ("tokens", "documents", "paragraphs", "characters", "bytes", "words")
+    names = ("tokens", "documents", "paragraphs", "characters", "bytes", "words", *counted(()))
     sums: dict[str, Any] = {name: sum(part[name] for part in parts) for name in names}
     if not sums["tokens"]:
         raise DataError(f"The tokenizer makes no token of the text of {split}.")
@@ -50,12 +56,12 @@ def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, 
     return sums
 
 
-def _types(folder: Path, shards: Sequence[TextShard], vocabulary: int) -> int:
-    """How many types of the vocabulary occur in some shards."""
+def _types(folder: Path, shards: Sequence[TextShard], vocabulary: int) -> np.ndarray:
+    """Whether each type of the vocabulary occurs in some shards, bool [V]."""
     seen = np.zeros(vocabulary, bool)
     for shard in shards:
         seen[np.load(folder / scratch_file(shard, "ids"))] = True
-    return int(np.count_nonzero(seen))
+    return seen
 
 
 def _write_arrays(

@@ -8,6 +8,7 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
+from stages.text.form import counted
 from stages.text.given import open_tokenizer
 from stages.text.spool import Pieces, Spool
 from stages.text.tokenizer import TextTokenizer
@@ -45,7 +46,7 @@ class Work:
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
     """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them.
 
-    Characters and bytes are counted as read, newlines included; words between white space, plus one a line.
+    Characters and bytes are counted with newlines, a CRLF as one; words between white space, plus one a line.
     """
     pieces = work.spool.pieces(shard.text)
     ids, ends, words_inside = work.encode(shard, pieces)
@@ -60,6 +61,7 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
         "characters": sum(map(len, pieces.texts)),
         "bytes": len("".join(pieces.texts).encode()),
         "words": words_inside + len(pieces.where(ENDS_LINE)),
+        **counted(pieces.texts),
     }
     output = ShardOutput(folder, record)
     for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():

@@ -5,10 +5,13 @@ from typing import Any
 
 from stages.numbers import joined
 from stages.reporting import Reporter
+from stages.text.form import differences, form_line
 from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure, or to learn, more than roughly."""
+UNKNOWN = 0.01
+"""Share of unknown tokens above which a perplexity means something else."""
 MORE_TEXT = "give more text, or it a larger share (--split)"
 """What makes a split larger."""
 MANY_PARAGRAPHS = 1000
@@ -48,6 +51,28 @@ def hint_at_documents(splits: Mapping[str, Mapping[str, Any]], reporter: Reporte
                 "for itself, as captions and articles do, --documents line or blank-line makes it a document"
             )
             return
+
+
+def warn_of_form(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) -> None:
+    """Warn of splits that differ from train in form."""
+    phrases = [
+        phrase
+        for split, figures in splits.items()
+        if split != "train" and "train" in splits
+        for phrase in differences(split, splits["train"], figures)
+    ]
+    if phrases:
+        reporter.warning(form_line(phrases))
+
+
+def warn_of_unknown(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) -> None:
+    """Warn of splits with many unknown tokens."""
+    for split, figures in splits.items():
+        if figures["unknown_rate"] > UNKNOWN:
+            reporter.warning(
+                f"{figures['unknown_rate']:.1%} of the tokens of {split} are <unk>, which is easier to guess than the "
+                "words that it stands for: --tokenizer bpe has none, --min-count 1 fewer"
+            )
 
 
 def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> None:

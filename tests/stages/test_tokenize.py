@@ -75,7 +75,7 @@ def test_words_documents_and_paragraphs_are_those_of_the_oracle(rule: str, tmp_p
     texts = {"train": TEXT + ARTICLES, "valid": "the end\nunknown words"}
     files = {split: [write(tmp_path / f"{split}.txt", text)] for split, text in texts.items()}
     artifact = tokenize(tmp_path / "store", files, documents=rule)
-    types = oracle.word_vocabulary(texts["train"])
+    types, learned = oracle.word_vocabulary(texts["train"]), oracle.word_tokens(texts["train"])
     for split, text in texts.items():
         tokens = oracle.word_tokens(text)
         documents = oracle.documents(text, rule)
@@ -96,8 +96,47 @@ def test_words_documents_and_paragraphs_are_those_of_the_oracle(rule: str, tmp_p
             "words": len(tokens),
             "unknown_rate": sum(w not in types or w == "<unk>" for w in tokens) / len(tokens),
             "types": len({w if w in types else "<unk>" for w in tokens}),
+            "own_types": _own_types(*({w if w in types else "<unk>" for w in words} for words in (learned, tokens))),
+            **{"line_ends": text.count("\n"), "curly_quotes": 0, "straight_quotes": text.count('"')},
         }
     assert (types[artifact.metrics["eos_id"]], types[artifact.metrics["unk_id"]]) == ("<eos>", "<unk>")
+
+
+def _own_types(learned: set[str], own: set[str]) -> float:
+    return len(own - learned) / len(own)
+
+
+def test_crlf_is_read_as_lf(tmp_path: Path) -> None:
+    text = "“One” line\nand a 'second' one\n\nthe end\n" * 40
+    made = {}
+    for name, written in {"lf": text, "crlf": text.replace("\n", "\r\n")}.items():
+        file = tmp_path / f"{name}.txt"
+        file.write_bytes(written.encode())
+        record = write(tmp_path / f"{name}.jsonl", json.dumps({"text": written}) + "\n")
+        for kind, path in {"txt": file, "jsonl": record}.items():
+            made[name, kind] = tokenize(tmp_path / name, {"train": [str(path)]}, tokenizer="char")
+    for kind in ("txt", "jsonl"):
+        one, other = made["lf", kind], made["crlf", kind]
+        assert arrays(one, "train")["ids"].tolist() == arrays(other, "train")["ids"].tolist()
+        assert one.metrics == other.metrics
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("a b c d e f\n" * 40, None),
+        ("a b c d e f " * 40 + "\n", "lines of 12 characters in train, of 481 in test"),
+        ('"a" b c "d"\n' * 40, 'quotes “ ” in train, " " in test'),
+    ],
+    ids=["alike", "lines", "quotes"],
+)
+def test_splits_that_differ_in_form_are_told(test: str, told: str | None, tmp_path: Path) -> None:
+    train = "“a” b “c” d\n" * 40 if '"' in test else "a b c d e f\n" * 40
+    spoken = Spoken()
+    files = {"train": [write(tmp_path / "train.txt", train)], "test": [write(tmp_path / "test.txt", test)]}
+    run(tmp_path / "store", files, spoken, tokenizer="char")
+    (warning,) = [one for one in spoken.warnings if "differ in form" in one] or [None]
+    assert (warning is None) if told is None else (told in str(warning))
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -177,8 +216,10 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
         "train": 11,
         "valid": 2,
     }
+    forms = [warning for warning in spoken.warnings if "differ in form" in warning or "<unk>" in warning]
+    assert forms == spoken.warnings[: len(forms)]
     rough, remedy = "so that what is measured there is rough", "give more text, or it a larger share (--split)"
-    assert spoken.warnings == [
+    assert spoken.warnings[len(forms) :] == [
         f"train has only 20 tokens, below 10,000, too few to learn much from: {remedy}",
         *(f"{split} has only 10 tokens, below 10,000, {rough}: {remedy}" for split in ("valid", "test")),
     ]

@@ -12,7 +12,9 @@ from stages.evaluation.results.learned_weight import learned_figures
 from stages.evaluation.results.row_names import GATED, PLAIN
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
+from stages.methods.config import TRAIN
 from stages.metrics import Counts
+from stages.text.form import differences
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Job
@@ -61,6 +63,7 @@ def metrics_of(
         "words": counts.words,
         "unknown_rate": unknown and unknown["rate"],
         "unknown_tokens": unknown,
+        "form": _form(job),
         "document_ends": _document_ends(job),
         "end_tokens": report.end_tokens(names, totals),
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
@@ -98,6 +101,15 @@ def _learned_weight(
         return {}
     name = memory[0].sources[-1].reading.weight_name
     return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
+
+
+def _form(job: "Job[EvaluateConfig]") -> list[str]:
+    """Differences in form between the model's training text and the scored split; of an imported model none."""
+    model, split = job.inputs["model"], job.config.split
+    splits = model.input("tokens").metrics["splits"]
+    if TRAIN not in splits or "steps" not in model.config:
+        return []
+    return differences(split, splits[TRAIN], job.inputs["tokens"].metrics["splits"][split])
 
 
 def _document_ends(job: "Job[EvaluateConfig]") -> float | None:

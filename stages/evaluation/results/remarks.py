@@ -12,6 +12,7 @@ from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity, undertrained
 from stages.numbers import joined, number
 from stages.retrieval.memory_words import meanings, switched_off
+from stages.text.form import form_line
 
 Figures = Mapping[str, Any]
 UNIGRAM = (
@@ -65,6 +66,8 @@ def on_text(report: Figures) -> Iterator[str]:
     yield from _vocabulary_lines(report["rows"][0])
     yield from _word_lines(report)
     yield from _ends_lines(report)
+    if report.get("form"):
+        yield form_line(report["form"])
     yield from list(training_text_lines(report)) or _uneven_lines(report)
     outside = report.get("outside_repeated_paragraphs")
     if outside:
