@@ -22,11 +22,12 @@ def comparison_text(found: Facts) -> str:
 
 
 def baseline_remarks(report: "Artifact") -> list[str]:
-    """How a report compares with its baseline, token by token; empty where it has none, or scores are missing."""
+    """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
+    from memlm_cli.twin import twin_remarks
     from stages.comparison.baseline import against_baseline
 
     found = against_baseline(report)
-    return [] if found is None else [baseline_line(found)]
+    return [*([] if found is None else [baseline_line(found)]), *twin_remarks(report)]
 
 
 def _token_tables(found: Facts) -> Iterator[Shown]:

@@ -32,7 +32,7 @@ def show_made_report(title: str, artifact: "Artifact") -> None:
 
     report = artifact.json("metrics.json")
     show_report(title, report)
-    for line in baseline_remarks(artifact) if report.get("baseline") else ():
+    for line in baseline_remarks(artifact):
         say(line)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
         say(f"figures: {artifact.path / 'figures'}")

@@ -11,7 +11,7 @@ from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
 from stages.evaluation.results.remarks import remarks
-from stages.evaluation.results.row_names import with_model_named
+from stages.evaluation.results.row_names import SHUT, with_model_named
 from stages.pages.lineage import Member
 from stages.text.names import names_file, read_runs
 
@@ -94,7 +94,7 @@ def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], str]]
 
 def _label(member: Member, metrics: Mapping[str, Any]) -> str:
     """A report's name; `lm, knn-lm` of one without."""
-    rows = [row["row"] for row in metrics["rows"]]
+    rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
     return member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
 
 

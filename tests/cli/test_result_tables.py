@@ -298,11 +298,14 @@ def test_a_gate_is_told_in_a_line_and_by_its_neighbours(capsys: pytest.CaptureFi
     assert not any(line.startswith("gate") for line in shown({**REPORT, "gate": None}, capsys))
 
 
+PLAIN_MODEL = SimpleNamespace(config={"method": "lm"})
+
+
 @pytest.mark.parametrize("files", [(), ("figures/heat-map.svg", "figures/heat-map.png")])
 def test_the_folder_of_the_figures_is_named(
     files: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    manifest = SimpleNamespace(files=dict.fromkeys(files))
+    manifest = SimpleNamespace(files=dict.fromkeys(files), inputs={})
     show_result(
         SimpleNamespace(
             kind="report",
@@ -310,6 +313,7 @@ def test_the_folder_of_the_figures_is_named(
             path=tmp_path,
             manifest=manifest,
             json=lambda name: CACHE,
+            input=lambda role: PLAIN_MODEL,
         )
     )
     assert (f"figures: {tmp_path / 'figures'}" in capsys.readouterr().err) == bool(files)
@@ -326,9 +330,15 @@ SPLITS = {"vocabulary_size": 300, "tokenizer": "bpe", "splits": {"train": {"docu
 def test_a_reference_that_stands_on_the_screen_is_not_repeated(
     capsys, kind: str, metrics: dict, shown: str, named: bool
 ) -> None:
-    reference, manifest = f"{kind}/0123456789ab", SimpleNamespace(files={})
+    reference, manifest = f"{kind}/0123456789ab", SimpleNamespace(files={}, inputs={})
     made = SimpleNamespace(
-        kind=kind, reference=reference, metrics=metrics, config={}, manifest=manifest, json=lambda _: CACHE
+        kind=kind,
+        reference=reference,
+        metrics=metrics,
+        config={},
+        manifest=manifest,
+        json=lambda _: CACHE,
+        input=lambda _: PLAIN_MODEL,
     )
     show_result(made, named=named)
     told = capsys.readouterr().err

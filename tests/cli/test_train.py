@@ -87,3 +87,14 @@ def test_what_compiling_needs_is_said_before_training_begins(memlm: Memlm, text:
     assert ended.err.startswith("memlm train: --compile needs a C++ compiler (/nowhere/c++), which is not installed")
     without = memlm("train", tokens, "--set", "compile=false", "--steps", 1)
     assert without.code == 0 and without.reference == memlm("train", tokens, "--steps", 1).reference
+
+
+def test_a_model_with_memory_names_its_twin(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text, "--tokenizer", "char").reference
+    small = ("--steps", "2", "--segment-length", "16", "--set", "model.width=16", "--set", "model.layers=1")
+    trime = memlm("train", tokens, "--method", "trime", *small).reference
+    said = memlm("evaluate", trime, "--memory", "none").err
+    (line,) = [one for one in said.splitlines() if one.startswith("a fair baseline is its twin")]
+    command = line.partition("--baseline: memlm ")[2].split()
+    twin = memlm(*command).reference
+    assert f"its fair baseline: {twin}" in memlm("evaluate", trime, "--memory", "trime").err

@@ -416,7 +416,12 @@ def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model
     told = metrics(report)["baseline"]
     assert (told["report"], told["model"], told["method"]) == (ordinary.reference, other.reference, "lm")
     assert told["row"] == metrics(ordinary)["rows"][0]
+    assert told["differs"] == [], "another seed is no other kind of model"
     assert report.reference != evaluated(store, index, LINES, save_token_scores=True).reference
+    settings = {**model.config["model"], "dropout": 0.3}
+    longer = evaluated(store, small_model(store, model.input("tokens"), model=settings, seed=7), "none")
+    (differs,) = metrics(evaluated(store, index, LINES, baseline=longer))["baseline"]["differs"]
+    assert differs.startswith("dropout ") and differs.endswith(", not 0.3")
     found = against_baseline(report)
     assert found["rows"] == ["plain", "knn-lm"]
     assert found["perplexity_ratio"] == pytest.approx(metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5)

@@ -155,7 +155,7 @@ def test_the_gate_alone_is_the_default(store, model, neighbors):
 
     assert default.id == none.id == named.id
     assert default.config["gate_k"] == [3]
-    assert [row["row"] for row in metrics(default)["rows"]] == ["spalm"]
+    assert [row["row"] for row in metrics(default)["rows"]] == ["spalm", "spalm, gate shut"]
     assert metrics(default)["read"]["gate_neighbors"] == neighbors.reference
 
 
@@ -217,7 +217,17 @@ def test_the_likeliest_token_is_that_of_the_gated_state(store, model, neighbors)
     words = [max(t for t in range(a, b) if slow.ids[t]) for a, b in zip(slow.offsets, slow.offsets[1:], strict=False)]
     assert report["accuracy"] == pytest.approx(np.mean([best[t] for t in words]))
     assert report["gate"]["mean"] == pytest.approx(slow.gate[words].mean(), abs=1e-6)
-    assert report["gate"]["by_neighbors"][0]["perplexity"] == pytest.approx(report["perplexity"])
+    assert report["gate"]["by_neighbors"][-1]["perplexity"] == pytest.approx(report["perplexity"])
+
+
+def test_the_same_weights_with_the_gate_shut_stand_in_the_table(store, model, neighbors):
+    report = metrics(evaluated(store, model, "long:size=12,theta=0.4,lambda=0.2"))
+
+    nobody = np.full_like(tokens_of(neighbors, "test", 3), -1)
+    slow, shut = Slow(model, "test", neighbors=nobody), report["rows"][-1]
+    assert shut["row"] == "spalm, gate shut"
+    assert shut["nll"] == pytest.approx((slow.log_z - slow.scores[np.arange(len(slow.ids)), slow.ids]).mean(), abs=1e-5)
+    assert report["perplexity"] == report["rows"][1]["perplexity"], "the main row is that of the memory on top"
 
 
 def test_a_longer_memory_can_be_carried_at_test(store, model, neighbors):
@@ -284,7 +294,7 @@ def test_an_interrupted_evaluation_counts_every_gate_once(store, model, monkeypa
     assert gate["mean"] == pytest.approx(whole["gate"]["mean"], abs=1e-6)
     assert resumed.file("passage.json").read_text() == passage
     curve = next(curve for curve in metrics(resumed)["curves"] if curve["over"] == "neighbors")
-    assert [point["neighbors"] for point in curve["points"]] == [2, 4]
+    assert [point["neighbors"] for point in curve["points"]] == [0, 2, 4]
 
 
 # What is refused
@@ -388,7 +398,7 @@ def test_a_passage_is_spelled_from_start_to_stop(passage):
 
 def test_an_index_gives_knn_lm_on_top_of_the_gate(store, index, model):
     report = metrics(evaluated(store, model, references={"index": index}, tune_split="valid"))
-    assert [row["row"] for row in report["rows"]] == ["spalm", "knn-lm"]
+    assert [row["row"] for row in report["rows"]] == ["spalm", "knn-lm", "spalm, gate shut"]
     assert set(report["memories"][0]["tuned"]) == {"lambda", "temperature"}
 
 

@@ -31,7 +31,9 @@ class GateProbe(Probe):
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         if "gate_neighbors" not in read:
             return None
-        return cls(options["gate_k"], tokens_of(options["passage"]), read["tokens"], split)
+        read_numbers = options["gate_k"]
+        numbers = read_numbers if 0 in read_numbers else (*read_numbers, 0)  # the same weights with the gate shut
+        return cls(numbers, tokens_of(options["passage"]), read["tokens"], split)
 
     def watch(self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None) -> GateWatch:
         assert isinstance(reader, GateReader), "a model with a gate reads through it"

@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.lineage.corpus import token_text
-from stages.metrics import perplexity
+from stages.metrics import finite, perplexity
 from stages.numbers import number
 
 BINS = 50
@@ -27,6 +27,7 @@ def gate_figures(gates: Records, numbers: Sequence[int]) -> dict[str, Any]:
         numbers: of neighbours of which perplexity is reported; the first is what the gate read.
     """
     tokens = sum(gate["tokens"] for gate in gates)
+    nats = [_nats(sums) for sums in zip(*(gate["nll"] for gate in gates), strict=True)]
     return {
         "neighbors": numbers[0],
         "mean": sum(gate["sum"] for gate in gates) / tokens,
@@ -37,16 +38,16 @@ def gate_figures(gates: Records, numbers: Sequence[int]) -> dict[str, Any]:
         },
         "neighbors_right": {k: sum(gate["matches"][k] for gate in gates) / tokens for k in gates[0]["matches"]},
         "by_neighbors": [
-            {"neighbors": k, "perplexity": perplexity(_nats(gate["nll"][place] for gate in gates), tokens)}
-            for k, place in sorted((k, place) for place, k in enumerate(numbers))
+            {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)}
+            for k, nll in sorted(zip(numbers, nats, strict=True))
         ],
     }
 
 
 def gate_curve(figures: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-    """Perplexity against the number of neighbours, as one of a report's curves; none where there is one number."""
+    """Perplexity against the number of neighbours, as a curve of a report; none where no other number was asked for."""
     points = figures["by_neighbors"]
-    return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 1 else []
+    return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 2 else []
 
 
 def passage_of(gates: Records, tokens: Artifact, split: str, passage: range) -> dict[str, Any]:

@@ -1,19 +1,21 @@
 """The content of a report's `metrics.json`."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.results import report
+from stages.evaluation.results.baseline import baseline_row
 from stages.evaluation.results.chance import chance_accuracy
 from stages.evaluation.results.changes import change_intervals
 from stages.evaluation.results.control import Counting
 from stages.evaluation.results.frequency import type_counts
 from stages.evaluation.results.learned_weight import learned_figures
-from stages.evaluation.results.row_names import GATED, PLAIN
+from stages.evaluation.results.row_names import GATED, PLAIN, SHUT
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
-from stages.metrics import Counts
+from stages.metrics import Counts, figures
 from stages.text.form import differences
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def metrics_of(
     )
     main = rows[1] if memory else rows[0]
     counting = _counting(job, plan)
+    shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory)
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
@@ -73,8 +76,8 @@ def metrics_of(
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "valid_perplexity": _valid_perplexity(job),
         "trigram": counting.trigram(),
-        "rows": [{**row, "control": controls[row["row"]]} for row in rows],
-        "baseline": report.baseline_row(job.inputs["baseline"]) if "baseline" in job.inputs else None,
+        "rows": [{**row, "control": controls[row["row"]]} for row in rows] + shut,
+        "baseline": _baseline(job),
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
@@ -101,6 +104,20 @@ def _learned_weight(
         return {}
     name = memory[0].sources[-1].reading.weight_name
     return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
+
+
+def _baseline(job: "Job[EvaluateConfig]") -> dict[str, Any] | None:
+    return baseline_row(job.inputs["baseline"], job.inputs["model"]) if "baseline" in job.inputs else None
+
+
+def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
+    """The row of the same weights without a neighbour: the control of what the gate reads; none without a gate."""
+    for found in (shown.get("gate") or {}).get("by_neighbors", ()):
+        if not found["neighbors"]:
+            nll = inf if found["nll"] is None else found["nll"]
+            row = {"row": SHUT, **figures(nll, counts), "diverged": found["nll"] is None}
+            return [{**row, "tokens_per_second": None, "memories": []}]
+    return []
 
 
 def _form(job: "Job[EvaluateConfig]") -> list[str]:

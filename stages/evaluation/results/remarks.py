@@ -5,6 +5,7 @@ from math import inf, log
 from typing import Any
 
 from stages.diagnostics.shown import probe_summaries
+from stages.evaluation.results.baseline import shut_line, unlike_line
 from stages.evaluation.results.control_text import beaten_lines, counted_line
 from stages.evaluation.results.learned_weight import learned_line, searches_line
 from stages.evaluation.results.row_names import PLAIN
@@ -45,6 +46,7 @@ def on_change(report: Figures) -> Iterator[str]:
     """Which rows do not beat counting, what every change is against, and what makes it larger than it should be."""
     trigram, fair = list(control_lines(report)), _fair_rows(report, report["rows"])
     loses = is_weak(report) and worse_than_trigram(report, fair[0]["row"])
+    yield from shut_line(report["rows"])
     yield from trigram[1:] if loses else ()
     yield from beaten_lines(report, fair[1:] if loses else fair)
     yield from against_lines(report)
@@ -197,6 +199,8 @@ def against_lines(report: Figures) -> Iterator[str]:
         first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
     else:
         return
+    if baseline is not None:
+        yield from unlike_line(baseline)
     yield f"change: against {first}, {model} {'without memory' if first == PLAIN else 'with what its gate reads'}"
     if first == PLAIN and trained_with_memory(method):
         yield (

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.evaluation.results.frequency import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
@@ -107,19 +106,6 @@ def table(
         for row, wrong in zip(rows, totals.wrong, strict=True):
             row["accuracy"] = 1 - len(wrong) / counts.words
     return rows
-
-
-def baseline_row(report: Artifact) -> dict[str, Any]:
-    """The first row of another report, to stand above the rows of this one, and whose it is."""
-    made = report.metrics
-    outside = made.get("outside_repeated_paragraphs")
-    return {
-        "report": report.reference,
-        "model": report.input("model").reference,
-        "method": made["method"],
-        "row": made["rows"][0],
-        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
-    }
 
 
 def outside_repeated_paragraphs(

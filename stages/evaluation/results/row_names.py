@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+SHUT = "spalm, gate shut"
+"""The same weights without a neighbour."""
 Figures = Mapping[str, Any]
 
 PLAIN, GATED = "plain", "spalm"

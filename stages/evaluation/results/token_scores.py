@@ -8,6 +8,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
+from stages.evaluation.results.row_names import SHUT
 from stages.evaluation.results.score_files import COLUMNS
 
 Reading = Literal["final", "model"]
@@ -81,7 +82,7 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
             f"{report.reference} has no token scores; make a report that has, with --save-token-scores."
         )
     group: Any = report.zarr(GROUP)
-    rows = [row["row"] for row in report.metrics["rows"]]
+    rows = [row["row"] for row in report.metrics["rows"] if row["row"] != SHUT]
     return TokenScores(
         report,
         report.input("tokens"),

@@ -129,17 +129,18 @@ def record(tokens, nll):
 
 
 def test_records_are_added_up():
-    figures = gate_figures([record(3, [6.0, 9.0]), record(5, [10.0, None])], (2, 1))
+    figures = gate_figures([record(3, [6.0, 9.0, 8.0]), record(5, [10.0, None, 8.0])], (2, 1, 0))
 
     assert (figures["neighbors"], figures["mean"]) == (2, 0.5)
     assert figures["histogram"]["tokens"][0] == 8
     assert figures["neighbors_right"] == {"1": 2 / 8, "2": 4 / 8}
     assert figures["by_neighbors"] == [
-        {"neighbors": 1, "perplexity": None},
-        {"neighbors": 2, "perplexity": pytest.approx(math.exp(2))},
+        {"neighbors": 0, "perplexity": pytest.approx(math.exp(2)), "nll": 16.0},
+        {"neighbors": 1, "perplexity": None, "nll": None},
+        {"neighbors": 2, "perplexity": pytest.approx(math.exp(2)), "nll": 16.0},
     ]
     assert gate_curve(figures, "plain")[0]["points"] == figures["by_neighbors"]
 
 
 def test_one_number_of_neighbours_is_no_curve():
-    assert gate_curve(gate_figures([record(3, [6.0])], (2,)), "plain") == []
+    assert gate_curve(gate_figures([record(3, [6.0, 7.0])], (2, 0)), "plain") == []

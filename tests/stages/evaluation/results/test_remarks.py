@@ -4,6 +4,7 @@ from math import exp, log
 
 import pytest
 
+from stages.evaluation.results.baseline import shut_line
 from stages.evaluation.results.remarks import (
     against_lines,
     control_lines,
@@ -11,6 +12,7 @@ from stages.evaluation.results.remarks import (
     training_text_lines,
     undertrained_lines,
 )
+from stages.evaluation.results.row_names import SHUT
 
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
 COUNTS = {"tokens": 1000, "words": 500}
@@ -305,3 +307,9 @@ def test_that_the_training_text_was_scored_is_said(changed: dict, said: bool) ->
     assert set(lines) <= set(remarks(report | changed))
     uneven = [line for line in remarks({**report, **changed, "valid_perplexity": 300.0}) if "valid is harder" in line]
     assert bool(uneven) is not said, "a model's own text differs from valid because it was learned"
+
+
+@pytest.mark.parametrize(("shut", "told"), [(9.0, True), (10.0, True), (11.0, False), (None, False)])
+def test_a_gate_that_gains_nothing_is_told(shut, told):
+    lines = list(shut_line([{"row": "spalm", "perplexity": 10.0}, {"row": SHUT, "perplexity": shut}]))
+    assert bool(lines) == told
