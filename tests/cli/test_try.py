@@ -293,12 +293,12 @@ def test_a_plan_shows_what_was_measured_of_the_machine_stage_by_stage(memlm: Mem
     ended = memlm("plan", "try", book, "--minutes", 2, "--json")
     assert ended.code == 0, ended.err
     stages = json.loads(ended.out)["stages"]
-    assert len(stages) == 7 and all(stage["foretold"] for stage in stages)
+    assert len(stages) == 7 and all(stage["by_recipe"] for stage in stages)
     (said,) = re.findall(r"try: about ([\d.]+) s, at", ended.err)
     least, most = (sum(stage["seconds"][end] for stage in stages) for end in (0, 1))
     assert least < float(said) < most
     shown = memlm("plan", "try", book, "--minutes", 2).out
-    assert "by the recipe, as this machine was when it was made: tokens, model, datastore" in shown
+    assert "the time that the recipe names: tokens, model, datastore" in shown
     other = memlm("plan", "try", book, "--minutes", 2, "--set", "model.steps=2")
     assert "time: not known" in other.out and f"with the settings of the recipe: about {said} s on this" in other.out
 
