@@ -4,7 +4,8 @@ The index is trained on a sample; then keys are added part by part, each part ke
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
 
 Of a datastore that was made from another one, the index of that one is changed where its kind allows: nothing is
-trained, and only new keys are added. A flat index has nothing to learn, and is a copy of the keys in any case.
+trained, and only new keys are added. Rows that were encoded again have new keys: they are removed and added. A flat
+index has nothing to learn, and is a copy of the keys in any case.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,9 @@ from stages.search.config import IndexConfig, Keys
 from stages.search.size import cost_in_words, grows_whole, index_bytes
 
 if TYPE_CHECKING:
-    from stages.lineage.runs import KeptRows
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
+    from stages.updating.unchanged import UnchangedKeys
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
@@ -45,18 +46,18 @@ FEWEST_QUERIES = 100
 class Part(Shard):
     """A step of the work; `stored` are the datastore's shards that it adds."""
 
-    stored: range = range(0)
+    stored: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
     """The parts that keys are added in; one, WHOLE, where parts could not be merged.
 
-    `kept`: the rows that are in the index before already; None: there is no such index.
+    `kept`: the keys that are in the index before already; None: there is no such index.
     """
 
     parts: Sequence[Part]
-    kept: "KeptRows | None" = None
+    kept: "UnchangedKeys | None" = None
 
     @property
     def whole(self) -> bool:
@@ -126,12 +127,12 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         keys = _stored_keys(job)
         if PREVIOUS in job.inputs:
-            from stages.lineage.rows import kept_rows
+            from stages.updating.unchanged import unchanged_keys
 
-            kept = kept_rows(job.inputs["datastore"])
-            return Plan(_parts(keys, kept.rows), kept)
+            kept = unchanged_keys(job.inputs["datastore"])
+            return Plan(_parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard)), kept)
         index = empty_index(job.config, keys.dim, keys.dtype.name)
-        return Plan(_parts(keys) if grows_in_parts(index) else [Part(WHOLE)])
+        return Plan(_parts(keys, range(keys.shards)) if grows_in_parts(index) else [Part(WHOLE)])
 
     def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
         merging = [] if plan.whole else [Part(MERGE)]
@@ -168,8 +169,8 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             build.merge(work.trained(), sources, work.keys.rows, output.add(INDEX_FILE))
         else:
             path = output.add(_part_file(shard))
-            begin = 0 if kept is None else kept.rows
-            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, begin)
+            wanted = None if kept is None else kept.are_new
+            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, wanted)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
@@ -211,14 +212,12 @@ def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
     return stored_keys(job.inputs["datastore"])
 
 
-def _parts(keys: "StoredKeys", begin: int = 0) -> list[Part]:
-    """All shards that hold keys from row `begin` on, some to a part."""
-    if begin == keys.rows:
-        return []
+def _parts(keys: "StoredKeys", shards: Sequence[int]) -> list[Part]:
+    """Shards that hold keys to be added, some to a part."""
     shard_bytes = keys.rows_per_shard * keys.dim * keys.dtype.itemsize
     together = max(1, PART_BYTES // shard_bytes)
-    starts = range(begin // keys.rows_per_shard, keys.shards, together)
-    return [Part(f"add-{n:06d}", range(s, min(s + together, keys.shards))) for n, s in enumerate(starts)]
+    starts = range(0, len(shards), together)
+    return [Part(f"add-{n:06d}", shards[start : start + together]) for n, start in enumerate(starts)]
 
 
 def _part_file(part: Part) -> Path:
@@ -242,7 +241,8 @@ def _sample(job: Job[IndexConfig], rows: int) -> int:
     if PREVIOUS not in job.inputs:
         return asked
     datastore = job.inputs["datastore"].metrics
-    share = (datastore["added"] + datastore["forgotten"]) / (rows + datastore["forgotten"])
+    changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
+    share = changed / (rows + datastore["forgotten"])
     return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 
@@ -282,7 +282,7 @@ def _as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
 
 
 def _change(
-    job: ShardJob[IndexConfig], work: Work, shard: Part, kept: "KeptRows", output: ShardOutput
+    job: ShardJob[IndexConfig], work: Work, shard: Part, kept: "UnchangedKeys", output: ShardOutput
 ) -> dict[str, float]:
     """The first step, and the last: the index before without its keys, and with those that stay and the new ones."""
     from stages.search.change import merge_changed, write_emptied

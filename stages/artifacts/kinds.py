@@ -15,7 +15,7 @@ KINDS = {
     "tokens": Kind("tokenize", 2),
     "model": Kind("train", 1),
     "datastore": Kind("build-datastore", 1),
-    "index": Kind("build-index", 1),
+    "index": Kind("build-index", 2),
     "neighbors": Kind("precompute-neighbors", 1),
     "batches": Kind("pack-batches", 1),
     "report": Kind("evaluate", 3),

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.kinds import PREVIOUS
-from stages.errors import ArtifactError
-from stages.lineage.forgetting import documents_meant
-from stages.lineage.runs import KeptRows, OwnRows, Runs
+from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
 from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
@@ -119,18 +116,3 @@ class DatastoreRows:
 def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
     """Offsets of the documents that begin before a row, which ends the last."""
     return np.append(starts[starts < rows], rows)
-
-
-def kept_rows(datastore: Artifact) -> KeptRows:
-    """The rows of the datastore before that a changed one has kept.
-
-    Raises: ArtifactError if the one before is gone.
-    """
-    before = DatastoreRows(datastore.input(PREVIOUS))
-    forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
-    kept = KeptRows.of_documents(before.doc_offsets, forgotten)
-    if kept.rows + datastore.metrics["added"] != datastore.metrics["rows"]:
-        raise ArtifactError(
-            f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
-        )
-    return kept

@@ -1,6 +1,6 @@
 """Building an index in steps that can be kept: train, add keys part by part, merge the parts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -110,14 +110,24 @@ def _skip_header(file: BinaryIO) -> int:
     return file.tell()
 
 
-def write_part(trained: Any, keys: StoredKeys, shards: Iterable[int], path: Path, begin: int = 0) -> int:
-    """Sort the keys of some shards, from row `begin` on, into lists, and write these; returns the number of keys.
+def write_part(
+    trained: Any,
+    keys: StoredKeys,
+    shards: Iterable[int],
+    path: Path,
+    wanted: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> int:
+    """Sort the keys of some shards into lists, and write these; returns the number of keys.
 
-    `trained` is empty before and after.
+    Args:
+        trained: the index, empty before and after.
+        wanted: which of some rows [n] are added, bool [n]; None: all are.
     """
     for first, block in keys.each(shards):
-        new = block[max(0, begin - first) :]
-        trained.add_with_ids(widened(new), np.arange(first + len(block) - len(new), first + len(block)))
+        rows = np.arange(first, first + len(block))
+        if wanted is not None:
+            rows = rows[wanted(rows)]
+        trained.add_with_ids(widened(block[rows - first]), rows)
     part = _part_of(faiss.extract_index_ivf(trained))
     part.write(path)
     trained.reset()
@@ -162,8 +172,16 @@ def _merged(sources: Sequence[Source], sizes: np.ndarray, at_once: int) -> Itera
     for first, stop in zip(groups.tolist(), [*groups[1:].tolist(), len(sizes)], strict=True):
         pieces = [source.read(slice(first, stop)) for source in sources]
         for same in zip(*(piece.each() for piece in pieces), strict=True):
-            codes, ids = zip(*same, strict=True)
-            yield np.concatenate(codes), np.concatenate(ids)
+            codes, ids = map(np.concatenate, zip(*same, strict=True))
+            yield _rising(codes, ids)
+
+
+def _rising(codes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and rows of a list in the order of rows, which search relies on; rows encoded again lie between others."""
+    if (ids[1:] > ids[:-1]).all():
+        return codes, ids
+    order = np.argsort(ids)
+    return codes[order], ids[order]
 
 
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:

@@ -19,18 +19,18 @@ from stages.search.keys import widened
 from stages.search.lists import Lists, ListsInFile
 
 
-class KeptRows(Protocol):
-    """Rows that stay, and how they are renumbered; all arguments and results are arrays int64 [n] or bool [n]."""
+class KeptKeys(Protocol):
+    """Rows that stay with their keys, and their new numbers; arguments and results are int64 [n] or bool [n]."""
 
     @property
     def rows(self) -> int:
         """How many stay."""
 
     def before(self, rows: np.ndarray) -> np.ndarray:
-        """The new numbers of rows that stay."""
+        """New numbers of rows that stay."""
 
     def contains(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows stay."""
+        """Which rows stay with their keys."""
 
 
 def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> bool:
@@ -54,7 +54,7 @@ def _holds_whole_keys(index: Any) -> bool:
     return type(index) is faiss.IndexIVFFlat
 
 
-def write_emptied(old: Path, kept: KeptRows, path: Path) -> None:
+def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
     """Write an index without its keys, trained as it was, its centroids moved to what stays of their keys."""
     with content_of(old):
         stored = ListsInFile(old)
@@ -65,7 +65,7 @@ def write_emptied(old: Path, kept: KeptRows, path: Path) -> None:
     write_index(index, path)
 
 
-def _move_centroids(ivf: Any, stored: Lists, kept: KeptRows) -> None:
+def _move_centroids(ivf: Any, stored: Lists, kept: KeptKeys) -> None:
     """Put the centroid of each list that loses keys into the mean of those that stay; if none do, of all lists."""
     lists, centroids = DecodedLists(ivf, stored), _centroids(ivf)
     emptied = []
@@ -88,13 +88,13 @@ def _centroids(ivf: Any) -> np.ndarray:
 
 
 def merge_changed(
-    old: Path, trained: Any, kept: KeptRows, parts: list[Path], rows: int, path: Path
+    old: Path, trained: Any, kept: KeptKeys, parts: list[Path], rows: int, path: Path
 ) -> dict[str, float]:
-    """Write the index `old` changed: the keys that stay, then those of the parts; holds some lists at a time.
+    """Write the index `old` changed: the keys that stay and those of the parts; holds some lists at a time.
 
     Args:
         trained: as `write_emptied` wrote it.
-        parts: lists of the keys that are added, in order.
+        parts: lists of the keys that are added: of new rows, and of rows that were encoded again.
         rows: keys that there must be in the end.
     Returns: `imbalance_before` and `imbalance` of its lists, see `imbalance`.
     """
@@ -110,7 +110,7 @@ def merge_changed(
 class KeptLists:
     """Lists without what goes, rows renumbered; the others keep their order, so that rows rise in them."""
 
-    def __init__(self, lists: Lists, kept: KeptRows, width: int) -> None:
+    def __init__(self, lists: Lists, kept: KeptKeys, width: int) -> None:
         self._lists, self._kept, self._width = lists, kept, width
         self.sizes = np.zeros_like(lists.sizes)
         for number in np.flatnonzero(lists.sizes).tolist():

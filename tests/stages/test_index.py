@@ -131,12 +131,12 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     added: list[list[int]] = []
     real = build.write_part
 
-    def dies_in_the_third(trained: Any, keys: Any, shards: Any, path: Path, begin: int) -> int:
+    def dies_in_the_third(trained: Any, keys: Any, shards: Any, path: Path, wanted: Any) -> int:
         if len(added) == 2:
             path.write_bytes(b"half a part")
             raise KeyboardInterrupt
         added.append(list(shards))
-        return real(trained, keys, shards, path, begin)
+        return real(trained, keys, shards, path, wanted)
 
     monkeypatch.setattr(build, "write_part", dies_in_the_third)
     with pytest.raises(KeyboardInterrupt):
