@@ -14,6 +14,7 @@ SURVIVED = [
     "bad-text",
     "concurrent-same",
     "remove-elsewhere",
+    "changed-index",
 ]
 """Attacks of which every case of this seed is refused or harmless."""
 

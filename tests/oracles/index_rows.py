@@ -1,10 +1,12 @@
 """Every key that an index holds, compared with its datastore's row; FAISS reads the file, nothing of memlm does."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
+import zarr
 
 
 def differing_rows(path: Path, keys: np.ndarray) -> list[int]:
@@ -52,3 +54,14 @@ def _encoded(ivf: Any, keys: np.ndarray, lists: np.ndarray) -> np.ndarray:
         faiss.swig_ptr(codes),
     )
     return codes
+
+
+def main() -> None:
+    """Print the differing rows; arguments: the folder of an index and that of its datastore."""
+    index, datastore = map(Path, sys.argv[1:])
+    keys: Any = zarr.open_group(datastore / "datastore.zarr", mode="r")["keys"]
+    print(*differing_rows(index / "index.faiss", np.asarray(keys[:])))
+
+
+if __name__ == "__main__":
+    main()
