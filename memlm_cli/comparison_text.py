@@ -24,10 +24,17 @@ def comparison_text(found: Facts) -> str:
 def baseline_remarks(report: "Artifact") -> list[str]:
     """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
     from memlm_cli.twin import twin_remarks
+
+    return [*_compared(report), *twin_remarks(report)]
+
+
+def _compared(report: "Artifact") -> list[str]:
+    if "baseline" not in report.manifest.inputs:
+        return []
     from stages.comparison.baseline import against_baseline
 
     found = against_baseline(report)
-    return [*([] if found is None else [baseline_line(found)]), *twin_remarks(report)]
+    return [] if found is None else [baseline_line(found)]
 
 
 def _token_tables(found: Facts) -> Iterator[Shown]:

@@ -113,7 +113,7 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iter
             continue
         try:
             estimate, artifact = _estimate(task, made, expected, done, execution)
-        except (MemlmError, LookupError):  # where it asks what only an artifact that is there can tell
+        except (MemlmError, LookupError, OSError):  # it reads a file of an artifact that is not made yet
             if any(name in made and expected.is_expected(made[name]) for name in waits):
                 yield _unknown(task)
                 continue
@@ -132,13 +132,14 @@ def _unknown(task: Task) -> Estimate:
 def _estimate(
     task: Task, made: Mapping[str, Artifact], store: ExpectedStore, done: Sequence[Artifact], execution: Execution
 ) -> tuple[Estimate, Artifact | None]:
-    stage, forecast = stage_of(task.command), forecast_of(task.command)
+    stage = stage_of(task.command)
     work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
     if store.has(work.kind, work.id):
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
     stage.require(config, inputs, execution)
+    forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
     cost, device = forecast.cost(config, inputs), stage.device(execution)
     approximate = cost.approximate or any(a.reference in store.approximate for a in inputs.artifacts.values())
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from pipelines.catalogue import COMMANDS
@@ -42,10 +43,10 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
     for name, stage in recipe.stages.items():
         above = {axis for read in recipe.stages_read(name) for axis in depends[read]}
         depends[name] = [axis.name for axis in axes.values() if axis.name in above or name in axis.settings]
+        if len(stages) + prod(len(axes[axis].values) for axis in depends[name]) > MOST_VARIANTS:
+            raise UsageError(f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values.")
         for point in _points(depends[name], axes):
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
-        if len(stages) > MOST_VARIANTS:
-            raise UsageError(f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values.")
     made = recipe.model_copy(update={"stages": stages, "sweep": {}})
     for name in stages:
         made.config(name)

@@ -3,20 +3,40 @@
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from errno import EINVAL
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from annotated_types import Le, Lt
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from stages.errors import UsageError
 from stages.registry import Registry
+
+LARGEST = 2**53
+"""Integers below are exact in every reader of JSON, and in range for every manifest."""
 
 
 class Settings(BaseModel):
     """A group of settings: unknown names, nan and infinities are errors, and nothing changes after it is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _integers_are_bounded(self) -> Self:
+        """Raises: ValueError for an integer that a manifest could not hold, unless the field has a bound of its own."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            held = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(one, int) and abs(one) >= LARGEST for one in held) and not _is_bounded(field):
+                raise ValueError(f"{field.alias or name} is too large: numbers below {LARGEST:,} can be stored")
+        return self
+
+
+def _is_bounded(field: FieldInfo) -> bool:
+    return any(isinstance(mark, Lt | Le) for mark in field.metadata)
 
 
 class StageConfig(Settings):
@@ -105,9 +125,16 @@ def dashed_names(path: Path) -> set[str]:
     return {name for name in _names(_toml(path)) if "-" in name}
 
 
+def read_regular(path: Path) -> str:
+    """The text of a file on disk. Raises: OSError or ValueError if it cannot be read, is a device or a pipe."""
+    if path.exists() and not path.is_file():
+        raise OSError(EINVAL, "it is no regular file")
+    return path.read_text("utf-8")
+
+
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(read_regular(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:

@@ -72,7 +72,7 @@ class _ModelSettings(_Group):
     method: str
     memory: _Memory | None = None
     segment_length: Positive
-    seed: Count | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
     @model_validator(mode="after")
     def _neighbors_of_a_gate(self) -> Self:

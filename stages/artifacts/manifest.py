@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -123,6 +124,14 @@ class Manifest(BaseModel):
         return parse_manifest(content, folder, _mend(folder))
 
 
+def _finite(number: str) -> float:
+    """A number of a manifest. Raises: ValueError for nan, infinity, or what a float cannot hold (1e400)."""
+    value = float(number)
+    if not isfinite(value):
+        raise ValueError(f"{number} is no finite number")
+    return value
+
+
 def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
     """Check the bytes of a manifest, wherever they come from.
 
@@ -132,7 +141,7 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
     Raises: ArtifactError as `Manifest.read` does.
     """
     try:
-        fields = json.loads(content)
+        fields = json.loads(content, parse_float=_finite, parse_constant=_finite)
         if isinstance(fields, Mapping):
             _check_format(fields, folder, mend)
         manifest = Manifest.model_validate(fields)

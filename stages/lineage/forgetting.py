@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.config import read_regular
 from stages.errors import UsageError
 from stages.text.names import NamedRun
 
@@ -63,11 +64,11 @@ def _words(words: Iterable[str]) -> Iterable[str]:
             yield word
             continue
         try:
-            lines = Path(word[1:]).read_text("utf-8").splitlines()
+            lines = read_regular(Path(word[1:])).split("\n")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is no UTF-8"
             raise UsageError(f"{word[1:]}, which names documents, cannot be read: {reason}.") from None
-        yield from (line for line in lines if line.strip())
+        yield from (line.removesuffix("\r") for line in lines if line.strip())
 
 
 def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:

@@ -341,3 +341,25 @@ def test_a_model_that_is_imported_is_foretold_with_all_behind_it(
 
 def test_an_artifact_that_is_not_there_is_exit_code_4(memlm: Memlm) -> None:
     assert memlm("plan", "train", "tokens/none").code == 4
+
+
+def test_a_recipe_that_changes_a_datastore_goes_on_from_every_stage(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
+    for file in files[1::2]:
+        Path(file).write_text("".join(Path(file).read_text().splitlines(keepends=True)[:60]))
+    begins, _, ends = RECIPE.partition("[stages.neighbors]")
+    report = ends[ends.index("[stages.report]") :].replace('"neighbors"', '"index"')
+    less = '[stages.less]\ncommand = "update-datastore"\nfrom = "datastore"\nsettings = { forget = ["1-3"] }\n\n'
+    text = begins.replace("[stages.index]", f"{less}[stages.index]").replace(
+        '"datastore"\nsettings = { index', '"less"\nsettings = { index'
+    )
+    chain = tmp_path / "recipe.toml"
+    chain.write_text((text + report).replace('TOKENIZER"', 'char", documents = "line"').replace("INDEX", "flat"))
+    tokens = memlm("tokenize", *files, "--tokenizer", "char", "--documents", "line").reference
+    told = planned(memlm, chain, *files)
+    assert (told.stages["tokens"]["reference"], told.stages["tokens"]["state"]) == (tokens, "done")
+    assert told.stages["report"]["state"] == "new"
+    ended = memlm("run", chain, *files)
+    assert ended.code == 0, ended.err
+    assert {stage["state"] for stage in planned(memlm, chain, *files).stages.values()} == {"done"}

@@ -1,5 +1,7 @@
 """Settings from several places, and complaints that a person can act on."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -8,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from pipelines.settings import assignment, merged, nested, validated
-from stages.config import Settings
+from stages.config import Settings, read_toml
 from stages.errors import UsageError
+from stages.evaluation.config import EvaluateConfig
 
 
 class Optimizer(Settings):
@@ -90,3 +93,18 @@ def test_complaints_name_the_setting_and_the_nearest_known(values: dict, message
         validated(Train, values)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [10**25, 2**53])
+@pytest.mark.parametrize("name", ["long_length", "context"])
+def test_a_number_that_no_manifest_holds_is_refused(name: str, value: int) -> None:
+    with pytest.raises(UsageError, match=r"too large|less than"):
+        validated(EvaluateConfig, {name: value})
+    assert validated(EvaluateConfig, {name: 2**31}) is not None
+
+
+def test_a_pipe_is_no_file_of_settings(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "settings.toml")
+    for path in (tmp_path / "settings.toml", Path("/dev/zero")):
+        with pytest.raises(UsageError, match="no regular file"):
+            read_toml(path)

@@ -84,3 +84,10 @@ def test_seeds_want_something_that_is_trained(tmp_path: Path, files: Files) -> N
     path.write_text('[inputs]\ntrain = "text"\n[stages.tokens]\ncommand = "tokenize"\nwith = { train = "{train}" }\n')
     with pytest.raises(UsageError, match="--seeds: the recipe trains nothing"):
         varied(load_recipe(path, files, {}), seeds=2)
+
+
+def test_a_sweep_of_very_many_combinations_is_refused_before_they_are_made(load) -> None:
+    values = [round(0.001 * number, 3) for number in range(1, 400)]
+    names = ("optimizer.lr", "optimizer.weight_decay", "clip_norm", "model.dropout", "schedule.final")
+    with pytest.raises(UsageError, match="more than 1,000 variants"):
+        varied(load("".join(f"model.{name} = {values}\n" for name in names)))

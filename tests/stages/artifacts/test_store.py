@@ -233,6 +233,16 @@ def test_manifests_of_other_versions_or_damaged(
         store.get(squares.reference)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "NaN"])
+@pytest.mark.parametrize("field", ["seconds", "producer"])
+def test_numbers_that_are_not_finite_are_damage(store: Store, squares: Artifact, field: str, number: str) -> None:
+    path = squares.path / "manifest.json"
+    fields = json.loads(path.read_text()) | {field: "NUMBER" if field == "seconds" else {"python": ["NUMBER"]}}
+    path.write_text(json.dumps(fields).replace('"NUMBER"', number))
+    with pytest.raises(ArtifactError, match="damaged"):
+        store.get(squares.reference)
+
+
 @pytest.mark.parametrize(
     ("field", "change"),
     [

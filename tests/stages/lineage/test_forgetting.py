@@ -54,3 +54,9 @@ def test_numbers_are_spelled_as_they_are_read() -> None:
     chosen = documents_meant(["0-2", "4", "6"], NAMES, 7)
     assert spelled_numbers(chosen) == ("0-2", "4", "6")
     assert documents_meant(spelled_numbers(chosen), (), 7).tolist() == chosen.tolist()
+
+
+def test_names_in_a_file_stand_on_lines_ended_by_line_feeds_alone(tmp_path: Path) -> None:
+    names = [NamedRun(1, "a\x0cb.txt"), NamedRun(1, "c\u2028d.txt"), NamedRun(1, "e.txt")]
+    (tmp_path / "names").write_text("a\x0cb.txt\nc\u2028d.txt\r\n\n", newline="")
+    assert documents_meant((f"@{tmp_path / 'names'}",), names, 3).tolist() == [0, 1]

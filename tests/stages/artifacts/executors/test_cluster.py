@@ -26,7 +26,7 @@ from stages.artifacts.executors import cluster  # noqa: E402
 from stages.artifacts.executors.machines import NAMESPACE, Place, joined  # noqa: E402
 from tests.ray_machines import NODE, two_machines  # noqa: E402
 
-DRAFT = "72737712c9f5"
+DRAFT = "b304cce57edf"
 """The id of what the stage of these tests makes."""
 
 
