@@ -9,7 +9,7 @@ from stages.registry import Registry
 
 
 class Command(NamedTuple):
-    """What `memlm COMMAND` and `command = "COMMAND"` in a recipe stand for."""
+    """A command, as `memlm COMMAND` and as `command = "COMMAND"` in a recipe."""
 
     stage: str
     source: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What commands take before they run: disk by arithmetic, time by the same work done before in this store."""
+"""Estimates of commands before they run: disk by arithmetic, time by the same work done before in this store."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

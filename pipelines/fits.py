@@ -12,7 +12,7 @@ USABLE_PERCENT = 98
 
 @dataclass(frozen=True)
 class Fit:
-    """What all tasks take together, and what there is."""
+    """Needs of all tasks together, and the machine's disk and memory."""
 
     stays: int
     at_once: int

@@ -1,4 +1,4 @@
-"""What a recipe would do with a store: which stages are done, which would run, and why. Reads, and writes nothing."""
+"""Compares a recipe with a store: which stages are done, which would run, and why. Reads, and writes nothing."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Step:
     command: str
     config: StageConfig
     references: Mapping[str, Reference]
-    """What it reads: names of steps before it, or references and files."""
+    """References that it reads: names of steps before it, or artifacts and files."""
     reference: str | None
     """Its artifact; None as long as it depends on something that is not made."""
     done: bool
@@ -109,7 +109,7 @@ def _other_files(artifact: Artifact, work: ResolvedWork) -> set[str]:
 
 
 def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
-    """What distinguishes a piece of work from one that was done; None if that is more than one thing."""
+    """Describe the one difference between a piece of work and one that was done; None if there are several."""
     other = _other_files(artifact, work)
     if other & TEXTS:
         return "not made of this text yet"

@@ -41,7 +41,7 @@ from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
 Files = Mapping[str, Sequence[str]]
-"""What the user names for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
+"""Files that the user names for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
 Reference = str | tuple[str, ...]
 
 

@@ -29,7 +29,7 @@ class Result:
     artifact: Artifact
     status: Status
     seconds: float
-    """Of this run, not of the run that made the artifact."""
+    """Seconds of this run, not of the run that made the artifact."""
 
     @property
     def reference(self) -> str:

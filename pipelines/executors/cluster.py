@@ -44,7 +44,7 @@ SECONDS_TO_SEE = 60
 
 
 class Planned(NamedTuple):
-    """What a stage would make, with resolved settings, and of what."""
+    """A planned stage: its work, with resolved settings and inputs."""
 
     work: ResolvedWork
     config: StageConfig
@@ -57,11 +57,11 @@ class UnderWay:
 
     run: StageRun
     reference: str
-    """Of what it makes."""
+    """Reference of its artifact."""
     options: dict[str, Any]
-    """What it takes of the cluster, and where."""
+    """Options of its Ray task: resources and place."""
     arguments: tuple[Any, ...]
-    """Of the task, but the board and the name."""
+    """Arguments of the task, without the board and the name."""
     reporter: Reporter
     told: ExitStack
     """Ends the reporter."""
@@ -88,7 +88,7 @@ class ClusterExecutor(StageExecutor):
     # Beginning
 
     def begin(self, ready: Sequence[StageRun]) -> Sequence[StageRun]:
-        """Of two stages that make the same artifact the second begins when that is there, as it does if it was."""
+        """Begin the stages that are ready; of two that make the same artifact the second waits for the first."""
         begun, missing = [], []
         for run in ready:
             work = self._plan(run).work
@@ -208,7 +208,8 @@ class ClusterExecutor(StageExecutor):
         self._start(stage)
 
     def _artifact(self, reference: str) -> Artifact:
-        """What another process published. Raises: ArtifactError if it is not to be seen for a minute, or damaged."""
+        """Open an artifact that another process published. Raises: ArtifactError if it is not seen for a minute, or
+        damaged."""
         deadline = time.monotonic() + SECONDS_TO_SEE
         while not self.store.has(*reference.split("/")) and time.monotonic() < deadline:
             time.sleep(0.5)

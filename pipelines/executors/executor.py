@@ -1,4 +1,4 @@
-"""What every executor of stages does."""
+"""The interface of an executor of stages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class StageRun:
     stage: Stage[Any]
     config: StageConfig
     references: Mapping[str, Any]
-    """What it reads: references of artifacts there are, and files."""
+    """References that it reads: artifacts that are there, and files."""
 
 
 @dataclass(frozen=True)

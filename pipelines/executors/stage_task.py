@@ -37,11 +37,11 @@ class StageTask:
     reads: Sequence[Path]
     """Folders that the machine must see."""
     command: Sequence[str]
-    """What was typed, which is noted of those who make an artifact."""
+    """The typed command, which is noted of those who make an artifact."""
 
 
 class Made(NamedTuple):
-    """What a stage came to."""
+    """The result of a stage."""
 
     reference: str
     status: Status
@@ -66,7 +66,7 @@ class Board:
         self._told.setdefault(name, []).extend(told)
 
     def take(self) -> dict[str, list[Told]]:
-        """What each stage told since the last time; a stage that has begun tells nothing first."""
+        """Hand out the messages of each stage since the last call; a stage that has begun has an empty list first."""
         told, self._told = self._told, {}
         return told
 
@@ -94,7 +94,7 @@ class Collected:
             self._told.append(told)
 
     def take(self) -> list[Told]:
-        """What was told since the last time."""
+        """Hand out the messages since the last call."""
         with self._lock:
             told, self._told = self._told, []
         return told
@@ -160,7 +160,7 @@ def _made(task: StageTask, reporter: Reporter) -> Made:
 
 
 def own_environment() -> dict[str, str]:
-    """Of this process, without what Ray tells its processes."""
+    """The environment of this process, without Ray's own variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith(RAYS_OWN)}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Home(Protocol):
-    """What an artifact asks of the store that it lies in."""
+    """The store of an artifact, as far as the artifact needs it."""
 
     root: Path
 
@@ -80,12 +80,12 @@ class Artifact:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What its stage measured."""
+        """Metrics of its stage."""
         return self.manifest.metrics
 
     @cached_property
     def digest(self) -> str:
-        """What artifacts made from this one record of its bytes."""
+        """Digest that artifacts made from this one record of its bytes."""
         return self.manifest.digest or table_digest(self.manifest.files)
 
     @property
@@ -106,7 +106,7 @@ class Artifact:
 
     @property
     def needed(self) -> set[str]:
-        """Of the parents those that it cannot be read without; the others may go."""
+        """Parents that it cannot be read without; the others may go."""
         return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
 
     def input(self, role: str) -> Artifact:
@@ -153,7 +153,7 @@ class Artifact:
         return advised(self.store.root, *words)
 
     def damaged(self, problem: str) -> ArtifactError:
-        """What is said where something of it is not as it must be, and how to mend it."""
+        """Build the error for damage of this artifact, with advice on how to mend it."""
         return ArtifactError(
             f"{self.reference} is damaged: {problem}. Make it again: "
             f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
@@ -175,6 +175,6 @@ class Artifact:
             return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))
 
     def json(self, name: str) -> Any:
-        """What a JSON file of this artifact holds. Raises: ArtifactError if it is none."""
+        """Content of a JSON file of this artifact. Raises: ArtifactError if it is none."""
         with content_of(self.file(name)):
             return json.loads(self.file(name).read_text("utf-8"))

@@ -13,7 +13,7 @@ SCHEMES = ("s3://", "gs://", "az://", "file://")
 PART = 8 << 20
 """Bytes that are sent or received at a time, at least."""
 MOST_PARTS = 9000
-"""Of one object; S3 takes 10,000."""
+"""Maximum number of parts of one object; S3 takes 10,000."""
 PATIENCE = timedelta(seconds=30)
 """With a server that fails or does not answer."""
 LONGEST = timedelta(days=1)
@@ -21,7 +21,7 @@ LONGEST = timedelta(days=1)
 
 
 class Bucket:
-    """What lies below an address; keys and region are those of the environment, as each service's own tools read them.
+    """A place in an object store; keys and region are those of the environment, as each service's own tools read them.
 
     Args:
         url: `s3://BUCKET/PREFIX`; a server of one's own is named by AWS_ENDPOINT_URL.
@@ -88,7 +88,7 @@ class Bucket:
 
     @contextmanager
     def _refusals(self, name: str, kind: type[Exception] = DataError) -> Iterator[None]:
-        """What a bucket answers, in a sentence; the library adds pages of its own state."""
+        """Turn a bucket's answers into sentences; the library adds pages of its own state."""
         try:
             yield
         except FileNotFoundError as error:
@@ -99,7 +99,7 @@ class Bucket:
 
 
 def _settings(url: str) -> dict[str, Any]:
-    """What an address does not say: a folder may be made, and a server of one's own may speak http."""
+    """Settings that an address does not name: a folder may be made, and a server of one's own may speak http."""
     if url.startswith("file://"):
         return {"mkdir": True}
     plain = url.startswith("s3://") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")

@@ -33,13 +33,13 @@ from stages.reporting import Reporter
 MOST_MANIFEST = 1 << 28
 """Bytes of a manifest; one of 100 million keys has a few million."""
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
-"""What a draft keeps beside the files of its artifact."""
+"""Files that a draft keeps besides those of its artifact."""
 MOST_STEPS = 100_000
 """From an artifact to what it was made from, each way counted: more go in circles."""
 
 
 class Copy:
-    """What a bucket has, or is to have, under the id of an artifact."""
+    """An artifact in a bucket, or on its way there."""
 
     def __init__(self, manifest: Manifest, content: bytes, bucket: Bucket) -> None:
         """`content`: the bytes of the manifest."""
@@ -64,7 +64,7 @@ class Copy:
         return found
 
     def name(self, file: str) -> str:
-        """Of a file in the bucket."""
+        """Name of a file in the bucket."""
         return f"{self._folder}/{file}"
 
     def require_same(self, artifact: Artifact) -> None:
@@ -165,7 +165,7 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
 
 
 def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
-    """What an artifact was made from, all of it, what others were made from first; and then the artifact."""
+    """The inputs of an artifact, those that others were made from first; then the artifact."""
     found: dict[str, Copy | None] = {}
     waiting = [(reference, True)]
     order: list[str] = []

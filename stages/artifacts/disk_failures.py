@@ -9,7 +9,7 @@ from stages.errors import MemlmError
 from stages.numbers import size
 
 MAKE_ROOM = "What is done is kept; make room and run the same command again."
-"""What to do where the disk is full."""
+"""Advice where the disk is full."""
 _KEPT = "What is done is kept; the same command goes on from there."
 _FULL_IN_WORDS = re.compile(r"Not enough free space to write|\d+ requested and \d+ written")
 """NumPy's `tofile`, with and without room set aside."""
@@ -18,7 +18,7 @@ _CODE_IN_WORDS = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")
 
 
 def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> str | None:
-    """What an error says of the disk of `place`, and what to do; None: it is of something else.
+    """Describe an error of the disk of `place`, with advice; None: it is another kind of error.
 
     Args:
         missing_bytes: what was still to be written, where that is known.

@@ -116,7 +116,7 @@ class Draft:
 
     @property
     def damage(self) -> str:
-        """What was wrong with the log of an earlier attempt; empty if nothing was."""
+        """Damage in the log of an earlier attempt; empty if there was none."""
         if not self._log.damaged_lines:
             return ""
         return (
@@ -142,7 +142,7 @@ class Draft:
         return key in self._log.units
 
     def record(self, key: str) -> dict[str, Any]:
-        """What a stage noted when it committed a unit."""
+        """Note of a stage when it committed a unit."""
         if not self.done(key):
             self.flush()
         return dict(self._log.units[key].record)
@@ -158,7 +158,7 @@ class Draft:
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to be written, as far as the stage said."""
+        """Bytes that are still to be written, as far as the stage named them."""
         done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
         return max(0, self.expected_bytes - done)
 
@@ -166,7 +166,7 @@ class Draft:
 
     @contextmanager
     def first_look(self) -> Iterator[None]:
-        """What is done before anybody computes shards: where the input is refused here, the draft goes.
+        """Run the first reading of the input: where it is refused here, the draft is removed.
 
         The id is of this input, so nothing could go on from it. It stays where an earlier attempt began it, and
         where a file could not be read, which may pass.

@@ -1,4 +1,4 @@
-"""What in a store serves nobody: drafts that were given up, and artifacts that no name and no report leads to."""
+"""Finds garbage in a store: drafts that were given up, and artifacts that no name and no report leads to."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -67,7 +67,7 @@ def _draft_id(path: Path) -> str:
 
 
 def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
-    """What garbage collection would remove.
+    """Find what garbage collection would remove.
 
     Args:
         store: where to look.
@@ -135,7 +135,7 @@ def _require_readable(store: Store, unread: set[str]) -> None:
 
 
 def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
-    """What a name or a report leads to, and needs."""
+    """Artifacts that a name or a report leads to, and those that they need."""
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
     return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 

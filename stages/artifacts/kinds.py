@@ -25,7 +25,7 @@ PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
 """Roles of inputs of which what was made from them holds all it needs: they may go, and nothing keeps them."""
 UPDATES = {"datastore": "update-datastore"}
-"""Of kinds that are also made by changing one of theirs, the command that does."""
+"""Commands that make an artifact by changing another one of its kind, by kind."""
 
 
 def command_of(kind: str, roles: Container[str]) -> str:

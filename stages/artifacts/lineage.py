@@ -1,4 +1,4 @@
-"""What artifacts were made from, and what was made from them, by reference."""
+"""Ancestors and descendants of artifacts, by reference."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -16,7 +16,7 @@ class Made(Protocol):
 
     @property
     def needed(self) -> set[str]:
-        """Of the parents those that it cannot be read without."""
+        """Parents that it cannot be read without."""
 
 
 def ancestors(references: Iterable[str], artifacts: Iterable[Made]) -> set[str]:

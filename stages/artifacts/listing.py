@@ -1,4 +1,4 @@
-"""What a store's folders hold, by their names alone: nothing is read but ids that names stand for."""
+"""Lists a store's folders, by names alone: nothing is read but ids that names stand for."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def names(root: Path, kind: str) -> dict[str, str]:
 
 
 def named_id(file: Path) -> str:
-    """What the file of a name holds."""
+    """The id in the file of a name."""
     return file.read_text(encoding="utf-8", errors="replace").strip()
 
 

@@ -55,7 +55,7 @@ class ResolvedWork:
 
     @property
     def draft_record(self) -> dict[str, Any]:
-        """What a draft must say of itself to be resumed: the id, the bytes behind its inputs, and who began it."""
+        """Fields that a draft must hold to be resumed: the id, the bytes behind its inputs, and who began it."""
         return {
             "id": self.id,
             "memlm": _version("memlm"),

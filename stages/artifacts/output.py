@@ -1,4 +1,4 @@
-"""What a shard writes: files under their final names inside the draft, known to nobody until they are committed."""
+"""Output of a shard: files under their final names inside the draft, known to nobody until they are committed."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -22,7 +22,7 @@ from stages.errors import ArtifactError
 
 @dataclass(frozen=True)
 class Written:
-    """What a piece of work wrote, durable under its final names; in the log it is committed.
+    """Output of a piece of work, durable under its final names; in the log it is committed.
 
     `files`: relative to the draft. `record`: what its stage noted about it. `seconds`: of wall-clock time since the
     commit before it. `discarded`: files of earlier pieces that nobody needs now that this one is there.
@@ -39,7 +39,7 @@ _WRITTEN = TypeAdapter(Written)
 
 
 def read_record(log: Path, key: str) -> dict[str, Any]:
-    """What was noted about a committed piece of work, for a process that does not hold the log.
+    """Note about a committed piece of work, for a process that does not hold the log.
 
     Raises: ArtifactError if the log is not as it was written, or lacks it.
     """

@@ -1,4 +1,4 @@
-"""What a stage is: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
+"""A stage: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a stage reads: artifacts by role, and files."""
+    """Inputs of a stage: artifacts by role, and files."""
 
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     files: tuple[InputFile, ...] = ()
@@ -70,7 +70,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ShardJob(Generic[C]):
-    """What shards know of the run that they belong to, wherever they are computed; it can be pickled."""
+    """The run that shards belong to, wherever they are computed; it can be pickled."""
 
     config: C
     inputs: Inputs
@@ -79,7 +79,7 @@ class ShardJob(Generic[C]):
     execution: Execution
 
     def record(self, key: str) -> dict[str, Any]:
-        """What was noted about a shard of an earlier phase."""
+        """Note about a shard of an earlier phase."""
         return read_record(self.folder / PROGRESS, key)
 
 
@@ -136,7 +136,7 @@ class Stage(ABC, Generic[C]):
         return None
 
     def device(self, execution: Execution) -> str:
-        """What `run` computes on, for the manifest; by default the CPU."""
+        """Device that `run` computes on, for the manifest; by default the CPU."""
         return "cpu"
 
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
@@ -166,11 +166,11 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     """
 
     unit: ClassVar[str] = "shards"
-    """What the shards are called when progress is shown."""
+    """Name of the shards when progress is shown."""
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
-        """What it takes to list the shards and to finish: sizes and layouts, without models. It can be pickled.
+        """Sizes and layouts, without models, that it takes to list the shards and to finish. It can be pickled.
 
         What only one process can do before there are shards is done and committed here.
         """
@@ -188,7 +188,7 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
         return None
 
     def doing(self, job: ShardJob[C], plan: P, phase: Any) -> str | None:
-        """What is done in a phase, for those who wait: said before it; None where there is nothing to say."""
+        """Message before a phase, for those who wait; None: no message."""
         return None
 
     def chain(self, job: ShardJob[C], plan: P, shard: S) -> str | None:
@@ -200,7 +200,7 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
 
     @abstractmethod
     def open(self, job: ShardJob[C], plan: P) -> W:
-        """What all shards share: open inputs, load the model. Once in each process that computes shards."""
+        """Open what all shards share: inputs, the model. Once in each process that computes shards."""
 
     @abstractmethod
     def run_shard(self, job: ShardJob[C], work: W, shard: S) -> ShardOutput:

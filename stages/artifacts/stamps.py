@@ -33,7 +33,7 @@ def find_damage(
     stamp_file: Path | None = None,
     read: Callable[[int], None] = lambda count: None,
 ) -> dict[str, str]:
-    """What is wrong with each file that is not as its entry says; empty if all is right.
+    """Find damage in each file that is not as its entry says; empty if all is right.
 
     Args:
         folder: where the files lie.

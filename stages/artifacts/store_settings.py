@@ -1,4 +1,4 @@
-"""What the owner of a store wants of every command that reads it: `store.toml` in its folder."""
+"""Settings of a store's owner for every command that reads it: `store.toml` in its folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the artifacts of a store are, at a glance: for a list of ten thousand, no manifest is read that was read before.
+"""Summaries of a store's artifacts: for a list of ten thousand, no manifest is read that was read before.
 
 What manifests said is kept in one file, `.stamps/manifests.json`. It only saves time: a line of it counts as long as
 size, times and inode of its manifest are those of when it was read, the whole file has a checksum, and without it every
@@ -30,11 +30,11 @@ Stamp = list[int]
 
 @dataclass(frozen=True)
 class Summary:
-    """What a manifest says, as far as lists and graphs need it."""
+    """Fields of a manifest that lists and graphs need."""
 
     reference: str
     bytes: int
-    """Of all its files, the manifest among them."""
+    """Bytes of all its files, the manifest among them."""
     created: str
     inputs: Mapping[str, str]
     """References by role."""
@@ -54,7 +54,7 @@ class Summary:
 
     @property
     def needed(self) -> set[str]:
-        """Of the parents those that it cannot be read without."""
+        """Parents that it cannot be read without."""
         return {reference for role, reference in self.inputs.items() if role not in USED_UP}
 
 

@@ -16,7 +16,7 @@ ASKED = ("split", "score", "reset", "frequency", "exclude", "save_token_scores")
 
 
 def evaluate_command(config: EvaluateConfig, read: Mapping[str, Artifact]) -> str:
-    """What is typed, but for `--memory`.
+    """The command of an evaluation, without `--memory`.
 
     Args:
         config: resolved settings.

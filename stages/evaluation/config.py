@@ -35,7 +35,7 @@ class EvaluateConfig(WindowedConfig):
     save_token_scores: bool = False
     """Whether `scores.zarr` is written."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the forward pass."""
+    """Precision of the forward pass."""
     exclude: Annotated[str, AfterValidator(checked_exclusion)] | None = None
     """Rows that a token may not find where the datastore was made of the split that is read: its own (self), those
     within N of it (window:N), or those of its document. None: there is no such split."""
@@ -49,7 +49,7 @@ class EvaluateConfig(WindowedConfig):
 
     @property
     def probe_options(self) -> dict[str, Any]:
-        """What is asked of probes."""
+        """Options of probes."""
         return {name: getattr(self, name) for name in option_names()}
 
     @field_validator("memory", mode="before")
@@ -69,5 +69,5 @@ class EvaluateConfig(WindowedConfig):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """What `memory` says, parsed; none for None."""
+        """The readings of `memory`, parsed; none for None."""
         return parse_readings(self.memory or ())

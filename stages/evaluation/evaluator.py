@@ -44,14 +44,14 @@ class ExternalMemory:
 
 @dataclass(frozen=True)
 class Seconds:
-    """What reading a range took: the model, the search for neighbours, and handing on the past."""
+    """Seconds that reading a range took: in the model, in the search for neighbours, and in carrying the past."""
 
     model: float
     search: float
     past: float
 
     def of(self, row: MemoryRow) -> float:
-        """What a row needs of it."""
+        """Seconds that a row needs."""
         search = self.search if row.needs.neighbors else 0.0
         past = self.past if row.needs.reach else 0.0
         return self.model + search + past
@@ -151,7 +151,7 @@ class Evaluator:
         return [replace(part, found=of_part) for part, of_part in zip(parts, found, strict=True)]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
-        """What is carried past tokens [start, stop) that were read before; no probe watches, and no memory enters."""
+        """Read tokens [start, stop) again for the state after them; no probe watches, and no memory enters."""
         scored = self._score_without_readings(split, start, stop, carried)
         encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         return carried.after(scored, self.reach, self.needs.keys, encoder_state)
@@ -182,7 +182,8 @@ class Evaluator:
         probes: Sequence[RangeProbe] = (),
         certainty: bool = False,
     ) -> LMScores:
-        """What the model says, its gate included, and the keys that readings need, which are as before the gate."""
+        """Score with the model, its gate included, and keep the keys that readings need, which are as before the
+        gate."""
         return score_blocks(
             self.model,
             self.reader.encode(self.model, split, start, stop, carried.state),
@@ -195,7 +196,7 @@ class Evaluator:
         )
 
     def _context(self, split: str, scored: LMScores) -> Tensor:
-        """What is known of each context, float [n, 3]; see `weight_inputs.CONTEXT`."""
+        """Features of each context, float [n, 3]; see `weight_inputs.CONTEXT`."""
         assert scored.certainty is not None
         before = torch.from_numpy(self.reader.before(split, scored.start, scored.stop))
         counts = self._token_counts[before.to(self._token_counts.device)]
@@ -210,7 +211,7 @@ class Evaluator:
 
     @cached_property
     def needs(self) -> Needs:
-        """What a range must hold for all rows."""
+        """Needs of all rows."""
         return Needs.of_all(row.needs for row in self.rows)
 
     # Search keys
@@ -260,7 +261,7 @@ class Evaluator:
         return total
 
     def log_sums(self, scored_range: ScoredRange, row: MemoryRow, grids: Sequence[ReadingGrid]) -> TuningSums:
-        """What `coordinate_descent` needs of a range to tune a row: log p and log Z, [c]; each reading's log sums."""
+        """Inputs of `coordinate_descent` for a row: log p and log Z, [c]; each reading's log-sums."""
         scored, counted = scored_range.lm, scored_range.counted_rows
         parts = [
             [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
@@ -269,7 +270,7 @@ class Evaluator:
         return scored.log_p[counted], scored.log_z[counted], [_beside(list(one)) for one in zip(*parts, strict=True)]
 
     def positions(self, scored_range: ScoredRange, row: MemoryRow, settings: RowSettings) -> Positions:
-        """What the weight of a row's last reading is learned from; positions without memory are left out."""
+        """Inputs for learning the weight of a row's last reading; positions without memory are left out."""
         scored, parts = scored_range.lm, []
         for rows, retrieved in row.retrieve(scored_range):
             log_p, log_z = scored.log_p[rows], scored.log_z[rows]
@@ -299,7 +300,7 @@ class Evaluator:
         return RangeScores(targets, scored.log_p[counted], log_z, correct, rows, seconds, result.observations)
 
     def _recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
-        """What the distances took that a row reads from stored keys; they are there for all rows after the first."""
+        """Seconds that recomputing distances from stored keys took for a row; later rows find them there."""
         if self.external is None:
             return 0.0
         keys = self.external.datastore.keys
@@ -362,7 +363,8 @@ def _learned_weights(
 def _by_gain(
     scored_range: ScoredRange, rows: Tensor | slice, log_p: Tensor, settings: RowSettings
 ) -> np.ndarray | None:
-    """Of each threshold the tokens at or above it, and nats where these alone are searched for, [thresholds, 2]."""
+    """For each threshold, the tokens at or above it, and the nats where these alone are searched for, [thresholds,
+    2]."""
     if settings.gains is None:
         return None
     assert scored_range.context is not None

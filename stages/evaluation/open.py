@@ -98,7 +98,7 @@ def is_lossless(read: Mapping[str, Artifact]) -> bool:
 def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
-    """What enters the model's hidden states; the values of the datastore that readings look into are in memory once."""
+    """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
     if "gate_neighbors" not in read:
         return None
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()

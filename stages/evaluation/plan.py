@@ -28,7 +28,7 @@ MOST_TOKENS_PER_SHARD = 1 << 15
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read, and what is reported of it."""
+    """The splits that are read, and the figures that are reported."""
 
     tuning_pass: RangePass | None
     """None if nothing is tuned."""
@@ -43,7 +43,7 @@ class Plan:
     breakdown: "Breakdown"
     scores: "ScoreFiles | None"
     unit_files: "UnitFiles | None"
-    """Of what the intervals of changes are made; None: nothing is compared."""
+    """Files that intervals of changes are made from; None: nothing is compared."""
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
@@ -78,7 +78,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
 
 
 def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
-    """What stands below the model in the table."""
+    """Rows of the table below the model."""
     from stages.evaluation.open import open_rows
     from stages.models.devices import resolve_device
 
@@ -87,7 +87,7 @@ def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
 
 
 def probes_of(job: Job[EvaluateConfig]) -> "dict[str, Probe]":
-    """What has something to show of the model."""
+    """Probes that have something to show of the model."""
     from stages.evaluation.open import open_probes
 
     return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)

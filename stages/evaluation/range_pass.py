@@ -73,7 +73,7 @@ class RangePass:
         return (self._parts_back + 1 + 2) * of_one
 
     def _carried_into(self, part: Part, evaluator: "Evaluator", states: "StateStore") -> "CarriedState":
-        """What is carried into a part: from memory if this process computed the part before.
+        """The state before a part: in memory, if this process computed the part before.
 
         Else it is made again from the last saved state, by reading the tokens behind it once more.
         """

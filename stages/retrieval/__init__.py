@@ -1,1 +1,1 @@
-"""What memory gives at test: readings composed of sources and readers, neighbours stored or searched, their grids."""
+"""Memory at test: readings composed of sources and readers, stored or searched neighbours, and their grids."""

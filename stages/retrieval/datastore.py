@@ -1,4 +1,4 @@
-"""What readings need of a datastore."""
+"""A datastore as readings see it."""
 
 from dataclasses import dataclass
 
@@ -14,6 +14,6 @@ class Datastore:
     keys: StoredKeys
     values: Tensor
     metric: str
-    """Of the distances that a search gives: `l2` or `ip`."""
+    """Metric of a search's distances: `l2` or `ip`."""
     lossless: bool
     """Whether the distances of a search equal those recomputed from the stored keys."""

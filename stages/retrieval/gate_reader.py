@@ -33,7 +33,7 @@ class GateReader(HiddenReader):
         self._read, self._start, self.k = read, start, k
         self._neighbors: Tensor | None = None
         self.gated: Gated | None = None
-        """Of the latest block."""
+        """The gated states of the latest block."""
 
     @torch.no_grad()
     def apply(self, model: LanguageModel, block: EncodedBlock) -> Tensor:
@@ -60,7 +60,7 @@ class GateMemory(HiddenMemory):
 
     @classmethod
     def open(cls, neighbors: Artifact, numbers: tuple[int, ...], values: np.ndarray | None) -> Self:
-        """What a gate reads of stored neighbours.
+        """Open the stored neighbours that a gate reads.
 
         Args:
             numbers: of neighbours; the first is what the gate reads, so many as the largest are at hand.
@@ -94,7 +94,7 @@ def nearest(neighbors: Tensor, k: int) -> Tensor:
 def open_hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Artifact | None, values: np.ndarray | None
 ) -> HiddenMemory | None:
-    """What the evaluated model lets into its hidden states; None: nothing.
+    """Open the memory that enters the evaluated model's hidden states; None: there is none.
 
     Args:
         read: what the evaluation reads, by role.

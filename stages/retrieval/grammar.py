@@ -73,7 +73,7 @@ def written_out(spec: str) -> tuple[str, ...]:
 
 
 def parse_phrase(spec: str) -> Phrase:
-    """What a text that is written out asks for.
+    """Parse a reading that is written out.
 
     Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
         known one is suggested), keys that belong elsewhere.
@@ -101,7 +101,7 @@ Kind = tuple[tuple[str, ...], str]
 
 
 def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
-    """What the papers call a reading of these sources by this reader; else the sources.
+    """Name in the papers of a reading of these sources by this reader; else the sources.
 
     Args:
         trained: whether the model was trained with memory.
@@ -114,7 +114,7 @@ def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
 
 
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
-    """What the papers call readings of these kinds on top of each other; None: nothing.
+    """Name in the papers of readings of these kinds on top of each other; None: they have none.
 
     Args:
         trained: whether the model was trained with memory; only then are rows called after methods that train with it.
@@ -159,7 +159,7 @@ def _require_source(spec: str, name: str) -> None:
 
 
 def _meant(spec: str) -> str:
-    """What a row's name with keys of its own would be, written out; nothing where it stands for several readings."""
+    """Write out a row's name with keys of its own; empty where it stands for several readings."""
     name, _, tail = spec.partition(":")
     if len(NAMED[name]) != 1 or not tail:
         return ""

@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingGrid:
-    """What a reading may be set to, and how it is read."""
+    """The grid of a reading's settings, and how it is read."""
 
     reader: Reader
     scales: tuple[float, ...]
@@ -102,7 +102,7 @@ def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def score_spread(scores: Tensor, similarity: str) -> float:
-    """What temperatures are measured in: the size of the scores of a sample, [n, k], best first.
+    """Unit of temperatures: the size of the scores of a sample, [n, k], best first.
 
     For `l2` the median distance to the k-th neighbour, else the median of how far its score lies
     below the best; 1 if that is not positive.

@@ -7,7 +7,7 @@ from stages.retrieval.sources import SOURCES
 
 
 def amounts() -> dict[str, Hyperparameter]:
-    """What users are asked how much of it is read."""
+    """Hyperparameters that say how much of a source is read."""
     sources = map(SOURCES.settings, SOURCES.names())
     return {name: number for source in sources for name, number in source.hyperparameters().items()}
 

@@ -1,4 +1,4 @@
-"""What the memories of one row are called beside each other."""
+"""Names of the memories of one row."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from stages.retrieval.sources import SOURCES
 
 
 def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
-    """Of the sources of each reading a word: `datastore`, `cache`; numbered where two are alike.
+    """A word for the sources of each reading: `datastore`, `cache`; numbered where two are alike.
 
     >>> memory_words([["external"], ["long"]]), memory_words([["local", "long"], ["long"], ["long"]])
     (['datastore', 'cache'], ['window+cache', 'cache 1', 'cache 2'])
@@ -56,7 +56,7 @@ def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What the words mean by which reports call readings: sources, readers and numbers, with their symbols, each once.
+    """Meanings of the words in reports: sources, readers and numbers, with their symbols, each once.
 
     >>> meanings([{"sources": ["long"], "reader": "interpolate", "size": 2000, "lambda": 0.1}])
     {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \

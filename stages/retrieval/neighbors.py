@@ -20,7 +20,7 @@ class FoundNeighbors:
 
     @classmethod
     def none(cls, n: int, k: int, metric: str) -> "FoundNeighbors":
-        """Of n tokens no neighbour at all."""
+        """No neighbours for n tokens."""
         worst = np.inf if metric == "l2" else -np.inf
         return cls(np.full((n, k), -1, np.int64), np.full((n, k), worst, np.float32))
 

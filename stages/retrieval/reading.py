@@ -19,7 +19,7 @@ from stages.retrieval.sources.settings import SourceSettings
 
 K = TypeVar("K", bound=ReadingOptions)
 LARGEST_GRID = 1 << 20
-"""Of the grid of one reading: its sums over the tuning split are kept of every shard."""
+"""Maximum number of points of one reading's grid: every shard keeps its sums over the tuning split."""
 
 
 class Reading(Settings):
@@ -31,7 +31,7 @@ class Reading(Settings):
     comparison: Comparison
     reader_settings: SerializeAsAny[ReaderSettings]
     source_settings: tuple[SerializeAsAny[SourceSettings], ...]
-    """Of each source, in their order."""
+    """Settings of each source, in their order."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -48,7 +48,7 @@ class Reading(Settings):
         return self
 
     def _require_one_amount(self) -> None:
-        """Of joined sources the first that is given how much to read may choose; of the others all is read."""
+        """Raises: ValueError if a source other than the first of several has a choice of amounts."""
         pairs = zip(self.sources, self.source_settings, strict=True)
         limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
         for source, name in limited[1:]:
@@ -77,7 +77,7 @@ class Reading(Settings):
         return [name for name, v in numbers.items() if isinstance(v, str) or (v is not None and len(v) > 1)]
 
     def value(self, key: str) -> Any:
-        """What a key is set to; None where it is not, or the reading does not understand it."""
+        """The value of a key; None where it has none, or the reading does not understand it."""
         return next((part.value(key) for part in self.parts if key in part.names()), None)
 
     def changed(self, values: Mapping[str, Any]) -> Self:
@@ -163,7 +163,7 @@ class Reading(Settings):
     # Texts
 
     def name(self, trained: bool) -> str:
-        """What the papers call a reading of these sources by this reader; else the sources.
+        """Name in the papers of a reading of these sources by this reader; else the sources.
 
         Args:
             trained: whether the model was trained with memory.

@@ -1,4 +1,4 @@
-"""What positions retrieve of a memory: its entries, in parts that are read as one."""
+"""Entries that positions retrieve from a memory, in parts that are read as one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class MatchedEntries(NamedTuple):
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What n positions retrieve; neighbours of a datastore are the last part."""
+    """Entries that n positions retrieve; neighbours of a datastore are the last part."""
 
     parts: tuple[MatchedEntries, ...]
 
@@ -69,7 +69,7 @@ class Retrieved:
         return joined([part.dense(rows, scale, cutoff, vocabulary) for part in self.parts])
 
     def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
-        """What some of the positions retrieve; rows int64 [r], and their targets."""
+        """Select some of the positions; rows int64 [r], and their targets."""
         return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))
 
     def fixed(self, reads: int) -> "Retrieved":
@@ -77,7 +77,7 @@ class Retrieved:
         return Retrieved(tuple(part._replace(reads=reads) for part in self.parts))
 
     def beside(self, other: "Retrieved") -> "Retrieved":
-        """What both hold, read as one memory."""
+        """Join with another memory, read as one."""
         return Retrieved(self.parts + other.parts)
 
     @property

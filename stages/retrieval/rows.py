@@ -22,7 +22,7 @@ class MemoryRow:
     trained: bool = False
     """Whether the model was trained with memory."""
     distinction: str = ""
-    """What stands behind the name where another row has the same."""
+    """Suffix of the name, where another row has the same."""
 
     @property
     def learned(self) -> bool:
@@ -52,7 +52,7 @@ class MemoryRow:
 
     @property
     def needs(self) -> Needs:
-        """What must be there for `retrieve`."""
+        """Requirements of `retrieve`."""
         return Needs.of_all((*(one.needs for one in self.sources), Needs(context=self.learned)))
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
@@ -65,7 +65,7 @@ class MemoryRow:
         return [one.grid(spread, alone) for one, spread in zip(self.sources, spreads, strict=True)]
 
     def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
-        """What each reading gives the counted tokens, for a few rows of the range at a time."""
+        """Retrieve for the counted tokens, for a few rows of the range at a time."""
         found = [one.retrieve(scored_range) for one in self.sources]
         borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
         step = min(one.positions_at_once for one in self.sources)
@@ -109,6 +109,6 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
 
 
 def _place(rows: Sequence[MemoryRow], place: int) -> str:
-    """What tells a row from those before it with the same name."""
+    """Difference of a row from those before it with the same name."""
     alike = sum(row.name == rows[place].name for row in rows[: place + 1])
     return f" ({alike})" if alike > 1 else ""

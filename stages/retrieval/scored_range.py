@@ -18,7 +18,7 @@ from stages.search.distances import exact_distances
 from stages.search.keys import StoredKeys
 
 RetrievedOf = Callable[[slice], Retrieved]
-"""What a few positions of a range read."""
+"""Retrieves the entries of a few positions of a range."""
 
 
 class Recomputed(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a learned weight is told of a position: the model's certainty, the token before, the neighbours.
+"""Features for a learned weight: the model's confidence, the token before, the neighbours.
 
 Shapes: n positions, k entries that stand best first.
 """
@@ -19,7 +19,8 @@ RANKS = (2, 4, 8, 16, 32, ENTRIES)
 FARTHEST = 20.0
 """Nats below the best from which on an entry is as good as missing."""
 CONTEXT = ("log of the largest probability", "entropy", "log of 1 + count of the token before")
-"""What is known before a memory is searched, all of the model's own distribution but the count, in the datastore."""
+"""Features that are known before a memory is searched, all from the model's own distribution but the count in the
+datastore."""
 NEIGHBORS = (
     "score of the best",
     *(f"log of 1 + distance of entry {rank} from the best" for rank in RANKS),

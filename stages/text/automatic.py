@@ -1,4 +1,4 @@
-"""What `auto` stands for in the settings of `tokenize`: chosen from the text that the vocabulary is made of."""
+"""Resolves `auto` in the settings of `tokenize`, from the text that the vocabulary is made of."""
 
 from collections.abc import Iterable
 from math import log2

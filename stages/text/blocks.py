@@ -21,7 +21,7 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class _Decompressor(Protocol):
-    """What zlib, lzma and zstandard have in common."""
+    """The interface that zlib, lzma and zstandard share."""
 
     @property
     def eof(self) -> bool: ...

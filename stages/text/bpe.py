@@ -79,7 +79,7 @@ class HuggingFaceTokenizer(TextTokenizer):
 
     @cached_property
     def _words(self) -> WordEncoder | None:
-        """What encodes word by word, where text is cut as `bpe` cuts it."""
+        """The encoder of single words, where text is cut as `bpe` cuts it."""
         return WordEncoder(self._tokenizer) if _cuts_as_bpe(self._tokenizer) else None
 
     def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -49,18 +49,18 @@ class TokenizeConfig(StageConfig):
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto] = None
     """Types of `word` that train has less often are `<unk>`; None or `auto`: 1 if the text has `<unk>`, else 2."""
     eos: Annotated[str | None, Field(exclude_if=lambda token: token is None)] = None
-    """What ends a document for a pretrained tokenizer; None: `<|endoftext|>`, or what it says itself."""
+    """Token that ends a document for a pretrained tokenizer; None: `<|endoftext|>`, or the tokenizer's own."""
     lowercase: bool = False
     """Whether text is lower-cased before it is tokenized."""
     documents: Documents | None = None
-    """What a document is; None: a file for plain text, a record for `.jsonl`, a topic for pydocs."""
+    """Unit of documents; None: a file for plain text, a record for `.jsonl`, a topic for pydocs."""
     split: tuple[Share, ...] | None = None
     """Shares of the text for train, valid and, if there are three, test, where files are not given by split.
 
     None: .9, .05, .05.
     """
     column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None)] = None
-    """What of a row of Parquet or Arrow, or of a record of `.jsonl`, is its text; None: `text`."""
+    """Column of a table, or field of a `.jsonl` record, that holds the text; None: `text`."""
     files: Annotated[str | None, Field(exclude_if=lambda files: files is None)] = None
     """Which of the files of train, or of the one corpus, are read, counted from 0: `0-9`; None: all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD

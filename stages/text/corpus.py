@@ -9,7 +9,7 @@ from stages.text.records import TextFile, records
 
 
 def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterator[MarkedPiece]:
-    """What `read_corpus` streams, but of each file only the beginning: about `most` bytes of all together."""
+    """Read like `read_corpus`, but only the beginning of each file: about `most` bytes of all together."""
     for file in files:
         read = 0
         for piece in read_corpus([file], documents):

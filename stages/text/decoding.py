@@ -9,7 +9,7 @@ from typing import Any
 from stages.errors import content_of
 
 UNFINISHED = "\ufffd"
-"""What bytes decode to that are no whole character yet."""
+"""Decoding of bytes that are no whole character yet."""
 
 
 class TokenText:
@@ -35,7 +35,7 @@ class TokenText:
             return found
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each of consecutive tokens brings to their text; a character counts for the token that ends it."""
+        """Text that each of consecutive tokens adds; a character counts for the token that ends it."""
         stream = TextStream(self)
         brought = [stream.add(id) for id in ids]
         return [*brought[:-1], brought[-1] + stream.end()] if brought else []
@@ -86,7 +86,7 @@ class TextStream:
         return text
 
     def end(self) -> str:
-        """What was withheld, as far as it can be read."""
+        """Text that was withheld, as far as it can be read."""
         text = self._new() if self._pending else ""
         self._before, self._pending = self._before + self._pending, []
         return text

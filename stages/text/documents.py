@@ -25,7 +25,7 @@ class MarkedPiece(NamedTuple):
     text: str
     marks: int
     name: str | None = None
-    """What the documents from here on are called, where that changes."""
+    """Name of the documents from here on, where it changes."""
 
 
 _Opened = tuple[str, int, bool]

@@ -34,7 +34,7 @@ class Excerpt:
     token: str
     after: str
     name: str | None = None
-    """What its document is called; None where that is not known."""
+    """Name of its document; None where it is not known."""
 
     @property
     def place(self) -> str:

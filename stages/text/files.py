@@ -63,7 +63,8 @@ def _usable_below(folder: Path, store: Path | None, command: str | None) -> list
 
 
 def _others(folder: Path, inside: list[Path], command: str | None) -> str:
-    """What a folder has instead, and how to name it: the most frequent ending of files of text; empty without any."""
+    """Describe other files of a folder, and how to name them: the most frequent ending of text files; empty without
+    any."""
     endings = Counter(p.suffix for p in inside if p.suffix and not _hidden(p))
     for ending, count in endings.most_common():
         named = sorted(p for p in inside if p.suffix == ending and not _hidden(p))
@@ -114,7 +115,7 @@ def compression(name: str) -> str:
 
 
 def format_of(path: str) -> Format:
-    """What a file holds, judged by its name."""
+    """Format of a file, by its name."""
     if path == PYDOCS:
         return "pydocs"
     tables: dict[str, Format] = {PARQUET: "parquet", ARROW: "arrow"}

@@ -1,4 +1,4 @@
-"""What documents are called: the file that they are from, or what a record of `.jsonl` says of itself.
+"""Names of documents: the file that they are from, or a field of their `.jsonl` record.
 
 Kept as runs, one JSON object a line (`{"documents": 12, "name": "a.txt"}`): so many documents with this name, then
 those of the next line. Names are for people: no id and no digest depends on them.
@@ -86,13 +86,13 @@ class DocumentNames:
         return cls(read_runs(path) if path.is_file() else ())
 
     def of(self, document: int) -> str | None:
-        """What a document is called, None if nobody knows."""
+        """Name of a document; None where it is not known."""
         run = bisect_right(self._ends, document)
         return self._names[run] if run < len(self._names) else None
 
 
 def names_in(folder: Path, split: str) -> list[str]:
-    """What the documents of a split of a tokens artifact are called, each name once, in order; empty where none is."""
+    """Names of the documents of a split, each once, in order; empty where none is named."""
     path = folder / names_file(split)
     return list(dict.fromkeys(run.name for run in read_runs(path) if run.name)) if path.is_file() else []
 

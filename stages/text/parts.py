@@ -8,9 +8,9 @@ from stages.text.files import compression
 from stages.text.records import TextFile, records
 
 LEAST_FILLED = 0.5
-"""Of the part that is asked for: where whole records fill less, they are too large to be taken whole."""
+"""Minimum share of the part that whole records must fill: below it they are too large to be taken whole."""
 FILLED = 0.95
-"""Of the part: no more records are looked for that are small enough for what is left."""
+"""Share of the part from which no more small records are looked for."""
 
 
 def record_sizes(files: Iterable[TextFile]) -> list[int]:

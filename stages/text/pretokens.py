@@ -92,7 +92,7 @@ class PreTokenCutter:
         self._meet(map(chr, range(128)))
 
     def cutting(self, lines: Iterable[str]) -> Callable[[str], list[str]]:
-        """What cuts one of some lines into words, which join to the line."""
+        """Build the function that cuts a line into words, which join to the line."""
         met = set().union(*(line for line in lines if not line.isascii()))
         self._meet(met - self._classes.keys())
         return self._pattern.findall

@@ -31,7 +31,7 @@ class SpecialTokens:
     start: int
     """The first input of a split."""
     prefix: int | None
-    """What the model expects before every window (`bos`); None: nothing."""
+    """Token that the model expects before every window (`bos`); None: none."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -93,7 +93,7 @@ class PretrainedTokenizer(TextTokenizer):
         self.special.write(path.with_name(self.FILE))
 
     def _parts(self, text: str) -> list[str]:
-        """What is encoded by itself."""
+        """Pieces of a text that are encoded by themselves."""
         if self._tokenizer.normalizer is not None:
             text = self._tokenizer.normalizer.normalize_str(text)
         return [part for part, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
@@ -118,7 +118,7 @@ def _starts(encoding: "Encoding") -> Iterator[int]:
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
-    """What a pretrained model is to read beside the text, for the metrics of tokens; of other tokenizers nothing."""
+    """Special ids for the metrics of tokens of a pretrained tokenizer; empty for other tokenizers."""
     if not isinstance(tokenizer, PretrainedTokenizer):
         return {}
     return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}

@@ -1,4 +1,4 @@
-"""What a file holds: one text, a record a line, or a row of a table a text."""
+"""Texts in a file: one text, a record a line, or a row of a table a text."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -10,7 +10,7 @@ _UNSPACED = re.compile(
 )
 """Runs of Thai and Lao, Burmese, Khmer, kana, Chinese characters; Korean sets its words apart."""
 SHARE = 0.3
-"""Of the characters, from which on a text counts as written so."""
+"""Share of the characters from which a text counts as written in a script."""
 LONG_RUN = 3
 """Characters, on average, from which on runs are no words: where words were set apart beforehand they have two."""
 

@@ -41,7 +41,7 @@ def cut_by_shares(
 
 
 def _shorter_documents(documents: Documents | None) -> str:
-    """What else may be a document, so that there are more of them; empty where lines or records are."""
+    """Advice on shorter documents, so that there are more of them; empty where they are lines or records."""
     if documents in ("line", "jsonl"):
         return ""
     if documents == "blank-line":

@@ -37,7 +37,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class SpoolShard:
-    """What a file of the spool holds."""
+    """A file of the spool."""
 
     number: int
     pieces: int

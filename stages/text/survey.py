@@ -23,10 +23,10 @@ LONGEST = 1000
 
 @dataclass
 class Documents:
-    """What a text falls into when it is cut one way; sizes are characters."""
+    """Documents of a text that is cut one way; sizes are characters."""
 
     setting: str | None
-    """Of `tokenize --documents`; None: files, or the records in them."""
+    """Value of `tokenize --documents`; None: files, or the records in them."""
     count: int = 0
     largest: int = 0
     wrapped: bool = False

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
 
 READ_BYTES = 2**20
-"""Of a column of Parquet, read from disk at a time."""
+"""Bytes of a Parquet column that are read from disk at a time."""
 BATCH_BYTES = 2**22
-"""Of rows that are decoded together, by what the file says of their mean size."""
+"""Bytes of rows that are decoded together, by the mean size that the file names."""
 MOST_ROWS = 64
 """Decoded together: few, since a file may hold one large text for many rows."""
 _ARROW_FILE = b"ARROW1"

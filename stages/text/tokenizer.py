@@ -1,4 +1,4 @@
-"""What every tokenizer does: pieces of text to token ids, with `<eos>` where its rule puts it."""
+"""The interface of a tokenizer: pieces of text to token ids, with `<eos>` where its rule puts it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ class TextTokenizer(ABC):
     kind: ClassVar[str]
     """Its name in commands and metrics."""
     eos_after: ClassVar[EosRule]
-    """What `<eos>` is put behind in the stream; it is in every vocabulary."""
+    """Unit after which `<eos>` is put in the stream; it is in every vocabulary."""
     eos_id: int
     unk_id: int | None
     vocabulary_size: int
@@ -53,7 +53,7 @@ class TextTokenizer(ABC):
         return self.closed(*self.encode_texts(pieces.texts), pieces)
 
     def closed(self, ids: np.ndarray, counts: np.ndarray, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
-        """What `encode` returns, of the ids of pieces, [T], and how many each has, int64 [P]: with `<eos>` added."""
+        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P]; returns what `encode` returns."""
         ends = np.cumsum(counts)
         closing = pieces.where({"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[self.eos_after])
         counts = counts.copy()

@@ -1,4 +1,4 @@
-"""What a large vocabulary costs a model of it, in words."""
+"""Cost of a large vocabulary to a model, in words."""
 
 from stages.numbers import number, size
 

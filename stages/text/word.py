@@ -32,7 +32,7 @@ class SplitText:
 
     @classmethod
     def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
-        """Of consecutive pieces."""
+        """Split consecutive pieces."""
         found: defaultdict[str, int] = defaultdict(count().__next__)
         places: list[int] = []
         ends = np.zeros(len(texts) + 1, np.int64)
@@ -48,7 +48,7 @@ class SplitText:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """What `save` wrote."""
+        """Read the file of `save`."""
         with path.open("rb") as file:
             text, places, counts = (np.load(file, allow_pickle=False) for _ in range(3))
         spelled = text.tobytes().decode()

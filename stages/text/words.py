@@ -21,7 +21,7 @@ from stages.text.vocabulary import words
 BLOCK_TOKENS = 1 << 17
 """Tokens turned into text at once, each of which takes a few hundred bytes of memory."""
 UNKNOWN = b"?"
-"""What `<unk>` counts as: a letter or a word."""
+"""Stand-in for `<unk>` in counts: a letter or a word."""
 PROBES = ("a a", "a.a", "a\na", "don't", "(a) x-y", "\u8a9e\u8a9e")
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -74,7 +74,7 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
 
 
 def word_spelling(tokenizer: TextTokenizer) -> Spelling:
-    """What each id stands for, with white space wherever the text had some.
+    """Spelling of each id, with white space wherever the text had some.
 
     Raises: UsageError if the ids of a tokenizer do not tell.
     """

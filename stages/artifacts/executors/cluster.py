@@ -91,7 +91,7 @@ class Slot:
 
     @property
     def task(self) -> str:
-        """What it does now, for counting what is lost."""
+        """Present task, for counting losses."""
         return self.chain[0].key if self.is_ready and self.chain else f"start of {self.name}"
 
 
@@ -165,7 +165,7 @@ class RayExecutor(Executor):
                     self.reporter.info("waiting until the cluster has room, or a worker has started")
 
     def _answer(self, slot: Slot) -> Any:
-        """What a worker says. LOST if it is gone: its chain waits for others, and it is started again.
+        """Answer of a worker. LOST if it is gone: its chain waits for others, and it is started again.
 
         Raises: ResourceError if that happens too often.
         """
@@ -189,7 +189,7 @@ class RayExecutor(Executor):
             return LOST
 
     def _commit_delivered(self, failed: Slot) -> None:
-        """What others have written of which nobody has heard yet."""
+        """Commit the results that others have written and not reported yet."""
         waiting = [slot.awaited for slot in self._slots if slot is not failed and slot not in self._idle]
         done, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
         for answer in done:

@@ -1,4 +1,4 @@
-"""What every executor does."""
+"""The interface of an executor of shards."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What computes shards anywhere: the stage, its run and its plan; all of it can be pickled."""
+    """A stage, its run and its plan, from which shards are computed anywhere; all of it can be pickled."""
 
     stage: "ShardedStage[Any, Any, Any, Any]"
     job: "ShardJob[Any]"

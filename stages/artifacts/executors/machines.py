@@ -28,14 +28,14 @@ __all__ = ["RayActorError", "RayError", "ray"]
 
 NAMESPACE = "memlm"
 MOST_LOSSES = 3
-"""Of workers at the same work: more are no accident."""
+"""Maximum number of workers lost at the same work: more are no accident."""
 SECONDS_TO_END = 30
 SECONDS_OF_PATIENCE = 20
 """After which it is said that the cluster has no room."""
 
 
 class Place(NamedTuple):
-    """What a worker must find on its machine."""
+    """Requirements that a worker checks on its machine."""
 
     folder: str
     """The working folder of the command, from which the paths of the store are read."""
@@ -123,7 +123,7 @@ def pinned(stage: "Stage[Any]", execution: "Execution") -> "Execution":
 
 
 def resources(stage: "Stage[Any]", config: "StageConfig", inputs: "Inputs", execution: "Execution") -> dict[str, Any]:
-    """What a worker takes of its machine, so that all of them fit, side by side, on the machines that are there.
+    """Resources of a worker, such that all workers fit side by side on the machines.
 
     Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
     Of a GPU's memory Ray knows nothing.

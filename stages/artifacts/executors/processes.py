@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SECONDS_TO_END = 10
 Chains = deque[deque["Shard"]]
-"""What is left to compute."""
+"""Chains of shards that are left to compute."""
 
 
 class Ready:
@@ -65,7 +65,7 @@ class Worker:
             raise self._death() from None
 
     def delivered(self) -> Iterator[Written]:
-        """What it wrote of which nobody has heard yet."""
+        """Results that it wrote and has not reported yet."""
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 message = self.connection.recv()

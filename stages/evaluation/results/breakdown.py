@@ -1,4 +1,4 @@
-"""What is reported of a scored split beside the sums over its tokens, found before any is scored."""
+"""Breakdowns of a scored split, found before any token is scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def find_breakdown(
     rows: Sequence[MemoryRow],
     last_words: Mapping[str, LastWords] | None,
 ) -> Breakdown:
-    """What can be reported of the scored split.
+    """Find the breakdowns of the scored split.
 
     Args:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.

@@ -30,7 +30,7 @@ class UnitSums:
     """Sums over the counted tokens of each of U units, in each of GROUPS groups."""
 
     nll: np.ndarray
-    """Of each of R rows, nats, float64 [GROUPS, R, U]."""
+    """Nats of each of R rows, float64 [GROUPS, R, U]."""
     tokens: np.ndarray
     """How many there are, float64 [GROUPS, U]."""
 
@@ -47,7 +47,7 @@ class UnitSums:
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """What the shards of a split leave of the documents, or blocks, that they have tokens of."""
+    """Files in which shards leave the sums of their documents, or blocks."""
 
     units: Units
     outside: np.ndarray | None
@@ -137,7 +137,7 @@ def change_intervals(
 def _intervals(
     bootstrap: Bootstrap, rows: np.ndarray, first: np.ndarray, tokens: np.ndarray
 ) -> list[list[list[float] | None]]:
-    """Of each group of tokens the interval of each row's change against another, as shares.
+    """Intervals of each row's change against another, as shares, for each group of tokens.
 
     Args:
         rows: sums of nats in each of U units, float64 [G, R, U].

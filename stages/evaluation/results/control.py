@@ -1,4 +1,4 @@
-"""What counting alone gives on the scored tokens: what a model, and a gain on top of it, is held against.
+"""The control of each row: a trigram that counts on the scored tokens, against which a gain is held.
 
 The control of a row counts in all the text that the row may read: the model's training text, the rows of the
 datastores and, where the row has a cache, what was scored so far. The text that is there beforehand makes one trigram
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from stages.retrieval.rows import MemoryRow
 
 MOST_TOKENS = 10_000_000
-"""Of the texts that are counted, and of what is scored: 10 s and 1 GB for each control at most."""
+"""Maximum number of tokens counted, and scored: 10 s and 1 GB for each control at most."""
 LENGTH = 3
 
 
 class Reads(NamedTuple):
-    """What a row may read beside the training text."""
+    """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
     past: Past | None = None
@@ -40,7 +40,7 @@ class Reads(NamedTuple):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """What is counted beforehand."""
+        """Texts that are counted beforehand."""
         return tuple(store.reference for store in self.datastores)
 
 
@@ -73,7 +73,7 @@ class Counting:
         return {**found["texts"][0], **figures}
 
     def reads(self, row: "MemoryRow | None") -> Reads:
-        """What a row may read; None: the model without memories."""
+        """Texts that a row may read; None: the model without memories."""
         settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
         if any(one.reads_datastore for one in settings):
@@ -101,7 +101,7 @@ class Counting:
         return {**found, **self._figures(-np.log(self._probability(self.split, reads, found["weight"])))}
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
-        """Of the tokens that count, by the nats [T] of all."""
+        """Figures of the tokens that count, from the nats [T] of all."""
         counts = self._that_count(self.split, len(nll))
         new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
         return {
@@ -133,7 +133,7 @@ class Counting:
         return self._weights[key]
 
     def _probability(self, split: str, reads: Reads, weight: float | None) -> np.ndarray:
-        """Of each token of a split, float64 [T]."""
+        """Probability of each token of a split, float64 [T]."""
         if weight is not None:
             return mixed(self._beforehand(split, reads), self._counting_on(split, reads), weight)
         return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
@@ -171,7 +171,7 @@ class Counting:
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> list[CountedText]:
-        """What is counted beforehand where a split is read: its own rows only if a part of them may be found."""
+        """Texts that are counted before a split is read: its own rows only if a part of them may be found."""
         own = digests_of(self.read["tokens"], split)
         texts = counted_texts(self.read["model"], reads.datastores)
         return [text for text in texts if text.ids != own or self.exclude is not None]

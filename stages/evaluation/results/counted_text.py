@@ -43,7 +43,7 @@ class CountedText:
 
 
 def digests_of(tokens: Artifact, split: str) -> Digests:
-    """What a split is known by."""
+    """Digests that identify a split."""
     return frozenset(array_digests(tokens, f"{split}/ids").items())
 
 

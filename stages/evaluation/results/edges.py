@@ -13,16 +13,16 @@ NOTABLE = 0.005
 
 
 class TunedRow(NamedTuple):
-    """What the tuning split says of a row; perplexities are None where they are not known."""
+    """Figures of a row on the tuning split; perplexities are None where they are not known."""
 
     perplexity: float | None
     """At what was chosen."""
     over: str
-    """What the first memory's amount is called: `k`, `size`."""
+    """Name of the first memory's amount: `k`, `size`."""
     curve: Sequence[tuple[int, float | None]]
-    """Of a lone memory the perplexity with every amount of it."""
+    """Perplexity of a lone memory with every amount of it."""
     weights: Sequence[str]
-    """What the weight of each memory is called: `lambda`, `alpha`."""
+    """Name of each memory's weight: `lambda`, `alpha`."""
     lowest: Sequence[bool]
     """Whether the weight of each memory is the smallest of several that were tried."""
     off: Sequence[bool]
@@ -30,13 +30,13 @@ class TunedRow(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What the tuning split says."""
+    """Figures of the tuning split."""
 
     split: str
     plain: float | None
     """Perplexity of the model alone."""
     rows: Sequence[TunedRow]
-    """Of each row of memory: the one that was asked for, then, of several memories, each alone."""
+    """Rows of memory: the requested one, then, of several memories, each alone."""
 
 
 def edge_warnings(report: Figures, tuned: Tuned | None, most: Mapping[str, int], command: str) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _without(tuned: Tuned, place: int) -> float | None:
 def _looked_beyond(
     report: Figures, tuned: Tuned, place: int, most: Mapping[str, int]
 ) -> tuple[list[str], dict[str, str]]:
-    """What is at an edge of one memory, in sentences, and the values that are wider, as they are typed.
+    """Sentences about values of one memory at an edge, and wider values as they are typed.
 
     Not of `k` where the memory alone is worse than a trigram: that it gains is smoothing.
     """

@@ -1,4 +1,4 @@
-"""What a report tells of a weight that is another for each context. Free of torch."""
+"""Sentences about a weight that is another for each context. Free of torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def _searches(
 
 
 def learned_line(report: Mapping[str, Any]) -> str:
-    """What a learned weight gained where it was not fitted, or why one weight for all was read in its place."""
+    """Sentence about the gain of a learned weight where it was not fitted, or why one weight for all was read."""
     figures = report["learned_weight"]
     one, split = (
         f"one {figures['name']} for all ({number(figures['one_for_all'])})",

@@ -98,7 +98,7 @@ def _learned_weight(
     records: Sequence[Mapping[str, Any]],
     totals: report.Totals,
 ) -> dict[str, Any]:
-    """What the first row's weight is where it is learned; else nothing."""
+    """Figures of the first row's learned weight; empty where it is not learned."""
     learned = tuning.learned()
     if learned is None:
         return {}
@@ -151,13 +151,13 @@ def _counting(job: "Job[EvaluateConfig]", plan: "Plan") -> Counting:
 
 
 def _controls(counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]") -> dict[str, Any]:
-    """What counting gives in the text that each row may read, by the row's name."""
+    """Controls of the rows, by name."""
     rows = zip(names, (None, *memory), strict=True)
     return {name: counting.control(counting.reads(row)) for name, row in rows}
 
 
 def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
-    """What training ended with on valid, where that is another split of this text, read as the first row is."""
+    """Perplexity at the end of training, where valid is another split of this text, read as the first row is."""
     model, config = job.inputs["model"], job.config
     method = model.config["method"]
     known = method in METHODS.names() and not METHODS.settings(method).evaluation.trained_with_memory
@@ -178,7 +178,7 @@ def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> d
 
 
 def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
-    """Of each row's change against the first, or the baseline's where that kept its scores."""
+    """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
     files, shards = plan.unit_files, plan.scoring_pass
     sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
     if files is None or sums is None:

@@ -5,7 +5,7 @@ import numpy as np
 EVEN = 0.5
 """The weight of each where there is no text to fit it on."""
 HALVINGS = 14
-"""Of the range of weights: to 1/16,384, which moves no perplexity by a digit that is shown."""
+"""Halvings of the range of weights: to 1/16,384, which moves no perplexity by a digit that is shown."""
 
 
 def mixed(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:

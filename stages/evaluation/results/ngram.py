@@ -106,7 +106,7 @@ class Ngrams:
 
 @dataclass(frozen=True)
 class _Order:
-    """What stands after each of C contexts of one length."""
+    """Counts of the tokens after each of C contexts of one length."""
 
     contexts: np.ndarray
     """int64 [C], ascending."""

@@ -18,7 +18,7 @@ FEWEST_BLOCKS = 20
 SHORTEST_GROUP = LONGEST_BLOCK
 """Tokens of the fewest consecutive documents that are drawn together, where documents are parts of a passage."""
 PARTS = ("line", "blank-line")
-"""Of `tokenize --documents`: such documents are lines or paragraphs, and what a cache learns in one serves the next."""
+"""Values of `tokenize --documents` for lines or paragraphs, where a cache of one document serves the next."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Places:
 
     @property
     def tokens(self) -> int:
-        """Of the split, scored or not."""
+        """Number of tokens of the split, scored or not."""
         return int(self.doc_offsets[-1])
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ def places_of(split: TokenSplit, words: "LastWords | None") -> Places:
 
 @dataclass(frozen=True)
 class Units:
-    """What the bootstrap draws: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
+    """Units of the bootstrap: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
 
     `groups`: the document with which each group begins, then how many there are, int64 [G + 1]; None: no groups.
     """
@@ -107,7 +107,7 @@ class Units:
         return documents if self.groups is None else np.searchsorted(self.groups, documents, side="right") - 1
 
     def facts(self, held: int) -> dict[str, Any]:
-        """What a comparison says of them, `held` of which have a scored token."""
+        """Description of the units in a comparison; `held` of them have a scored token."""
         if self.groups is not None:
             return {"unit": "group", "block_tokens": SHORTEST_GROUP, "units": held}
         unit = "document" if self.block_tokens is None else "block"

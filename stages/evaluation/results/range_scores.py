@@ -16,7 +16,7 @@ from stages.retrieval.grids import Point, ReadingGrid
 
 @dataclass(frozen=True)
 class RowSettings:
-    """What a row is read with: a point a reading; for a lone one also a point for each cut-off.
+    """Settings of a row: a point for each reading; for a lone one also a point for each cut-off.
 
     `network`: gives the last reading's weight, in place of its point's, where that is learned. `gains`: predicts what
     a lone one gains, of which perplexity is reported where it is read at or above each of the `thresholds` alone;
@@ -94,7 +94,7 @@ class RangeScores:
     seconds: list[float]
     """The model alone, then every row with all that it needs."""
     observations: Mapping[str, Observation] = field(default_factory=dict)
-    """What each probe saw, by its name."""
+    """Observations of each probe, by its name."""
 
     def nll(self) -> list[np.ndarray]:
         """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of each row."""

@@ -1,4 +1,4 @@
-"""What must be known of a report's figures before they are passed on, in sentences: for terminals and pages."""
+"""Remarks on a report's figures, as sentences for terminals and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log
@@ -22,9 +22,9 @@ UNIGRAM = (
 )
 OFF = "lambda 0 switches a memory off, however much is read of it"
 LONGER = "--steps or --epochs of train, --minutes of try"
-"""What trains a model for longer."""
+"""Options that train a model for longer."""
 HARDLY = 0.95
-"""Of the trigram's perplexity: a model above it is hardly better than counting."""
+"""Share of the trigram's perplexity above which a model is hardly better than counting."""
 FEW_UNITS = 20
 """Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25
@@ -62,7 +62,7 @@ def on_change(report: Figures) -> Iterator[str]:
 
 
 def on_text(report: Figures) -> Iterator[str]:
-    """What probes saw, and which tokens of the text were known before, or are no words."""
+    """Remarks from probes, and on tokens of the text that were known before, or are no words."""
     yield from memory_words_lines(report)
     yield from probe_summaries(report)
     yield from _vocabulary_lines(report["rows"][0])
@@ -94,7 +94,7 @@ def _left_out(exclude: str) -> str:
 
 
 def memory_words_lines(report: Figures) -> Iterator[str]:
-    """What the words and numbers of memories mean, what is a control or off, and that a cache is all that there is."""
+    """Explain the words and numbers of memories; name controls, memories that are off, and caches that hold all."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
@@ -123,7 +123,7 @@ def training_text_lines(report: Figures) -> Iterator[str]:
 
 
 def _vocabulary_lines(row: Figures) -> Iterator[str]:
-    """What the perplexity of a word is for, where tokens are no words."""
+    """Explain word perplexity, where tokens are no words."""
     words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
     if words and words != row["perplexity"]:
         yield (
@@ -191,7 +191,7 @@ def _uneven_lines(report: Figures) -> Iterator[str]:
 
 
 def against_lines(report: Figures) -> Iterator[str]:
-    """What every change of the table is against, and whether that is fair."""
+    """Name the row that every change of the table is against, and whether that is fair."""
     baseline = report.get("baseline")
     if baseline is not None:
         first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
@@ -215,7 +215,7 @@ def trained_with_memory(method: str) -> bool:
 
 
 def _intervals_line(intervals: Figures) -> str:
-    """What the intervals beside the changes are of, and what they say nothing of."""
+    """Explain the intervals of the changes, and their limits."""
     line = resampled_line(intervals)
     if intervals["units"] < FEWEST_UNITS:
         return line
@@ -276,7 +276,7 @@ def worse_than_none_lines(report: Figures) -> Iterator[str]:
 
 
 def control_lines(report: Figures) -> Iterator[str]:
-    """What counting three tokens gives on the same text, and a warning where the model gives no more."""
+    """Report the trigram on the same text, with a warning where the model is no better."""
     counted = report.get("trigram")
     if not counted or counted["perplexity"] is None:
         return
@@ -309,7 +309,7 @@ def _of_others(rows: Sequence[Figures], limit: float) -> str:
 
 
 def _remedy(report: Figures) -> str:
-    """What makes a weak model stronger: more passes over its text as long as they help, else more text."""
+    """Advice on a weak model: more passes over its text as long as they help, else more text."""
     training = report.get("training")
     if training is None:
         return "train longer, or on more text"
@@ -377,7 +377,7 @@ def unknown_line(unknown: Figures) -> str:
 
 
 def _without_line(left_out: Figures) -> str:
-    """Of every row the perplexity without some tokens, and how much of its gain they make up."""
+    """Perplexity of every row without some tokens, and their share of its gain."""
     rows = left_out["rows"]
     gains = ", their share of each gain" if any(row["share_of_gain"] is not None for row in rows) else ""
     return f"perplexity without them{gains}: " + "; ".join(f"{row['row']} {_without(row, rows[0])}" for row in rows)

@@ -1,4 +1,4 @@
-"""What a report shows: rows of figures from the sums that the shards left. Free of torch."""
+"""Figures of a report: rows from the sums that the shards left. Free of torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -225,4 +225,4 @@ HEADLINE = (
     *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
     *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
 )
-"""What of a report stands in its manifest."""
+"""Names of the figures that a report's manifest holds."""

@@ -1,4 +1,4 @@
-"""What the first rows of a report and of its baseline are called beside each other: both are `plain`, of two models."""
+"""Names of the first rows of a report and of its baseline: both are `plain`, of two models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def with_model_named(report: Figures) -> Figures:
 
 
 def short_name(report: Figures, name: str) -> str:
-    """What `metrics.json` calls a row of `with_model_named`."""
+    """The name in `metrics.json` of a row of `with_model_named`."""
     return name.removesuffix(_model(report)) if report.get("baseline") else name
 
 

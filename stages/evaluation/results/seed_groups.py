@@ -45,7 +45,7 @@ def seed_of(report: Artifact) -> int:
 
 
 def _without_seed(artifact: Artifact) -> dict[str, Any]:
-    """What an artifact is, its own settings and all above it, but for the seed of training."""
+    """Identity of an artifact, its own settings and all above it, without the seed of training."""
     config = {name: value for name, value in artifact.config.items() if (artifact.kind, name) != ("model", "seed")}
     inputs = {
         role: _without_seed(above) if (above := _above(artifact, record)) else record.id
@@ -108,7 +108,8 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
 def _change(
     name: str, group: Sequence[Artifact], baseline: str, first: Sequence[Artifact], confidence: float
 ) -> Spread | None:
-    """Of perplexity, as a share, run by run where there is a run with the same seeds; None where there is not."""
+    """Change of perplexity, as a share, run by run, where there is a run with the same seeds; None where there is
+    not."""
     if group[0] in first and name == baseline:
         return None
     by_seed = {seed_of(report): _perplexity(report, baseline) for report in first}

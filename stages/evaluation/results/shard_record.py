@@ -1,4 +1,4 @@
-"""What a scored range leaves behind: sums for the report, and the scores of its tokens."""
+"""Records of a scored range: sums for the report, and the scores of its tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from stages.metrics import finite
 
 
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
-    """What the report needs of tokens [start, stop), JSON; see `stages.evaluation.results.report.Totals`.
+    """Sums of tokens [start, stop) that the report needs, JSON; see `stages.evaluation.results.report.Totals`.
 
     Sums are in float64; None stands for one that is not a finite number.
 
@@ -67,7 +67,7 @@ def _by_frequency(
 
 
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
-    """Of the first row how large its weights are, and what it gains by which searches; nothing that is not learned."""
+    """Size of the first row's learned weights, and gains by searches; empty where nothing is learned."""
     record: dict[str, Any] = {}
     if rows and rows[0].weights is not None:
         weights = rows[0].weights.double().cpu().numpy()

@@ -8,14 +8,14 @@ import numpy as np
 
 
 class Spread(NamedTuple):
-    """Of n numbers; deviation and interval are None for a single one."""
+    """Mean and spread of n numbers; deviation and interval are None for a single one."""
 
     n: int
     mean: float
     deviation: float | None
     """Standard deviation of a run, with n − 1."""
     interval: tuple[float, float] | None
-    """Of the mean: mean ± t s / √n (Student 1908)."""
+    """Interval of the mean: mean ± t s / √n (Student 1908)."""
 
 
 def spread(values: Sequence[float], confidence: float) -> Spread:

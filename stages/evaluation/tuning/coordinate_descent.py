@@ -20,7 +20,7 @@ CHUNK_TOKENS = 1 << 13
 """Tokens read at a time: few enough to stay near the processor at every weight of a grid."""
 
 TuningSums = tuple[Tensor, Tensor, Sequence[LogSums]]
-"""Of n tokens: log p and log Z of the model alone, [n] each, and each reading's log sums, [S, C, n]."""
+"""Log p and log Z of the model alone for n tokens, [n] each, and each reading's log-sums, [S, C, n]."""
 Parts = Callable[[], Iterable[TuningSums]]
 """Reads the tuning split once more, part by part, so that one part is in memory."""
 Place = tuple[int, ...]
@@ -82,7 +82,7 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
 
 
 def _together(found: Sequence[Best]) -> Best:
-    """What was found for each reading, as one point of the product of their grids."""
+    """Join the best points of each reading into one point of the product of their grids."""
     points, interior, places = zip(*found, strict=True)
     return Best(sum(points, ()), sum(interior, ()), sum(places, ()))
 
@@ -140,7 +140,7 @@ def part_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
 
 
 def load_part(path: Path) -> TuningSums:
-    """What `save_part` kept, on the CPU."""
+    """Load the file of `save_part`, on the CPU."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}
     log_p, log_z = arrays.pop("log_p"), arrays.pop("log_z")

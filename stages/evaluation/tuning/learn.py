@@ -17,7 +17,7 @@ from stages.retrieval.weight_inputs import CONTEXT, NEIGHBORS
 from stages.threads import shared_out
 
 SHARES = tuple(tenth / 10 for tenth in range(1, 10))
-"""Of the tokens that are searched for, of which perplexity is reported."""
+"""Shares of tokens that are searched for, of which perplexity is reported."""
 
 
 def save_positions(path: Path, positions: Positions) -> None:
@@ -75,7 +75,7 @@ def _learned(positions: Positions, weight: float, off: float, searched: float | 
 
 
 def _learn_gate(positions: Positions, read: Tensor, searched: float) -> dict[str, Any]:
-    """What predicts gains, and for each share of the tokens that is looked at the gain where searches begin, JSON.
+    """Fit a predictor of gains, and find the gain where searches begin, for each share of the tokens, JSON.
 
     Args:
         read: log p of the targets with the memory read.

@@ -20,7 +20,7 @@ TRIED_TOGETHER = 10_000
 
 
 class Choice(NamedTuple):
-    """What is chosen for a row, as it is recorded, JSON.
+    """The point chosen for a row, JSON.
 
     Places are those of scale, cut-off and weight in the grid of each reading, one reading after the other.
     """
@@ -77,7 +77,7 @@ def choose(row: MemoryRow, grids: Sequence[ReadingGrid], files: Sequence[Path]) 
 
 
 def _sums(file: Path, shape: Sequence[int]) -> np.ndarray:
-    """What a part left, of this shape; infinite where an older memlm, which began the draft, did not try a weight."""
+    """Sums of a part, of this shape; infinite where a weight was not tried."""
     kept = np.load(file)
     sums = np.full(shape, np.inf)
     sums[tuple(map(slice, kept.shape))] = kept
@@ -101,7 +101,7 @@ def select(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice | None =
 
 
 def tuned_row(row: MemoryRow, grids: Sequence[ReadingGrid], choice: Choice, tokens: int) -> TunedRow:
-    """What the tuning split, of so many tokens that count, says of a row."""
+    """Figures of a row on the tuning split, from so many tokens."""
     weights = choice.place[2::3]
     return TunedRow(
         None if choice.best_nll is None else perplexity(choice.best_nll, tokens),

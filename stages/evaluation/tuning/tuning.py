@@ -83,7 +83,7 @@ class Tuning:
 
     @cached_property
     def _grids(self) -> list[list[ReadingGrid]]:
-        """What the readings of each row may be set to."""
+        """Grids of the readings of each row."""
         if self._split is None:
             return [row.grids([1.0] * len(row.sources)) for row in self._rows]
         spreads = self._record(SAMPLE)["spreads"]
@@ -109,7 +109,7 @@ class Tuning:
         return {"rows": [self._learned_of(number) if row.learned else None for number, row in enumerate(self._rows)]}
 
     def _learned_of(self, number: int) -> dict[str, Any]:
-        """What is learned of a row."""
+        """Learned settings of a row."""
         assert self._weighing is not None
         row, settings = self._rows[number], self.selected[number].settings
         files = [self._folder / _positions_file(shard, number) for shard in self._weighing]
@@ -121,7 +121,7 @@ class Tuning:
 
     @cached_property
     def settings(self) -> list[RowSettings]:
-        """What every row is scored with; asked for once weights are learned."""
+        """Settings that every row is scored with; asked for once weights are learned."""
         if self._weighing is None:
             return [selected.settings for selected in self.selected]
         pairs = zip(self.selected, self._record(LEARN)["rows"], strict=True)
@@ -142,7 +142,7 @@ class Tuning:
         return [Choice(**choice) for choice in self._record(SELECT)["rows"]]
 
     def tuned(self) -> Tuned | None:
-        """What the tuning split says of the model alone and of every row; None where nothing was tuned."""
+        """Figures of the model alone and of every row on the tuning split; None where nothing was tuned."""
         if self._split is None:
             return None
         tokens, plain = self._plain()
@@ -160,7 +160,7 @@ class Tuning:
         return [[], *(describe_row(row, one._replace(settings=at), self._split) for row, one, at in triples)]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
-        """Of every memory row its name, what its cut-offs count, and its settings at each."""
+        """For every memory row: its name, the name of its amount, and its settings at each amount."""
         pairs = zip(self._rows, self.selected, strict=True)
         return [(row.name, row.sources[0].about.amount, describe_by_cutoff(row, selected)) for row, selected in pairs]
 

@@ -45,7 +45,7 @@ class RecentSource(Source):
 
     @property
     def _unigram(self) -> Reading | None:
-        """Of a tuned cache the unigram cache, blind to what the keys say."""
+        """The unigram cache of a tuned cache, blind to what the keys say."""
         if self.reading.sources != ("long",) or self.reading.scale_name not in self.reading.choices:
             return None
         return self.reading.changed({"theta": (0.0,), "temperature": None})
@@ -94,7 +94,7 @@ class RecentSource(Source):
         return max(FEWEST_POSITIONS, CHUNK_ENTRIES[self.device] // self.width)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """What a range's tokens read: the positions before each, the nearest first."""
+        """Retrieve the positions before each token of a range, the nearest first."""
         scored, carried = scored_range.lm, scored_range.carried
         keys = carried.joined_keys(scored, self._key)
         tokens = carried.joined_tokens(scored)

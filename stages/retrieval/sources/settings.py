@@ -1,4 +1,4 @@
-"""What every source's settings say of it. Free of torch."""
+"""Settings that every source has. Free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Past = Literal["stream", "document"]
 
 
 class SourceSettings(ReadingOptions):
-    """The keys that a source adds to a reading, and what an evaluation must know before it opens it."""
+    """Name of the source for people."""
 
     word: ClassVar[str] = "memory"
     """What a person calls what it reads."""

@@ -15,7 +15,7 @@ from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 
 @dataclass(frozen=True)
 class Needs:
-    """What a scored range must hold for a source."""
+    """Parts of a scored range that a source needs."""
 
     keys: frozenset[str] = frozenset()
     """Representations of the evaluated model: of the range, and of the past as far as `reach`."""
@@ -28,7 +28,7 @@ class Needs:
     exact: frozenset[tuple[str, int]] = frozenset()
     """Distances computed from the stored keys: metric, and number of neighbours. They take search keys."""
     context: bool = False
-    """What a learned weight knows of contexts: how sure the model is, and the token before."""
+    """Whether a learned weight needs features of contexts: the model's confidence, and the token before."""
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
@@ -42,13 +42,13 @@ class Needs:
 
     @classmethod
     def of_all(cls, needs: "Iterable[Needs]") -> "Needs":
-        """What several need together."""
+        """The union of several needs."""
         return reduce(cls.__or__, needs, cls())
 
 
 @dataclass(frozen=True)
 class SourceInputs:
-    """What sources are opened with."""
+    """Inputs that sources are opened with."""
 
     context: int
     """Inputs of a window."""
@@ -61,35 +61,35 @@ class SourceInputs:
 
 @dataclass(frozen=True)
 class About:
-    """What tables tell of a source."""
+    """Description of a source in tables."""
 
     amount: str
-    """What cut-offs count: a key of the reading, or another name that its settings tell."""
+    """The amount that cut-offs count: a key of the reading, or another name of its settings."""
     doubling: bool = False
     """Whether a curve over the amount goes through all doubling numbers."""
     distinction: str = ""
-    """What stands behind the name of its row, to tell other ways to score the same entries."""
+    """Suffix of its row's name, which tells other ways to score the same entries."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else a report tells of the reading; JSON."""
+    """More details for the report; JSON."""
     compared_with: Reading | None = None
-    """What a lone reading is shown beside: the same memory, scored otherwise."""
+    """The reading that a lone reading is shown next to: the same memory, scored otherwise."""
 
 
 class Source(ABC):
     """The memory of one reading, all selected but what the grid decides."""
 
     reading: Reading
-    """What the user asked for, completed."""
+    """The requested reading, completed."""
 
     @property
     @abstractmethod
     def about(self) -> About:
-        """What tables tell of it."""
+        """Description in tables."""
 
     @property
     @abstractmethod
     def needs(self) -> Needs:
-        """What must be there for `retrieve`."""
+        """Requirements of `retrieve`."""
 
     @property
     @abstractmethod
@@ -103,7 +103,8 @@ class Source(ABC):
 
     @abstractmethod
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """What the tokens of a range read, for a part of them at a time: no position reads itself or its future."""
+        """Retrieve entries for a range's tokens, for a part of them at a time: no position reads itself or its
+        future."""
 
     @abstractmethod
     def narrowed(self, cutoff: int) -> Self:
@@ -111,7 +112,7 @@ class Source(ABC):
 
     @abstractmethod
     def spread(self, sample: list[ScoredRange]) -> float:
-        """What default factors of scores are measured in, from a sample of the tuning split; positive."""
+        """Unit of default factors of scores, measured in a sample of the tuning split; positive."""
 
     @abstractmethod
     def default_scales(self, spread: float) -> tuple[float, ...]:
@@ -119,7 +120,7 @@ class Source(ABC):
 
     @final
     def grid(self, spread: float, alone: bool) -> ReadingGrid:
-        """What the reading may be set to.
+        """The grid of the reading's settings.
 
         Args:
             spread: of a sample; default factors are measured in it.

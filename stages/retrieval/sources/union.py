@@ -41,7 +41,7 @@ class UnionSource(Source):
 
     @property
     def about(self) -> About:
-        """What the parts tell, and how much is read of those that do not lead."""
+        """Descriptions of the parts, and how much is read of those that do not lead."""
         leader, abouts = self._leader.about, [part.about for part in self.parts]
         details = {name: value for about in abouts for name, value in about.details.items()}
         return About(
@@ -65,7 +65,7 @@ class UnionSource(Source):
         return min(part.positions_at_once for part in self.parts)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """What a range's tokens read of all parts, in their order."""
+        """Retrieve entries of all parts, in their order."""
         leader, found = self._leader, [(part, part.retrieve(scored_range)) for part in self.parts]
 
         def of(rows: slice) -> Retrieved:

@@ -13,14 +13,14 @@ class Scoring:
     k1: float
     b: float
     gain: float
-    """What the saturation tends to as a term is repeated; it orders nothing."""
+    """Limit of the saturation as a term is repeated; it orders nothing."""
     idf: Callable[[np.ndarray, int], np.ndarray]
     """Documents that hold each term, all at least 1, and documents in all -> weight of each term, float64."""
     floor: float
     """The score that a match must exceed."""
 
     def saturation(self, tf: np.ndarray, length: np.ndarray) -> np.ndarray:
-        """What a term adds to a document, times its idf.
+        """Contribution of a term to a document's score, divided by its idf.
 
         Args:
             tf: how often the term is in the document, at least 1.

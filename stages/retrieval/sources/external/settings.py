@@ -21,7 +21,7 @@ MOST_NEIGHBORS = 1024
 FEWER = "--memory external:k="
 """The option that has fewer read."""
 SIMILARITIES = {"l2": "l2", "ip": "dot"}
-"""What a search in a metric compares by."""
+"""Similarity of a search, by its metric."""
 
 
 class ExternalSettings(SourceSettings):

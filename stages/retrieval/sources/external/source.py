@@ -74,7 +74,7 @@ class ExternalSource(Source):
         return max(1, CHUNK_ENTRIES[self.datastore.values.device.type] // self.k)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """What a range's tokens read: their neighbours."""
+        """Retrieve the neighbours of a range's tokens."""
         targets = scored_range.lm.targets
         ids, scores = self._scores(scored_range)
 
@@ -87,7 +87,7 @@ class ExternalSource(Source):
 
     @property
     def metric(self) -> str:
-        """Of the distances that scores are made of: the index's, or what they are recomputed in."""
+        """Metric of the distances that scores are made of: the index's, or the recomputed one."""
         if not self.recompute:
             return self.datastore.metric
         return "l2" if self.reading.similarity == "l2" else "ip"
@@ -109,7 +109,7 @@ class ExternalSource(Source):
         return self
 
     def spread(self, sample: list[ScoredRange]) -> float:
-        """What default temperatures are measured in, from a sample of tokens."""
+        """Unit of default temperatures, from a sample of tokens."""
         scores = [self._scores(part)[1] for part in sample]
         return score_spread(torch.cat(scores), self.reading.similarity or "dot")
 
