@@ -1,1 +1,1 @@
-"""What a person types and sees."""
+"""The command line: the words that a person types, and the text that appears."""

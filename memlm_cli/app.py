@@ -22,11 +22,11 @@ from stages.errors import UsageError
 from stages.interrupts import raise_terminated
 
 COMPLETION = "_MEMLM_COMPLETE"
-"""What a shell sets to ask for completions."""
+"""Variable that a shell sets to ask for completions."""
 Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
 PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Of a command whose words are those of another."""
+"""Settings of a command whose words are those of another."""
 
 
 class AllCommands(CommandsByName):
@@ -103,7 +103,7 @@ def check_origin() -> None:
 
 @dataclass(frozen=True)
 class State:
-    """What every command may ask about this run."""
+    """State of this run that every command may read."""
 
     arguments: Sequence[str]
     defaults: Defaults

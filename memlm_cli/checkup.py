@@ -1,4 +1,4 @@
-"""What `memlm doctor` looks at: packages, devices, memory, the store, and the settings that are in force."""
+"""Checks of `memlm doctor`: packages, devices, memory, the store, and the settings that are in force."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetenso
 EITHER = ("cpu", "gpu")
 """Extras of which one is needed, and only one can be there."""
 VARIABLES = ("MEMLM_STORE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
-"""Of the environment, what memlm and what it works with read."""
+"""Environment variables that memlm and its libraries read."""
 
 Found = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What all commands have in common: a sign of life, a log, defaults from `memlm.toml`, and of stages the options under
+"""Behaviour of all commands: a sign of life, a log, defaults from `memlm.toml`, and for stages the options under
 "Everywhere"."""
 
 import inspect
@@ -125,7 +125,7 @@ def _source(context: typer.Context, parameter: str) -> str:
 
 @contextmanager
 def _named_in_errors(context: typer.Context, defaults: Mapping[str, Default]) -> Iterator[None]:
-    """What is wrong may be wrong in `memlm.toml`: a message about usage names what came from there."""
+    """Name, in a message about usage, the values that came from `memlm.toml`."""
     try:
         yield
     except UsageError as error:

@@ -20,7 +20,7 @@ class CommandsByName(TyperGroup):
     modules: ClassVar[Mapping[str, str]] = {}
     """Those of commands whose module is not called as they are, but for hyphens."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """What Typer is told of a command beside its function."""
+    """Settings of commands for Typer, besides their functions."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -15,7 +15,7 @@ Facts = Mapping[str, Any]
 
 
 def comparison_text(found: Facts) -> str:
-    """What `stages.comparison.compare.compare` found: sentences, then tables."""
+    """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
     terminal = answers_on_terminal()
     shown = [*group_tables(found), *_token_tables(found)]
     return "\n\n".join(["\n".join(sentences(found)), *(table(*one, terminal=terminal) for one in shown if one.rows)])

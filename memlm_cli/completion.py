@@ -1,4 +1,4 @@
-"""What a shell offers when Tab is pressed: artifacts of the store, recipes, presets, methods, backbones.
+"""Completions for a shell: artifacts of the store, recipes, presets, methods, backbones.
 
 Each is a function of the context and of what is typed so far, as Typer calls it. Nothing is imported that computes, and
 no manifest is read; what cannot be told is not offered.
@@ -47,7 +47,7 @@ def recipes(ctx: typer.Context, incomplete: str) -> Offered:
 
 
 def planned(ctx: typer.Context, incomplete: str) -> Offered:
-    """What `memlm plan` takes: recipes, and commands that make artifacts."""
+    """Completions of `memlm plan`: recipes, and commands that make artifacts."""
     from pipelines.catalogue import COMMANDS
 
     return [*COMMANDS, "run", "try", *recipes(ctx, incomplete)]

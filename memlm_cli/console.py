@@ -1,4 +1,4 @@
-"""What is written where: answers to stdout, everything else to stderr, progress as fits the stream."""
+"""Writes answers to stdout, everything else to stderr, and progress as fits the stream."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ def say(message: str, *, styled: bool = False) -> None:
 
 
 def answer(text: str, *, styled: bool = False) -> None:
-    """What was asked for, on stdout; `styled` as above."""
+    """Write an answer to stdout; `styled` as above."""
     if first_process():
         _write(text, sys.stdout, styled=styled)
 

@@ -49,14 +49,14 @@ class Default:
     """Its name without dashes."""
     parameter: str
     value: Any
-    """What would be typed: a text, a list of texts, or for a switch a boolean."""
+    """The value as typed: a text, a list of texts, or for a switch a boolean."""
     line: int
     shared: bool
     """Whether it is for all commands."""
 
     @property
     def shown(self) -> str:
-        """What says the same on the command line; of a switch that is off, which few options can say, the line."""
+        """The same on the command line; for a switch that is off, which few options can express, the line."""
         if self.value is False:
             return f"{self.option} = false"
         if self.value is True:
@@ -66,7 +66,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the file says; or why it says nothing."""
+    """The defaults in the file; or why it cannot be read."""
 
     entries: tuple[Default, ...] = ()
     error: UsageError | None = None

@@ -24,7 +24,7 @@ BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What Typer raises for what was typed."""
+"""The exception of Typer for errors in what was typed."""
 
 
 class Failure(NamedTuple):
@@ -77,7 +77,8 @@ def resumable(kept: str = "what is done is kept, and the same command goes on fr
 
 
 def _stopped(how: str, error: BaseException) -> str:
-    """What is kept, and how to go on: of work on artifacts as its note says; what only answers begins anew."""
+    """Message about what is kept, and how to resume: for work on artifacts as its note says; other commands start
+    anew."""
     notes = getattr(error, "__notes__", ("what was made before is as it was, and the same command begins anew",))
     return "; ".join((how, *notes)) + "."
 
@@ -91,7 +92,7 @@ def _reader_has_gone(error: BaseException) -> bool:
 
 
 def usage_message(error: BaseException) -> str:
-    """What was typed wrong, and where help is."""
+    """Message about wrong usage, with the place of the help."""
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
@@ -101,14 +102,14 @@ def usage_message(error: BaseException) -> str:
 
 
 def _instead(option: str, context: Any) -> str:
-    """What does that which an option of another command does, or is spelled like it."""
+    """Options of a command that do the same as an option of another command, or are spelled like it."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
     return _argument(option, context) or _nearest(option, context) or _of_value(option, context)
 
 
 def _nearest(option: str, context: Any) -> str:
-    """What may have been meant by an option that is not there: one that help shows, or a number of a memory."""
+    """Options that may have been meant: one that help shows, or a number of a memory."""
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
     spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
     if "memory" in spelled:

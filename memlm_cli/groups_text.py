@@ -12,7 +12,7 @@ Figures = Mapping[str, Any]
 
 
 def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
-    """What `compare_groups` found: a line a row of each group, then what the groups are.
+    """Text of `compare_groups`: a line for each row of each group, then the groups.
 
     Args:
         labels: what the groups are called; None: A, B, …

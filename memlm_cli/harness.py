@@ -20,7 +20,7 @@ from stages.errors import MemlmError, UsageError, did_you_mean
 OF_REPORT = "report"
 """Where no memory is named; None is what the harness makes of `memory=none`, the model alone."""
 UNASKED_DEVICE = "cuda:0"
-"""What the harness's command says where nobody named a device, on machines without a GPU, too."""
+"""Device that the harness's command names where the user named none, on machines without a GPU, too."""
 MOST_TOKENS = 256
 """Written where a task does not say."""
 
@@ -80,7 +80,7 @@ class MemlmLM(TemplateLM):
         return self._reader.loaded.read["tokens"].reference.replace("/", "-")
 
     def get_model_info(self) -> dict[str, Any]:
-        """What stands in the harness's results beside its own settings."""
+        """Information for the harness's results besides its own settings."""
         read = {role: artifact.reference for role, artifact in self._reader.loaded.read.items()}
         return {"memlm": {"read": read, "memories": self._reader.loaded.memories}}
 
@@ -120,7 +120,7 @@ class MemlmLM(TemplateLM):
         return answers
 
     def _written(self, prompt: str, asked: dict[str, Any]) -> str:
-        """What is written behind a prompt, up to the first of the strings that end it."""
+        """Text generated after a prompt, up to the first of the strings that end it."""
         from lm_eval.models.utils import normalize_gen_kwargs
 
         wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
@@ -143,7 +143,7 @@ class MemlmLM(TemplateLM):
 
 
 def _arguments() -> list[str]:
-    """What `--model_args` may name."""
+    """Names that `--model_args` may have."""
     own = inspect.signature(MemlmLM.__init__).parameters
     return [name for name in own if name not in ("self", "unknown", "device", "batch_size", "max_batch_size")]
 

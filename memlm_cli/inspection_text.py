@@ -45,7 +45,7 @@ def _cells(token: "TokenView") -> list[Cell]:
 
 
 def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
-    """What a token was read from, the heaviest first."""
+    """Contexts that a token was read from, the heaviest first."""
     words = found.memory_words
     if token.contexts or token.entered or token.looked_up:
         yield f"\n{token.position} {shown(token.label)}"

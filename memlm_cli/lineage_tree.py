@@ -34,7 +34,7 @@ def lineage_tree(artifacts: Sequence["Summary"], names: Mapping[str, str]) -> st
 
 
 def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """What stands before each reference, from the top down; `below` has those under each, and under None the roots."""
+    """Prefix of each reference, from the top down; `below` has those under each, and under None the roots."""
     waiting = [("", "", reference) for reference in reversed(below.get(None, ()))]
     while waiting:
         branch, trunk, reference = waiting.pop()

@@ -87,7 +87,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout."
 
 @dataclass(frozen=True)
 class Common:
-    """What the options under "Everywhere" say. Raises UsageError for a number that makes no sense."""
+    """Values of the options under "Everywhere". Raises UsageError for a number that makes no sense."""
 
     store: StoreOption = DEFAULT_STORE
     name: Annotated[
@@ -153,7 +153,7 @@ class Common:
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
     default_set: tuple[str, ...] = ()
-    """What `memlm.toml` says as `set`; it holds beside what is typed after `--set`, which wins."""
+    """Values of `set` in `memlm.toml`; they hold in addition to those after `--set`, which win."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):

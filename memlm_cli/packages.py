@@ -26,7 +26,7 @@ class Wanted:
 
     @property
     def problem(self) -> str:
-        """What is wrong with it; empty if nothing is."""
+        """A problem of the package; empty if there is none."""
         if self.fits:
             return ""
         return "missing" if self.installed is None else f"{self.installed} is installed, memlm wants {self.line}"
@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 
 def install_command(packages: Iterable[Wanted]) -> str:
-    """What installs packages."""
+    """The command that installs packages."""
     return shlex.join(["pip", "install", *(package.line for package in packages)])
 
 

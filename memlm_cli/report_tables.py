@@ -1,4 +1,4 @@
-"""What a report found out, as tables on stderr."""
+"""Tables of a report, on stderr."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def show_report(title: str, report: Figures) -> None:
 
 
 def _memory_lines(report: Figures) -> Iterator[str]:
-    """What memory was read with: of each row, where there are several, since each is tuned by itself."""
+    """Lines about the memory of each row, since each is tuned by itself."""
     rows = [row for row in report["rows"] if row.get("memories")]
     if len(rows) < 2:
         yield from (f"memory: {reading_line(memory, _split_tokens(report))}" for memory in report["memories"])
@@ -194,7 +194,7 @@ def _last_word(report: Figures) -> bool:
 
 
 def _scored(report: Figures) -> str:
-    """What was scored: `4,321 tokens`, or `700 tokens, the last words of 500 passages`."""
+    """The scored text: `4,321 tokens`, or `700 tokens, the last words of 500 passages`."""
     tokens = f"{report['tokens']:,} tokens"
     return f"{tokens}, the last words of {report['words']:,} passages" if _last_word(report) else tokens
 

@@ -1,4 +1,4 @@
-"""What a stage found out, as tables on stderr."""
+"""Tables of a stage's results, on stderr."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any

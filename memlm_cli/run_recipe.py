@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
-"""Of the intervals over seeds."""
+"""Confidence of the intervals over seeds."""
 
 
 def show_plan(recipe: "Recipe", common: Common) -> None:
-    """What a recipe would do, on stdout."""
+    """Print the plan of a recipe, on stdout."""
     from pipelines.plan import plan_recipe
     from stages.artifacts.store import Store
     from stages.reporting import Silent

@@ -123,7 +123,7 @@ def _terminal_asks() -> bool:
 
 
 def _last_line() -> str | None:
-    """Of standard input, the last line that is not blank. Raises: ArtifactError for what is no text."""
+    """The last line of standard input that is not blank. Raises: ArtifactError for what is no text."""
     try:
         with not_working():  # the stage before it does
             lines = [line.strip() for line in sys.stdin or () if line.strip()]

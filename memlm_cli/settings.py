@@ -37,7 +37,7 @@ def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
 
 
 def _layers(common: Common, options: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
-    """What memlm.toml gives, or all else: the file of --config, and what is said by --set and options."""
+    """Settings of memlm.toml, or all others: the file of --config, --set and options."""
 
     def chosen(parameter: str) -> bool:
         return (parameter in common.by_default) == by_default

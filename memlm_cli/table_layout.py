@@ -17,7 +17,7 @@ class Column:
 
     least: int
     full: int
-    """Of its longest line."""
+    """Width of its longest line."""
 
 
 def column(header: str, cells: Sequence[str], figures: bool) -> Column:
@@ -52,7 +52,7 @@ def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[int, int
 
 
 def _spread(part: Sequence[tuple[int, int]], columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """What is left of a line goes to the columns that need more, little needs first."""
+    """Give the rest of a line to the columns that need more, little needs first."""
     left = width - sum(least for _, least in part) - GAP * (len(part) - 1)
     widths, wanting = dict(part), sorted(part, key=lambda one: columns[one[0]].full - one[1])
     for served, (place, least) in enumerate(wanting):

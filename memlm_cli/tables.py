@@ -14,7 +14,7 @@ Cell = str | tuple[str, str]
 Row = Sequence[Cell]
 Cells = Sequence[Sequence[str]]
 FIGURES = tuple("+-−.0123456789")
-"""What a figure begins with, behind a parenthesis perhaps."""
+"""Characters that a figure begins with, perhaps after a parenthesis."""
 LONGEST_FIGURE = 32
 """`-10.0% [-12.0, -8.1]`; what is longer is a text that begins with a number."""
 
@@ -49,7 +49,7 @@ def cell_text(value: Any) -> str:
 
 
 def title_of(*parts: str) -> str:
-    """What there is to say of a table, in one line."""
+    """Title of a table, in one line."""
     return ", ".join(filter(None, parts))
 
 

@@ -25,7 +25,7 @@ def training_lines(model: "Artifact") -> Iterator[str]:
 
 
 def _unknown_rate(model: "Artifact") -> float | None:
-    """Of the tokens of valid; None where what the model learned is no longer there."""
+    """Share of unknown tokens of valid; None where the tokens are no longer there."""
     try:
         rate: float = model.input("tokens").metrics["splits"]["valid"]["unknown_rate"]
     except ArtifactError:
@@ -70,7 +70,7 @@ def _perplexity(loss: float) -> str:
 
 
 def _more(model: Figures) -> str:
-    """What to do about too short a run."""
+    """Advice on a run that was too short."""
     if not undertrained(model):
         return ""
     return f": train longer, {LONGER} (a memory gains more on an undertrained model)"

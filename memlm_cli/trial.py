@@ -89,7 +89,7 @@ def _parts(recipe: Path) -> list[Path]:
 
 
 def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, int] | None = None) -> str:
-    """What a part of some text is called, so that whoever sees the name knows what was left out.
+    """Name of a part of some text, which shows what was left out.
 
     >>> part_name(["books/Moby Dick.txt", "b.txt"], 437_000, 1_200_000)
     'Moby-Dick-and-1-more-first-437.0kB-of-1.2MB.txt'
@@ -101,7 +101,7 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
 
 
 def sentences_name(paths: Sequence[str]) -> str:
-    """What some text is called whose sentences are lines.
+    """Name of some text whose sentences are lines.
 
     >>> sentences_name(["books/Moby Dick.txt"])
     'Moby-Dick-in-sentences.txt'

@@ -1,4 +1,4 @@
-"""What the stages of `memlm try` tell, in the words of `try`."""
+"""Messages of the stages of `memlm try`, in its words."""
 
 import time
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class TrialReporter(ConsoleReporter):
 
 
 def pace_line(planned: float, measured: float, anew: str) -> str | None:
-    """What to say of a training at another speed than was planned, in tokens a second; None where it is much the same.
+    """Message about a training at another speed than was planned, in tokens a second; None where it is about the same.
 
     >>> pace_line(2000, 2900, "memlm try a.txt --replan")
     >>> pace_line(2000, 4000, "memlm try a.txt --replan")

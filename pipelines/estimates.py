@@ -48,7 +48,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a task takes; None is what is not known."""
+    """The estimate of a task; None is what is not known."""
 
     name: str
     command: str

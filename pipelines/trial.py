@@ -34,13 +34,13 @@ from stages.training.presets import load_preset
 
 PRESET = "tiny"
 CHANGES: Mapping[str, Any] = {"batch_tokens": 512, "segment_length": 32}
-"""Of the preset's settings: twice the updates in the same time, of shorter windows, from which little text is learnt
-better. Perplexity as in the preset, with the smaller batch, and with shorter windows too, beside a trigram's: of 80,000
+"""Changes of the preset's settings: twice the updates in the same time, of shorter windows, from which little text is
+learnt better. Perplexity as in the preset, with the smaller batch, and with shorter windows too, and a trigram's: of 80,000
 tokens of tinyshakespeare after 4 passes 57.2, 53.6 and 47.9 (46.7), after 8 passes 53.5, 53.0 and 45.5; of 116,000 of a
 novel after 4 passes 57.3, then 52.2 (51.4), after 8 passes 54.2, then 48.0; of 80,000 of captions after 4 passes 28.0,
 27.4 and 25.1 (22.2)."""
 WARM_UP = 0.1
-"""Of all steps, in which the learning rate rises, where they are few."""
+"""Share of all steps in which the learning rate rises, where they are few."""
 RULES = 7
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
@@ -60,7 +60,7 @@ FEWEST_DOCUMENTS = 30
 
 @dataclass(frozen=True)
 class Trial:
-    """What is done with a text."""
+    """The plan for a text."""
 
     budget: Budget
     machine: Machine
@@ -71,7 +71,7 @@ class Trial:
     everything: Budget
     """All of the text, read as often as is worth it by both models, with as large a test split as is taken of any."""
     shares: Shares | None = None
-    """Of the text for valid and test, where they were asked for."""
+    """Shares of the text for valid and test, where they were asked for."""
     good: int | None = None
     """Minutes in which a model is trained well, where there is no time for it."""
     records: tuple[int, int] | None = None
@@ -97,7 +97,7 @@ class Trial:
 
     @property
     def lacking(self) -> list[str]:
-        """What of everything there is no time for."""
+        """Parts of the whole trial that there is no time for."""
         passes = f"{self.everything.passes:.2g} passes over it"
         lacks = {
             "all of the text": self.budget.bytes < self.total,
@@ -195,13 +195,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def described(recipe: str) -> list[str]:
-    """What the head of such a recipe says, a line each."""
+    """Lines at the head of such a recipe."""
     head = recipe.partition("\n\n")[0].splitlines()
     return [line.removeprefix("# ") for line in head if line.startswith("# ")]
 
 
 def page_lines(described: Sequence[str]) -> list[str]:
-    """What a page says too: of which records it is, whose names do not tell it, and how much plain reads."""
+    """Lines for the page: the records it is about, and how much the plain model reads."""
     return [line for line in described if SPREAD in line or line.startswith(CONTEXT.partition("{")[0])]
 
 
@@ -212,14 +212,14 @@ def planned_speed(described: Sequence[str]) -> float | None:
 
 
 def larger_splits(described: Sequence[str]) -> str | None:
-    """What makes valid and test larger, by the head of a recipe; None where more minutes do not."""
+    """Advice on larger valid and test splits, by the head of a recipe; None where more minutes do not help."""
     larger = re.compile(re.escape(AMPLE).replace(r"\{\}", r"(\d+)", 1).partition(r"\{\}")[0])
     found = (larger.match(line) for line in described if "of the text" in line or "larger valid and test" in line)
     return next((f"--minutes {number(int(match[1]))} would make it larger" for match in found if match), None)
 
 
 def last_advice(described: Sequence[str], *, undertrained: bool) -> list[str]:
-    """What is said again beside the results: what more minutes are good for.
+    """Advice that is repeated with the results: what more minutes are good for.
 
     Args:
         described: what the head of the recipe says.

@@ -22,9 +22,10 @@ SHORT_BOOK = 300_000
 TokenBytes = Callable[[int], float]
 """Bytes a token of a text, by the number of types of the vocabulary that is made of it."""
 Shares = tuple[float, float]
-"""Of a text, for valid and for test."""
+"""Shares of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
-"""Of a whole text, for valid and for test each; of a part of one, whose rest is not read; and tokens there."""
+"""Largest share of a whole text, for valid and for test each; of a part of one, whose rest is not read; minimum
+number of tokens there."""
 GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
 """Passes that are made, where they are worth making, before more of a text is taken, and those without which nothing is
 tried. More passes over less text are worse: with as many updates, four over twice the text left 10 to 12 % fewer bits a
@@ -36,11 +37,11 @@ undertrained."""
 ENDLESS = 1e6
 """Minutes in which all is done that is worth doing."""
 USED = 0.92
-"""Of the minutes: what is planned, since a machine may slow down."""
+"""Share of the minutes that is planned, since a machine may slow down."""
 STAGE = 30_000
 """To begin and to end a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
 SCORED_SHARE = 0.3
-"""Of all work, to tune on valid and score test."""
+"""Share of all work for tuning on valid and scoring test."""
 SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
 """To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
 STORED = 0.25
@@ -51,7 +52,7 @@ TRIME, TRIME_SCORED = 1.3, 3.0
 
 @dataclass(frozen=True)
 class Machine:
-    """What a plan asks of a machine."""
+    """Properties of a machine that a plan needs."""
 
     speed: float
     """Tokens a second in training."""
@@ -69,14 +70,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Budget:
-    """What is done with so many bytes of text."""
+    """The budget for so many bytes of text."""
 
     bytes: int
     valid: float
     test: float
     """Shares of the text."""
     tokens: int
-    """Of train, about."""
+    """Tokens of train, about."""
     types: int
     weights: int
     worthwhile: float
@@ -172,7 +173,7 @@ def budget(
     *,
     whole: bool = True,
 ) -> Budget:
-    """What there is time for with so much text, which is the `whole` of it or a part."""
+    """Plan the time for so much text, which is the `whole` of it or a part."""
     every = text_bytes / token_bytes(bpe_vocabulary(text_bytes))
     plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
     scored = plain_scored + (TRIME_SCORED if trime else 0)
@@ -224,7 +225,7 @@ def _least(token_bytes: TokenBytes, machine: Machine, training: TrainConfig, sha
 
 
 def fewest_shares(text_bytes: int, token_bytes: TokenBytes) -> Shares:
-    """Of a text, for valid and test, where no more is to be scored than must be."""
+    """Smallest shares of a text for valid and test."""
     share = min(LARGEST_OF_PART, FEWEST_SCORED * token_bytes(bpe_vocabulary(text_bytes)) / text_bytes)
     return _two_digits(share), _two_digits(share)
 

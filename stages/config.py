@@ -46,7 +46,8 @@ class StageConfig(Settings):
     """Fields that change how the work is done but not what comes out (logging, how often to save)."""
 
     def canonical(self) -> dict[str, Any]:
-        """What the artifact's id covers: every field but those of `not_identity`, as JSON values."""
+        """The part of the settings that the artifact's id covers: every field but those of `not_identity`, as JSON
+        values."""
         return self.model_dump(mode="json", exclude=set(self.not_identity))
 
 
@@ -64,7 +65,7 @@ class OneOf:
     default: str | None = None
     """The part that a table without a name means; None: the name must be there."""
     spelled_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """What a table means that has a name which is short for others; None: there are no such names."""
+    """Writes out a table whose name stands for others; None: there are no such names."""
 
     def parse(self, value: Any) -> Any:
         """The settings that a table describes; settings stay as they are.

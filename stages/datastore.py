@@ -38,13 +38,13 @@ class DatastoreConfig(WindowedConfig):
     """Representation that is stored: input of the last feed-forward block, or the final hidden state; None: what
     the model was trained to search memory with, else the first of these that it has."""
     dtype: Literal["float16", "float32"] = "float16"
-    """Of the stored keys."""
+    """Type of the stored keys."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split, from its start, that is stored."""
     reset: Literal["none", "document"] = "none"
     """Whether each document is read by itself, so that its keys know nothing of others: see docs/grow-and-forget.md."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the forward pass."""
+    """Precision of the forward pass."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """What computing shards needs."""
+    """Everything that computing shards needs."""
 
     plan: Plan
     split: str

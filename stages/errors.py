@@ -80,7 +80,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def shortened(text: str, most: int = 200) -> str:
-    """What a message repeats of something that may be long.
+    """Shorten a text for a message.
 
     >>> shortened("a" * 5, most=3)
     'aaa…'

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """What computing parts needs."""
+    """Everything that computing parts needs."""
 
     plan: Plan
     evaluator: "Evaluator"

@@ -40,7 +40,7 @@ class ImportConfig(StageConfig):
     memory: None = None
     """No memory took part in training."""
     model: ModelConfig | None = None
-    """What it is made of; found in its files."""
+    """Settings of the model; found in its files."""
 
 
 class ImportModel(Stage[ImportConfig]):

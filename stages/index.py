@@ -66,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """What computing parts needs."""
+    """Everything that computing parts needs."""
 
     plan: Plan
     keys: "StoredKeys"

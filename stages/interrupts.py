@@ -60,8 +60,8 @@ def deferred_signals() -> Iterator[StopRequest]:
 
 
 def stoppable(work: Callable[[Event], T]) -> T:
-    """What a long call of another library returns. It runs in a thread of its own, since a signal is heard only by the
-    first thread, and there only between two steps of Python.
+    """Call a function of another library that takes long. It runs in a thread of its own, since a signal is heard only
+    by the first thread, and there only between two steps of Python.
 
     Args:
         work: makes the call, and sees to it that it ends early once the event is set; what it then returns is dropped.

@@ -10,7 +10,7 @@ from pathlib import Path
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 CPUINFO = Path("/proc/cpuinfo")
 BF16_PRODUCTS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-"""What x86 and ARM call such instructions."""
+"""Names of such instructions on x86 and ARM."""
 MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
@@ -25,7 +25,7 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int | None:
-    """What this process could still take without swapping; None where the system does not tell (Linux does)."""
+    """Bytes that this process could still take without swapping; None where the system does not tell (Linux does)."""
     with suppress(OSError, ValueError, IndexError):
         line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
         return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _left_of_limits()))
@@ -33,7 +33,7 @@ def free_memory_bytes() -> int | None:
 
 
 def _left_of_limits() -> int:
-    """What `ulimit -v` and `ulimit -d` allow beyond what is taken. Raises: OSError where the system does not tell."""
+    """Bytes that `ulimit -v` and `ulimit -d` still allow. Raises: OSError where the system does not tell."""
     pages, left = STATM.read_text().split(), [sys.maxsize]
     for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
         soft, _ = resource.getrlimit(limit)

@@ -15,9 +15,9 @@ FEW_TOKENS = 100
 """Fewer have a perplexity that is mostly luck: the losses of tokens lie about 2.3 nats apart, so that the 95% interval
 of a hundred goes from two thirds to one and a half of it."""
 TOO_FEW_TOKENS = 10
-"""Of fewer there is no figure in a table: one token that is hardly ever seen makes it any number."""
+"""Number of tokens below which a table shows no figure: one token that is hardly ever seen makes it any number."""
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
-"""What tables say of figures of so few."""
+"""Note of tables on figures of so few tokens."""
 FEWEST_UNITS = 6
 """That an interval is drawn of. Of fewer it would be hardly more than the smallest and the largest of them, and far too
 narrow: of three, one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""

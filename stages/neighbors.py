@@ -75,7 +75,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is looked up, and in how large pieces."""
+    """The splits that are looked up, and the sizes of shards."""
 
     splits: dict[str, SplitPlan]
     queries_per_shard: int
@@ -110,7 +110,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """What computing shards needs."""
+    """Everything that computing shards needs."""
 
     plan: Plan
     searcher: "Searcher"
@@ -312,7 +312,7 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: float) -> str:
-    """What is said of a split most of whose neighbours are missing: how many, why, and what would find more."""
+    """Message about a split most of whose neighbours are missing: how many, why, and what would find more."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "

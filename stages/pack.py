@@ -50,11 +50,12 @@ class PackConfig(StageConfig):
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
     engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
-    """What finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi alone)."""
+    """Engine that finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi
+    alone)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of the first segment, and of those that follow where no match is free."""
+    """Seed of the first segment, and of those that follow where no match is free."""
     exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
-    """What a segment's matches may not be: itself, or of its own document; then neither is what follows it."""
+    """Matches that a segment may not have: itself, or those of its own document; then neither is what follows it."""
     apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
     """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
 
@@ -101,7 +102,7 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """What computing shards needs."""
+    """Everything that computing shards needs."""
 
     index: Matcher
     k: int
@@ -250,7 +251,7 @@ def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:
 
 
 def _figures(packed: "Chain", scores: np.ndarray, counts: "csr_array", permutation: np.ndarray) -> dict[str, Any]:
-    """What tells whether the packing found anything."""
+    """Figures that tell whether the packing found anything."""
     from stages.text.packing import overlap
 
     places = packed.followed

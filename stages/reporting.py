@@ -1,4 +1,4 @@
-"""What a stage tells while it works; the command line decides how it looks."""
+"""Messages of a stage while it works; the command line decides how they look."""
 
 import os
 from collections.abc import Callable

@@ -237,7 +237,7 @@ def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
 
 
 def _warn(job: Job[TrainConfig]) -> None:
-    """What is worth knowing before the first step."""
+    """Warn of settings, before the first step."""
     from stages.training.warnings import (
         cost_of_vocabulary,
         more_blocks_than_usual,

@@ -114,7 +114,7 @@ def graph(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """What was made from what, as a tree."""
+    """Show which artifacts were made from which, as a tree."""
     from memlm_cli.lineage_tree import lineage_tree, relatives
     from stages.artifacts.summaries import summaries
 

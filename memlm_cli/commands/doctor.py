@@ -72,7 +72,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
 
 
 def _speed(store: Path, device: str) -> list[Found]:
-    """What was measured of this machine, on the store's disk."""
+    """Measure the speed of this machine, and of the store's disk."""
     from memlm_cli.console import ConsoleReporter
     from stages.speed.benchmark import benchmark
 

@@ -1,4 +1,4 @@
-"""What stages made, and what can be asked of it."""
+"""Artifacts in a notebook, and questions to them."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Artifact:
-    """What a stage made; read-only."""
+    """An artifact; read-only."""
 
     def __init__(self, store: "Store", stored: "Stored") -> None:
         self.store = store
@@ -37,7 +37,7 @@ class Artifact:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What its stage measured."""
+        """Metrics of its stage."""
         return self._stored.metrics
 
     @property
@@ -47,7 +47,7 @@ class Artifact:
 
     @property
     def inputs(self) -> "dict[str, Artifact]":
-        """What it was made from, by role, as far as that is still there."""
+        """Artifacts that it was made from, by role, as far as they are still there."""
         present = {role: record.reference for role, record in self._stored.manifest.inputs.items()}
         folder = self._stored.store
         return {role: self.store[ref] for role, ref in present.items() if (folder.root / ref).is_dir()}

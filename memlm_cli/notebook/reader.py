@@ -43,7 +43,7 @@ class Reader:
             return inspect_passage(loaded, text, contexts)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
-        """What is written behind a prompt; options as of `parts`."""
+        """Generate text after a prompt; options as of `parts`."""
         with ConsoleReporter("generate", soon=True):
             return "".join(self.parts(prompt, **options))
 
@@ -77,7 +77,7 @@ class Reader:
 
     @cached_property
     def loaded(self) -> "MemoryReader":
-        """What scores texts."""
+        """The reader that scores texts."""
         with ConsoleReporter("read", soon=True):
             from stages.inspection.reading import load_reader
 

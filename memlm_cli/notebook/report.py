@@ -9,7 +9,7 @@ from memlm_cli.notebook.pages import Page, Picture
 
 
 class Report(Artifact):
-    """What an evaluation found."""
+    """A report."""
 
     def table(self) -> Columns:
         """A row for the model alone and for each memory: perplexity, bits a character, …

@@ -31,7 +31,7 @@ def open(path: str | Path | None = None) -> "Store":
 
 
 def run(command: str, *sources: "str | Path | Artifact", store: "Store | None" = None, **settings: Any) -> "Artifact":
-    """What `memlm COMMAND SOURCES…` makes, or finds: the same id, lock, and resume.
+    """Make, or find, the artifact of `memlm COMMAND SOURCES…`: the same id, lock, and resume.
 
     Args:
         command: of a stage (`build-datastore`).

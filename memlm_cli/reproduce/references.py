@@ -1,4 +1,4 @@
-"""What a command reads: artifacts of the lineage, and files of text, which the user has to name."""
+"""Inputs of a command: artifacts of the lineage, and files of text, which the user has to name."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -34,7 +34,7 @@ def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
 
 
 def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
-    """What to say on top of a preset, by dotted names; None where saying it does not give `config`.
+    """Settings to add to a preset, by dotted names; None where they do not give `config`.
 
     Args:
         preset: its name; None: the one that the backbone has by itself.
@@ -55,7 +55,7 @@ def _on_top(preset: str | None, config: Settings) -> dict[str, Any] | None:
 
 
 def _as_trained(settings: Settings) -> Settings:
-    """What a model trained with such settings has, as far as that does not follow from what it is trained on."""
+    """Settings of a model trained with these, as far as they do not follow from what it is trained on."""
     from stages.training.config import TrainConfig
 
     config = TrainConfig.model_validate(settings)

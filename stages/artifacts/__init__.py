@@ -1,4 +1,4 @@
-"""What is on disk: artifacts that are complete or absent, and the one mechanism that makes them.
+"""Artifacts on disk, complete or absent, and the one mechanism that makes them.
 
 A *draft* is work in progress (`kind/.id-partial`); publishing turns it into an *artifact* (`kind/id`) by one rename.
 """

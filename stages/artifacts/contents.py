@@ -1,4 +1,4 @@
-"""What the arrays of an artifact hold, by kind: shapes, types and ranges that a right hash does not promise.
+"""Shapes, types and ranges of the arrays of each kind of artifact, which a right hash does not promise.
 
 Shapes are compared when an array is opened; values where they are read, a slice at a time.
 """
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 Check = Callable[[np.ndarray, int, int], "str | None"]
-"""What is wrong with rows start … of an array of so many, for (values, start, rows); None: nothing. Can be pickled."""
+"""Describes what is wrong with rows start … of an array of so many, for (values, start, rows); None: nothing. Can
+be pickled."""
 _PLAIN = frozenset({"bytes", "crc32c"})
 """Codecs that give back as many bytes as they read: none of an artifact's arrays is compressed."""
 
 
 class Expected(NamedTuple):
-    """What an array must be: None in a shape is any length."""
+    """Expected form of an array: None in a shape is any length."""
 
     shape: tuple[int | None, ...]
     dtypes: tuple[str, ...]
@@ -160,7 +161,7 @@ def _of_batches(artifact: Artifact, name: str) -> Expected | None:
 
 
 def _of_scores(artifact: Artifact, name: str) -> Expected | None:
-    """What is read of them is compared with infinity and nan where it is averaged."""
+    """Arrays of scores; values are compared with infinity and nan where they are averaged."""
     tokens = artifact.metrics.get("tokens")
     if name == "target":
         types = artifact.input("tokens").metrics["vocabulary_size"]

@@ -1,4 +1,4 @@
-"""What others read of a manifest's settings and figures, by type and range: its digest does not say that they fit."""
+"""Types and ranges of a manifest's settings and figures, which its digest does not promise."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -9,7 +9,7 @@ from stages.artifacts.manifest import MANIFEST, Manifest
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Positive = Annotated[int, Field(gt=0, lt=2**53)]
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-"""Of a token; values of datastores and targets of scores are int32."""
+"""Id of a token; values of datastores and targets of scores are int32."""
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Key = Literal["ffn-input", "hidden"]
@@ -52,7 +52,7 @@ class _Tokens(_Group):
 
 
 class _Memory(_Group):
-    """Of a method; other names are those of the method that it says."""
+    """Settings of a method's memory; other names are those of the method."""
 
     k: Count | None = None
     key: Key | None = None
@@ -186,7 +186,7 @@ _FACTS: dict[str, tuple[str, type[_Group] | None, type[_Group]]] = {
 
 
 def wrong_facts(manifest: Manifest) -> str | None:
-    """What of a manifest's settings and figures nobody could have written, in words; None: nothing."""
+    """Describe a setting or figure of a manifest that nobody could have written; None: there is none."""
     file, settings, figures = _FACTS[manifest.kind]
     if file not in manifest.files:
         return None

@@ -77,8 +77,7 @@ def _summary(reference: str, stamp: Stamp, said: list[Any]) -> Summary:
 
 
 Line = tuple[Stamp, list[Any]]
-"""Of a manifest: what the file system said of it, its own size first, and what it said: bytes of the other files,
-created, inputs."""
+"""A manifest's stamp, its own size first, and its summary: bytes of the other files, created, inputs."""
 
 
 def _look(store: "Store", known: Mapping[str, Line]) -> Iterator[tuple[str, Line]]:

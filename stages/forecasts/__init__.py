@@ -1,1 +1,1 @@
-"""What a command takes, before it runs: disk, memory and amount of work, from manifests alone; a file a command."""
+"""Forecasts of commands: disk and amount of work, from manifests alone; a file a command."""

@@ -36,7 +36,7 @@ COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 @dataclass
 class Counted:
-    """What a part of a split's text holds."""
+    """Counts of a part of a split's text."""
 
     tokens: int = 0
     documents: int = 0

@@ -1,4 +1,4 @@
-"""What a causal model of transformers is made of, found on its shapes alone."""
+"""Finds the parts of a causal model of transformers, by its shapes alone."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from torch import nn
 from stages.errors import DataError
 
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
-"""What the feed-forward part of a block is called, in the order in which it is looked for."""
+"""Names of the feed-forward part of a block, in the order in which it is looked for."""
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
 """Settings that bend the scores before the softmax."""
 LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
-"""What an embedding that scales its rows calls the factor."""
+"""Names of the factor in an embedding that scales its rows."""
 
 
 def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
@@ -61,6 +61,6 @@ def head_settings(causal: Any, name: str) -> dict[str, Any]:
 
 
 def input_scale(causal: Any) -> float:
-    """What the model's own lookup multiplies rows of its table by (Gemma: √d)."""
+    """Factor by which the model's own lookup multiplies rows of its table (Gemma: √d)."""
     lookup = causal.get_input_embeddings()
     return next((float(getattr(lookup, name)) for name in LOOKUP_SCALES if hasattr(lookup, name)), 1.0)

@@ -23,7 +23,8 @@ class Loaded(NamedTuple):
 
 
 def read_settings(location: Location) -> Any:
-    """What `config.json` or a GGUF file says, as transformers has it. Raises: DataError if it says no model."""
+    """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no
+    model."""
     with reading(location, "model"):
         from transformers import AutoConfig
 

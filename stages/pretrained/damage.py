@@ -1,4 +1,4 @@
-"""What is wrong with the files of a model that could not be read: their readers give errors of arrays and bytes."""
+"""Finds damage in the files of a model that could not be read: their readers give errors of arrays and bytes."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ MAGIC = b"GGUF"
 
 
 def damage(location: Location) -> str | None:
-    """What is wrong with a file of weights itself, as a sentence; None: nothing that shows."""
+    """Describe the damage of a file of weights, as a sentence; None: none that shows."""
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
         return next((_cut_short(str(file), file) for file in files if not _safetensors_whole(file)), None)

@@ -22,13 +22,13 @@ from stages.pretrained.tokenizer import tokens_around
 KIND = "AutoModel"
 """The class of transformers that has no head."""
 HEAD = "pooler."
-"""Of weights above the hidden states, which no key reads; a checkpoint may lack them."""
+"""Prefix of weights above the hidden states, which no key reads; a checkpoint may lack them."""
 POOLING: dict[str, Literal["mean", "cls", "max"]] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
 }
-"""What sentence-transformers calls ways of pooling, and what they are called here."""
+"""Ways of pooling, by their names in sentence-transformers."""
 
 
 class Pooling(NamedTuple):
@@ -96,7 +96,7 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
 
 @torch.no_grad()
 def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
-    """What transformers itself makes of some windows, [B, d]."""
+    """Keys that transformers itself computes for some windows, [B, d]."""
     tokens = _probe(config)
     around = (torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1) for side in (config.before, config.after))
     before, after = around
@@ -142,7 +142,7 @@ def _positions_before_the_first(model: nn.Module) -> int:
 
 
 def _pooling(location: Location) -> Pooling:
-    """What the settings of sentence-transformers beside a model say; without any, the mean.
+    """Pooling in the settings of sentence-transformers; without any, the mean.
 
     Raises: DataError if they name what is not known here.
     """

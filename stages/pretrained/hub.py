@@ -71,7 +71,7 @@ def hub_errors(spec: str, by_hand: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, by_hand: str) -> str:
-    """What went wrong, and what to do; the errors of other libraries often hide the hub's own."""
+    """Message about an error of the hub, with advice; the errors of other libraries often hide the hub's own."""
     from huggingface_hub import errors
 
     chain = list(_chain(error))

@@ -20,13 +20,13 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "config.json",
 )
-"""What says how text becomes ids, `config.json` since it may name the kind of tokenizer."""
+"""Files that define how text becomes ids; `config.json`, since it may name the kind of tokenizer."""
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """All weights in one file, or a file that says which files hold them."""
 ADAPTER = "adapter_config.json"
 """Beside the weights of an adapter, which transformers would put on top of a model that may lie anywhere."""
 MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
-"""What sentence-transformers writes beside an encoder: how it pools hidden states, and how long texts may be."""
+"""Files of sentence-transformers: how an encoder pools hidden states, and how long texts may be."""
 SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
 """All that is read of a repository but the weights."""
 REDIRECTS = ("transformers_weights", "configuration_files")
@@ -69,7 +69,7 @@ class Location:
         return self.files(("config.json", INDEX, *names))
 
     def weight_names(self) -> list[str]:
-        """What files of weights are called, there or not.
+        """Names of the files of weights, there or not.
 
         Raises: DataError if there is no model, or an adapter of one.
         """
@@ -90,7 +90,7 @@ class Location:
         return names
 
     def _instead(self) -> str:
-        """What stands there in the place of weights, and what to do."""
+        """Describe what is there instead of weights, with advice."""
         if self.spec.startswith(HUB):
             name = self.spec.removeprefix(HUB).partition("@")[0]
             return (

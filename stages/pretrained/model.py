@@ -100,7 +100,7 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
 def _require_same(
     location: Location, config: HuggingFaceConfig, weights: dict[str, Tensor], wanted: list[Scored]
 ) -> None:
-    """What is left out here would change every number after."""
+    """Compare the scores: anything that is left out here would change every number after."""
     model = LanguageModel(config)
     model.load_state_dict(weights, assign=True)
     difference = largest_difference(model.float().eval(), wanted)

@@ -50,6 +50,6 @@ def reading(location: Location, what: str) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """What a library says, and the line below where the first one only announces it."""
+    """The first line of a library's error, and the second where the first only announces it."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])[:300]

@@ -16,7 +16,7 @@ LOUD = 100.0
 
 
 class Scored(NamedTuple):
-    """What transformers makes of a probe: tokens [B, L], what hidden states are multiplied by, log-probabilities."""
+    """Scores of a probe by transformers: tokens [B, L], the factor of hidden states, log-probabilities."""
 
     tokens: Tensor
     factor: float
@@ -46,7 +46,7 @@ def _probe(causal: Any) -> Tensor:
 
 @torch.no_grad()
 def _loud(causal: Any, tokens: Tensor) -> float:
-    """What makes the largest score of a probe `LOUD`, as long as nothing bends it."""
+    """Factor that makes the largest score of a probe `LOUD`, as long as nothing bends it."""
     return LOUD / max(float(causal(tokens).logits.abs().max()), 1e-6)
 
 

@@ -15,7 +15,7 @@ TABLES = ("vocabulary.embedding", "vocabulary.output")
 
 
 class ModelSize(NamedTuple):
-    """Of a model as it is stored."""
+    """Size of a model as it is stored."""
 
     parameters: int
     bytes: int
@@ -37,7 +37,7 @@ def model_size(location: Location, config: HuggingFaceConfig | TextEncoderConfig
 
 
 def _stored_type(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> torch.dtype:
-    """What `dtype="auto"` of transformers comes to: what the settings say, else what the first weights are in."""
+    """Resolve `dtype="auto"` of transformers: the type in the settings, else that of the first weights."""
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:
         named = _first_type(location)

@@ -10,7 +10,7 @@ from stages.text.given import load_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 
 USUAL_END = "<|endoftext|>"
-"""What text ends with for models whose `eos` ends a turn of a dialogue."""
+"""Usual end of a text, for models whose `eos` ends a turn of a dialogue."""
 
 
 def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
@@ -63,7 +63,7 @@ def _load(location: Location) -> Any:
 
 
 def _special_tokens(found: Any, location: Location, eos: str | None) -> SpecialTokens:
-    """What ends documents, begins a split, and stands before every window."""
+    """Tokens that end documents, begin a split, and stand before every window."""
     end = _end(found, location, eos)
     written = found("a").input_ids
     begins = found.bos_token_id is not None and written[:1] == [found.bos_token_id]

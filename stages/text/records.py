@@ -171,6 +171,6 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _name(record: dict[str, Any]) -> str | None:
-    """What a record says that it is called, in one line of readable characters."""
+    """Name of a record, in one line of readable characters."""
     found = (record[field] for field in NAMES if isinstance(record.get(field), str | int))
     return next((name for value in found if (name := str(value).strip())), None)

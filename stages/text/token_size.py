@@ -12,8 +12,9 @@ from stages.text.spool import Pieces
 from stages.text.survey import first_bytes
 
 SAMPLE_BYTES = 1_000_000
-"""Of the text that are looked at, a second of work. The number of tokens found is within 3% of that of the whole text,
-or of a third of it: measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German sentences."""
+"""Bytes of the text that are looked at, a second of work. The number of tokens found is within 3% of that of the
+whole text, or of a third of it: measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German
+sentences."""
 
 
 def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:

@@ -1,4 +1,4 @@
-"""What the shards of a split left, put together: its figures, its arrays in whole rows, its documents' names."""
+"""Puts together the shards of a split: its figures, its arrays in whole rows, its documents' names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -19,7 +19,7 @@ from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import TextShard
 
 ROW_BYTES = 2**21
-"""Of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
+"""Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
 
 
 def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
@@ -101,7 +101,7 @@ def _write_arrays(
 
 
 def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
-    """Of an array of tokens: whole rows, few at a time."""
+    """Layout of an array of tokens: whole rows, few at a time."""
     return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
 
 

@@ -34,7 +34,7 @@ class _Unfetched(NamedTuple):
 
 
 def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What a user names for `source`, or for the splits.
+    """Files that a user names for `source`, or for the splits.
 
     Raises: UsageError for nothing, or for what does not go together.
     """

@@ -20,7 +20,7 @@ from stages.tokenization.vocabulary import words_file
 
 
 class Work:
-    """What reading the spool takes, that of a draft's folder."""
+    """The spool of a draft's folder, and the tokenizer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

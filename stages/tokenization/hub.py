@@ -23,7 +23,8 @@ CONVERTED = "refs/convert/parquet"
 
 @dataclass(frozen=True)
 class DataSet:
-    """What `hf:NAME[/CONFIG][@REVISION][:COLUMN]` names; a NAME that begins with `.`, `/` or `~` is a folder."""
+    """A data set, as `hf:NAME[/CONFIG][@REVISION][:COLUMN]` names it; a NAME that begins with `.`, `/` or `~` is a
+    folder."""
 
     spec: str
     name: str
@@ -76,7 +77,7 @@ class DataSet:
 
     @property
     def by_hand(self) -> str:
-        """What to do where there is no network."""
+        """Advice where there is no network."""
         config = "" if self.config is None else f"/{self.config}"
         return (
             f"download it elsewhere (hf download --repo-type dataset {self.name} --local-dir FOLDER), copy the "
@@ -98,7 +99,7 @@ def is_data_set(spec: str) -> bool:
 
 
 def parse_data_set(spec: str) -> DataSet:
-    """What a name means.
+    """Parse the name of a data set.
 
     >>> parse_data_set("hf:Salesforce/wikitext/wikitext-2-raw-v1@main:text")
     DataSet(spec='hf:Salesforce/wikitext/wikitext-2-raw-v1@main:text', name='Salesforce/wikitext', \
@@ -142,7 +143,7 @@ def _has_config(card: Path, name: str) -> bool:
 
 
 def _files_by_split(data_set: DataSet) -> dict[str, list[str]]:
-    """What `datasets` finds in the card of a data set, or in the names of its files; only the card is fetched."""
+    """Files that `datasets` finds in the card of a data set, or by their names; only the card is fetched."""
     import datasets
 
     if not data_set.is_folder and Path(data_set.name).is_dir():

@@ -1,4 +1,4 @@
-"""What is said of vocabularies and splits that are larger or smaller than is good for them, or alike."""
+"""Warnings about vocabularies and splits: too large, too small, alike, or of another form."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +13,11 @@ FEW_TOKENS = 10_000
 UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity means something else."""
 MORE_TEXT = "give more text, or it a larger share (--split)"
-"""What makes a split larger."""
+"""Advice that makes a split larger."""
 MANY_PARAGRAPHS = 1000
-"""Of one document: more than an article or a story has."""
+"""Number of paragraphs of one document that an article or a story does not have."""
 WIDTH, LAYERS = 512, 8
-"""Of the model that the cost of a vocabulary is given for."""
+"""Sizes of the model that the cost of a vocabulary is given for."""
 
 
 def warn_of_size(types: int, reporter: Reporter) -> None:

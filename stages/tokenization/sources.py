@@ -1,4 +1,4 @@
-"""What text is read, and which tokenizer: what a user names, as files and artifacts by role."""
+"""Finds the text and the tokenizer that a user names, as files and artifacts by role."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -127,7 +127,7 @@ def columns_read(inputs: Inputs) -> set[str]:
 
 
 def _column_of(file: InputFile) -> str:
-    """What of a row, or record, of a text file is its text."""
+    """Column or field of a text file that holds its text."""
     return (*file.role.split(".", 2), TEXT)[2]
 
 

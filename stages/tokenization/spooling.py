@@ -1,4 +1,4 @@
-"""What is done once, before the shards: all text is read into a spool, and the tokenizer made from train's part."""
+"""Prepares the shards once: all text is read into a spool, and the tokenizer made from train's part."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -33,7 +33,8 @@ TOKENIZER_MADE = "tokenizer"
 LONG = 2**24
 """Characters of a shard that a tokenizer lets grow beyond which it is said what that costs."""
 BYTES_A_CHARACTER = 130
-"""Of memory while a text is encoded in one go, with offsets, measured on 8 and 32 MB of English."""
+"""Bytes of memory a character takes while a text is encoded in one go, with offsets, measured on 8 and 32 MB of
+English."""
 
 
 @dataclass(frozen=True)

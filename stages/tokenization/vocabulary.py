@@ -29,7 +29,7 @@ class VocabularyShard(Shard):
 
 
 def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | VocabularyShard]":
-    """What is done before the texts are encoded."""
+    """Shards that come before the texts are encoded."""
     train = tuple(text for text in texts if text.split == "train")
     return [*(WordsShard(f"words-{text.key}", text) for text in train), VocabularyShard(TOKENIZER_MADE, train)]
 

@@ -1,4 +1,4 @@
-"""What is to change: which documents of a datastore go, and which split comes behind the others."""
+"""A change of a datastore: the documents that go, and the split that is added."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ class Change:
     forgotten: np.ndarray
     """Numbers of the documents that go, int64 [F]."""
     tokens: Artifact | None
-    """What has the split that is added; None: nothing is."""
+    """Tokens with the split that is added; None: none is."""
     split: str | None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a datastore's rows become when documents are left out and a split is added behind them; arrays alone."""
+"""Rows of a datastore after documents are left out and a split is added; arrays alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class RowTables:
 
     @property
     def run_table(self) -> np.ndarray:
-        """Of each run its first row, its source and its place there, int64 [R, 3]."""
+        """First row, source and place there of each run, int64 [R, 3]."""
         return np.stack([self.runs.starts[:-1], self.runs.sources, self.runs.places], axis=1)
 
     @classmethod

@@ -24,11 +24,11 @@ class UpdateConfig(WindowedConfig):
     key: Literal["ffn-input", "hidden"] | None = None
     """Representation that is stored."""
     dtype: Literal["float16", "float32"] | None = None
-    """Of the stored keys."""
+    """Type of the stored keys."""
     reset: Literal["none", "document"] | None = None
     """Whether each document is read by itself."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the forward pass."""
+    """Precision of the forward pass."""
 
 
 def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:

@@ -22,7 +22,7 @@ TABLES = "documents"
 
 @dataclass(frozen=True)
 class Plan:
-    """What the rows become, and how they are cut into shards."""
+    """The changed rows, and how they are cut into shards."""
 
     layouts: RowLayouts
     tables: list[Table]
@@ -30,7 +30,7 @@ class Plan:
     documents: int
     kept: KeptRows
     reread: np.ndarray
-    """Of each range that stays, rows at its start that are encoded again, since they had seen what goes; int64 [K]."""
+    """Rows at the start of each range that stays which are encoded again, since they had seen what goes; int64 [K]."""
     carries_state: bool
 
     @property
@@ -65,7 +65,7 @@ class Plan:
 
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
-    """What a change makes of the rows, with the model of their keys."""
+    """Plan a change of the rows, with the model of their keys."""
     carries = model_of(encoder).carries_state
     return Plan(
         row_layouts(config, encoder, change.after.rows),
@@ -91,5 +91,5 @@ def _seen_what_goes(config: UpdateConfig, change: Change, carries_state: bool) -
 
 
 def _key(number: int) -> str:
-    """Of a shard of rows."""
+    """Key of a shard of rows."""
     return f"{number:06d}"

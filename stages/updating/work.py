@@ -1,4 +1,4 @@
-"""What computing shards of a changed datastore needs: the rows before, and the model of their keys."""
+"""Everything that computing shards of a changed datastore needs: the rows before, and the model of their keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """What computing shards needs."""
+    """Everything that computing shards needs."""
 
     plan: Plan
     keys: "StoredKeys"
-    """Of the datastore before."""
+    """Keys of the datastore before."""
     values: Any
     """int32 [T], of the datastore before."""
     encoder: "Callable[[Any], KeyEncoder]"

@@ -18,11 +18,11 @@ class SourceSettings(ReadingOptions):
     """Name of the source for people."""
 
     word: ClassVar[str] = "memory"
-    """What a person calls what it reads."""
+    """Name of the source for people."""
     means: ClassVar[str] = ""
-    """What its entries are."""
+    """Meaning of its entries."""
     amount: ClassVar[str]
-    """What its cut-offs count: one of its keys, or a name of `reported`."""
+    """The amount that its cut-offs count: one of its keys, or a name of `reported`."""
     reported: ClassVar[Mapping[str, Hyperparameter]] = {}
     """Numbers that reports tell beside those of its keys."""
     reported_as: ClassVar[Mapping[str, str]] = {}
