@@ -282,7 +282,7 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
-    assert "plain reads at most 32 tokens back" in Path("page.html").read_text("utf-8")
+    assert "plain reads at most 96 tokens back" in Path("page.html").read_text("utf-8")
     assert f"what is measured there is rough: --minutes {minutes} would make it larger" in " ".join(ended.err.split())
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and "try: the first" not in enough

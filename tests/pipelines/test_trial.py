@@ -4,9 +4,18 @@ import re
 from dataclasses import replace
 
 import pytest
+import torch
 
 from pipelines.recipe import load_recipe
-from pipelines.trial import described, last_advice, plan_trial, recipe_text, scored_shares, training_settings
+from pipelines.trial import (
+    described,
+    last_advice,
+    longest_context,
+    plan_trial,
+    recipe_text,
+    scored_shares,
+    training_settings,
+)
 from pipelines.trial_budget import (
     FEWEST_BYTES,
     FEWEST_PASSES,
@@ -19,6 +28,7 @@ from pipelines.trial_budget import (
 )
 from stages.errors import DataError, UsageError
 from stages.metrics import undertrained
+from stages.models.language_model import LanguageModel
 from stages.text.survey import Documents, Survey
 
 TRAINING = training_settings()
@@ -200,3 +210,21 @@ def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
     trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, three_bytes, machine, TRAINING)
     assert described(recipe_text(trial))[0].startswith("the first ")
     assert "of 430.0 kB of text" in described(recipe_text(trial))[0]
+
+
+def test_the_plain_model_depends_on_as_many_tokens_as_is_said():
+    torch.manual_seed(0)
+    segment, reach = TRAINING.segment_length, longest_context()
+    model = LanguageModel(TRAINING.model.sized(50, segment)).eval()
+    ids = torch.randint(50, (1, 5 * segment))
+
+    def last(ids):
+        with torch.no_grad():
+            return model.encode(ids).hidden[0, -1]
+
+    def depends(back):
+        other = ids.clone()
+        other[0, -back] = (other[0, -back] + 1) % 50
+        return not torch.equal(last(ids), last(other))
+
+    assert (depends(reach), depends(reach + 1)) == (True, False)
