@@ -16,7 +16,7 @@ from memlm_cli.options import Common
 from stages.numbers import joined, size
 
 if TYPE_CHECKING:
-    from pipelines.trial_budget import Machine, Shares
+    from pipelines.trial_budget import Budget, Machine, Shares
     from stages.text.records import TextFile
 
 
@@ -167,9 +167,9 @@ def _plan(
     measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
-    records = None
+    records = length = None
     if budget.bytes < total:
-        part, records = _part(texts, budget.bytes, total, folder)
+        part, records, length = _part(texts, budget, total, folder)
         if broken:
             Path(texts[0].path).unlink()
         texts = [part]
@@ -177,7 +177,7 @@ def _plan(
     surveyed = survey(texts)
     if records is not None:
         budget = replace(budget, bytes=surveyed.bytes)
-    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records, broken=broken)
+    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records, length, broken=broken)
     write_atomically(recipe, recipe_text(trial))
 
 
@@ -194,25 +194,32 @@ def _in_sentences(texts: "list[TextFile]", folder: Path) -> "TextFile":
     return TextFile(str(file), format_of(str(file)), file_digest(str(file)))
 
 
-def _part(texts: "list[TextFile]", most: int, total: int, folder: Path) -> "tuple[TextFile, tuple[int, int] | None]":
-    """So many bytes of a text in a file: whole records from all over it, and how many; else its beginning, and None."""
+def _part(
+    texts: "list[TextFile]", budget: "Budget", total: int, folder: Path
+) -> "tuple[TextFile, tuple[int, int] | None, int | None]":
+    """A part of a text in a file: records from all over it, how many, and after how many bytes they are cut.
+
+    Else its beginning, and None.
+    """
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
-    from stages.text.parts import record_lines, record_sizes, spread_records
+    from stages.text.parts import part_length, record_lines, record_sizes, spread_records
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, within
 
-    sizes = record_sizes(texts)
-    chosen = spread_records(sizes, most)
+    most, sizes = budget.bytes, record_sizes(texts)
+    length = part_length(sizes, most, int(budget.test * most))
+    taken = sizes if length is None else [min(size, length) for size in sizes]
+    chosen = spread_records(taken, most)
     records = (len(chosen), len(sizes)) if chosen else None
     if records is not None:
-        taken = sum(sizes[number] for number in chosen)
-        part = folder / part_name([text.path for text in texts], taken, total, records)
-        write_atomically(part, "".join(record_lines(texts, chosen)))
+        size_taken = sum(taken[number] for number in chosen)
+        part = folder / part_name([text.path for text in texts], size_taken, total, records)
+        write_atomically(part, "".join(record_lines(texts, chosen, length)))
     else:
         tried = list(within(texts, most))
         if len(tried) < len(texts):
             say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
         part = folder / part_name([text.path for text in tried], most, total)
         write_atomically(part, "".join(first_bytes(tried, most)))
-    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), records
+    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), records, length

@@ -78,6 +78,8 @@ class Trial:
     """Minutes in which a model is trained well, where there is no time for it."""
     records: tuple[int, int] | None = None
     """How many of how many records of the text the budget has; None: its beginning, or all."""
+    length: int | None = None
+    """Bytes after which those are cut; None: whole."""
     broken: bool = False
     """Whether lines were made of its sentences, as it had hardly any."""
 
@@ -134,6 +136,7 @@ def plan_trial(
     training: TrainConfig,
     shares: Shares | None = None,
     records: tuple[int, int] | None = None,
+    length: int | None = None,
     *,
     broken: bool = False,
 ) -> Trial:
@@ -146,7 +149,8 @@ def plan_trial(
         token_bytes: of the text, `<eos>` left aside.
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
-        records: how many of how many are tried, if the part is whole records.
+        records: how many of how many are tried, if the part is of records.
+        length: bytes after which those are cut.
         broken: whether it is a text of few lines, of whose sentences more were made.
     Raises: DataError for a text that is too few lines.
     """
@@ -166,7 +170,7 @@ def plan_trial(
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
     good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good, records, broken)
+    return Trial(found, machine, total, documents, steps, everything, shares, good, records, length, broken)
 
 
 def require_lines(count: int, sentences: int = 0) -> None:
@@ -251,7 +255,8 @@ def _described(trial: Trial) -> Iterator[str]:
     if budget.bytes < trial.total:
         part = f"{size(budget.bytes)} of {size(trial.total)} of text"
         if trial.records is not None:
-            part = f"{trial.records[0]:,} of {trial.records[1]:,} {SPREAD}, {part}"
+            cut = "" if trial.length is None else f", the first {size(trial.length)} of each that is longer"
+            part = f"{trial.records[0]:,} of {trial.records[1]:,} {SPREAD}{cut}, {part}"
         yield (
             f"{'the first ' if trial.records is None else ''}{part}: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"

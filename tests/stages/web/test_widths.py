@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from stages.artifacts.store import Store
+from stages.pages.lineage import find_reports
+from stages.pages.page import build_page
+from tests.stages.pages import made
 from tests.stages.web.browser import CHROMIUM, WIDTHS, measured
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
@@ -16,6 +20,27 @@ def test_nothing_runs_off_the_edge_without_a_handle(pages: list[Path], tmp_path:
     phone = {one["page"]: one["handles"] for one in found if one["width"] == min(WIDTHS)}
     assert phone["report.html"] and phone["compare.html"], "tables and drawings are wider than a phone"
     assert not phone["passage.html"] and not phone["passages.html"], "a passage has no columns on a phone"
+
+
+def test_all_columns_of_the_results_are_seen_on_a_laptop(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    tuned = {"tuned": ["theta", "lambda", "size"], "tune_split": "valid", "theta": 0.0471, "lambda": 0.225}
+    cache = {
+        "sources": ["long"],
+        "reader": "interpolate",
+        "similarity": "dot",
+        "key": "hidden",
+        "size": 10_000,
+        **tuned,
+    }
+    rows = [made.row("plain", 51.01), made.row("knn-lm then neural-cache", 36.42, [cache])]
+    drawn = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
+    edges = [{"row": "knn-lm then neural-cache", "interval": [-0.305, -0.268], "on_new_text": [-0.3, -0.26]}]
+    report = made.chain(store, {"rows": rows, "change_intervals": {**drawn, "rows": edges}})
+    page = tmp_path / "report.html"
+    page.write_text(build_page(find_reports([report.reference], store), lambda _: "memlm", lambda _: []).html, "utf-8")
+    wide, _ = measured([page], tmp_path)
+    assert wide["handles"] == [] and "cache size tuned on valid" in page.read_text("utf-8")
 
 
 def test_what_runs_off_is_found(tmp_path: Path) -> None:
