@@ -7,7 +7,7 @@ import pytest
 
 WORKED = [
     "memlm_cli.packages",
-    "stages.encoding.windows",
+    "stages.examples.windows",
     "stages.evaluation.figures.seed_groups",
     "stages.evaluation.tuning.coordinate_descent",
     "stages.memory.entries",
