@@ -1,6 +1,9 @@
 import hashlib
 import json
+import multiprocessing
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +218,56 @@ def test_an_artifact_that_is_half_made_is_not_thrown_away(cubes: Artifact, bucke
     other.draft_folder("tokens", squares.id).rename(other.folder("tokens", squares.id))
     with pytest.raises(ArtifactError, match=r"is there, and has no manifest.json\. Remove it"):
         copies.pull(cubes.reference, other, bucket, Silent())
+
+
+class FilesBucket:
+    """A bucket's reading side without its library, whose threads a forked process would not have."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.url = place, f"file://{place}"
+
+    def read(self, name: str, most: int) -> bytes | None:
+        file = self.place / name
+        return file.read_bytes() if file.exists() else None
+
+    def stream(self, name: str) -> Any:
+        yield (self.place / name).read_bytes()
+
+
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+
+
+def _pull_killed_at(step: int, reference: str, root: Path, place: Path) -> None:
+    left = step
+
+    def count(event: str, arguments: Any) -> None:
+        nonlocal left
+        if event in CHANGES and str(root) in str(arguments[0]):
+            left -= 1
+            if left == 0:
+                os._exit(9)
+
+    sys.addaudithook(count)
+    copies.pull(reference, Store(root), FilesBucket(place), Silent())  # type: ignore[arg-type]
+    os._exit(0)
+
+
+def test_a_pull_that_is_killed_at_any_step_goes_on(
+    cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    pushed(cubes, bucket)
+    squares, codes = cubes.input("squares"), list[int | None]()
+    while 0 not in codes:
+        root = tmp_path / f"killed-{len(codes)}"
+        given = (len(codes) + 1, squares.reference, root, place)
+        process = multiprocessing.get_context("fork").Process(target=_pull_killed_at, args=given)
+        process.start()
+        process.join()
+        codes.append(process.exitcode)
+        copies.pull(squares.reference, Store(root), FilesBucket(place), Silent())  # type: ignore[arg-type]
+        assert content(root / squares.reference) == content(squares.path), len(codes)
+        shutil.rmtree(root)
+    assert set(codes[:-1]) == {9} and len(codes) > 30
 
 
 def test_the_folder_of_another_store_is_pushed_from_there(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
