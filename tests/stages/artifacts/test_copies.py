@@ -2,6 +2,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from stages.artifacts.bucket import Bucket
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, DataError, UsageError
+from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Silent
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
 
@@ -289,6 +290,22 @@ def test_what_others_were_made_from_comes_first(store: Store, bucket: Bucket, tm
     copies.push(last.reference, store, bucket, Silent())
     received = copies.pull(last.reference, Store(tmp_path / "other"), bucket, Silent())
     assert received == [squares.reference, first.reference, last.reference]
+
+
+def test_a_full_bucket_holds_no_cut_copy_and_the_same_call_goes_on(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
+    limit, squares = resource.getrlimit(resource.RLIMIT_FSIZE), cubes.input("squares")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, limit[1]))
+    try:
+        with pytest.raises(ResourceError, match="same command"):
+            pushed(cubes, bucket)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with pytest.raises(DataError, match="or not all of it"):
+        copies.pull(squares.reference, Store(tmp_path / "other"), bucket, Silent())
+    assert pushed(cubes, bucket) == [squares.reference, cubes.reference]
+    copies.pull(cubes.reference, Store(tmp_path / "other"), bucket, Silent())
 
 
 def test_no_object_is_too_large_for_its_time_or_its_parts() -> None:
