@@ -19,7 +19,7 @@ from stages.reporting import Progress, unheard
 def compare_tokens(
     a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
 ) -> dict[str, Any]:
-    """Compare two reports on the same tokens; see docs/compare.md for the fields.
+    """Compare two reports on the same tokens; see docs/how-to/compare.md for the fields.
 
     Raises: ArtifactError if the reports turn out not to hold scores of the same tokens.
     """

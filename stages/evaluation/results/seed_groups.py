@@ -17,7 +17,7 @@ def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, 
     Args:
         reports: of the same scored text, in any order.
         confidence: of the intervals.
-    Returns: JSON; its fields are in docs/compare.md.
+    Returns: JSON; its fields are in docs/how-to/compare.md.
     Raises: ArtifactError for reports of another text, or nothing to be compared with.
     """
     _require_same_text(reports)

@@ -374,7 +374,7 @@ def test_groups_are_as_large_as_leaves_an_update_eight_documents(batches, groups
     [(1, 1, 2.2), (4, 1, 5.0), (8, 1, 9.0), (1, 0.86, 3.7), (4, 0.86, 6.8), (1, 0.001, 17.1), (4, 0.001, 16.8)],
 )
 def test_documents_of_an_update_are_about_those_measured(groups, same, measured):
-    """Runs and packed groups of 16 segments of WikiText-2: docs/effects/trime.md, "Batches of few documents"."""
+    """Runs and packed groups of 16 segments of WikiText-2: docs/results/trime.md, "Batches of few documents"."""
     assert Batches(16, **WIKITEXT_2).documents(groups, same) == pytest.approx(measured, abs=0.7)
 
 
