@@ -27,7 +27,7 @@ from typing import Any
 
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import state_bytes
-from stages.evaluation.results.spread import spread
+from stages.evaluation.figures.seed_groups import spread
 from stages.models.windows import WindowSettings
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
