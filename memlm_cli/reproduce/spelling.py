@@ -1,13 +1,12 @@
 """Settings spelled as the options of a command."""
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
-from memlm_cli.settings import PARAMETERS
-from pipelines.catalogue import stage_of
+from pipelines.catalogue import config_of
+from pipelines.options import options_of
+from stages.models.layers.lengths import remembered_lengths
 
 Settings = Mapping[str, Any]
 
@@ -39,12 +38,11 @@ def differences(config: Settings, base: Settings, above: str = "") -> Iterator[t
 
 def _option_names(command: str) -> dict[str, str]:
     """Setting -> option, for what the command has an option for."""
-    name = command.replace("-", "_")
-    parameters = inspect.signature(getattr(import_module(f"memlm_cli.commands.{name}"), name)).parameters
-    fields = stage_of(command).Config.model_fields
-    options = {p: f"--{p.replace('_', '-')}" for p in parameters if p in fields and p != "model"}
-    renamed = {path: f"--{p.replace('_', '-')}" for path, p in PARAMETERS.items() if p in parameters}
-    return {**options, **renamed, **({"precision": "--precision"} if "precision" in fields else {})}
+    config = config_of(command)
+    options = {option.setting: option.flag for option in options_of(config).values()}
+    if command == "train":
+        options |= {f"model.attention.{length}": options["long_length"] for length in remembered_lengths().values()}
+    return {**options, **({"precision": "--precision"} if "precision" in config.model_fields else {})}
 
 
 def _spelled(path: str, value: Any, options: Mapping[str, str]) -> Iterator[list[str]]:

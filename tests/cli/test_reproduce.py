@@ -7,13 +7,11 @@ from typing import Any, cast
 import pytest
 
 from memlm_cli.reproduce.script import command_line
-from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.lineage import Member
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset, preset_names
-from tests.test_docs import options_of
 
 READS = {
     "datastore/2": {"encoder": "model/lm", "previous": "datastore/1", "added": "tokens/2"},
@@ -191,8 +189,3 @@ def test_a_backbone_is_named_that_is_not_the_usual_one_of_the_method(preset: str
 def test_settings_that_this_version_does_not_know_are_spelled_all_the_same() -> None:
     config = trained("tiny") | {"from_the_past": 3}
     assert "--set from_the_past=3" in spelled("model/1", {"tokens": "tokens/1"}, **config)
-
-
-def test_renamed_options_exist() -> None:
-    options = options_of(["memlm", "train"]) | options_of(["memlm", "build-index"])
-    assert {f"--{name.replace('_', '-')}" for name in PARAMETERS.values()} <= options
