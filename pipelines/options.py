@@ -100,7 +100,7 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     kind = str if spelling.metavar else kind  # it stands for more than numbers
     help = _help(spelling.help or docstrings(owner).get(name, ""), field, owner, presets)
     repeated, separated = spelling.repeated, separated and not spelling.repeated
-    return Option(spelling.name or name, path, kind, help, spelling.metavar, repeated, separated)
+    return Option(name, path, kind, help, spelling.metavar, repeated, separated)
 
 
 def _spelling(field: FieldInfo) -> Spelling | None:
@@ -159,7 +159,7 @@ def _range(field: FieldInfo) -> Iterator[str]:
 
 
 def _marks(field: FieldInfo) -> Iterator[Any]:
-    """What constrains the values of a field."""
+    """Marks that constrain the values of a field."""
     yield from field.metadata
     for one in get_args(field.annotation):
         if get_origin(one) is Annotated:

@@ -21,10 +21,11 @@ LARGEST = 2**53
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a setting is typed as an option, where its name and type do not say it: `Annotated[str, Spelling(...)]`."""
+    """How a setting is typed as an option, where its type does not say it: `Annotated[str, Spelling("N|auto")]`.
 
-    name: str = ""
-    """Name of the option, with `_` for `-`; empty: that of the setting."""
+    In a group of settings only fields with one are options, and a group itself where the name of its part is.
+    """
+
     metavar: str | None = None
     """Placeholder of the value in help pages; None: its type."""
     repeated: bool = False

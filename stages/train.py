@@ -24,7 +24,7 @@ from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.lengths import asked_length, remembered_lengths
+from stages.models.layers.lengths import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import number, rate
 from stages.reporting import first_process
@@ -139,20 +139,20 @@ def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
     """The model with layers that remember as much as `long_length` asks. Raises: UsageError if none remembers."""
     if config.long_length is None:
         return model
-    if model.long_length is None:
-        able = " or ".join(backbone for backbone, name in NAMED.items() if name in remembered_lengths())
+    if model.lengths.long_length is None:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengthened_layers())
         raise UsageError(
             f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
             "leave --long-length out."
         )
-    windows = WindowSettings(config.segment_length, config.segment_length, model.carried_positions, config.long_length)
+    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.mem_length, config.long_length)
     return model.reading(windows)
 
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
     model = model_of(init).reading_neighbors(config.model, init.reference)
-    length, carried = config.segment_length, config.model.carried_positions
+    length, carried = config.segment_length, config.model.lengths.mem_length
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 

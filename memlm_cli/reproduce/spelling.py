@@ -6,10 +6,11 @@ from typing import Any
 
 from pipelines.catalogue import config_of
 from pipelines.options import options_of
-from stages.models.layers.lengths import remembered_lengths
 
 Settings = Mapping[str, Any]
 
+NESTED = ("model.backbone", "model.mem_length", "model.attention.long_length", "optimizer.lr")
+"""Settings in a group that an option gives: its name is their last part."""
 REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
@@ -41,7 +42,7 @@ def _option_names(command: str) -> dict[str, str]:
     config = config_of(command)
     options = {option.setting: option.flag for option in options_of(config).values()}
     if command == "train":
-        options |= {f"model.attention.{length}": options["long_length"] for length in remembered_lengths().values()}
+        options["model.attention.long_length"] = options["long_length"]
     return {**options, **({"precision": "--precision"} if "precision" in config.model_fields else {})}
 
 

@@ -11,7 +11,7 @@ from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
 from stages.search.exclusion import checked_exclusion
 
-READING = Spelling(metavar="SOURCES[:key=value,…]", repeated=True)
+READING = Spelling("SOURCES[:key=value,…]", repeated=True)
 
 
 class EvaluateConfig(WindowedConfig):
@@ -25,10 +25,10 @@ class EvaluateConfig(WindowedConfig):
     trained to read, then knn-lm of an index, tuned."""
     tune_split: str | None = "valid"
     """Split that numbers are tuned on."""
-    gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling(metavar="K[,K…]")] = None
+    gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
     """Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is reported; None: as
     in training."""
-    passage: Annotated[str | None, Spelling(metavar="START:STOP")] = None
+    passage: Annotated[str | None, Spelling("START:STOP")] = None
     """Tokens whose gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
     """Tokens that count, in tuning too: all, or those of each document's last word, with accuracy."""
@@ -41,9 +41,9 @@ class EvaluateConfig(WindowedConfig):
     """Keep the log-probability of every token (scores.zarr)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-    exclude: Annotated[
-        Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling(metavar="self|window:N|document")
-    ] = None
+    exclude: Annotated[Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")] = (
+        None
+    )
     """Rows that tokens may not find where the datastore was made of the split that is read: their own (self), those
     within N of it, or those of its document."""
 

@@ -21,7 +21,7 @@ class IndexConfig(StageConfig):
         {"lists", "probe", "code_bytes", "code_bits", "links", "train_keys", "largest_gigabytes", "seed"}
     )
 
-    index: Annotated[str, Field(min_length=1), Spelling(metavar="auto|flat|ivf-flat|ivf-pq|hnsw|FACTORY")] = "auto"
+    index: Annotated[str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|FACTORY")] = "auto"
     """Kind of index, or a FAISS factory string; auto: by size."""
     metric: Literal["l2", "ip"] = "l2"
     """Squared Euclidean distance, or inner product."""
@@ -41,11 +41,11 @@ class IndexConfig(StageConfig):
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the sample and of k-means."""
-    recall_queries: Annotated[
+    recall: Annotated[
         int,
         Field(ge=0),
         BeforeValidator(lambda given: 0 if given == "none" else given),
-        Spelling("recall", "none|SAMPLE"),
+        Spelling("none|SAMPLE"),
     ] = 1000
     """Keys whose neighbours are compared with exact search, which takes long for many keys; of a changed index in
     proportion to what changed; none: recall is not measured."""

@@ -22,12 +22,12 @@ class NeighborsConfig(StageConfig):
 
     k: Count = 4
     """Neighbours of a token."""
-    queries: Annotated[tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling(metavar="SPLITS")] = None
+    queries: Annotated[tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling("SPLITS")] = None
     """Splits whose tokens are looked up: train,valid,…; None: every split."""
     exclude: Annotated[
         str,
         AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto")),
-        Spelling(metavar="self|window:N|document|none"),
+        Spelling("self|window:N|document|none"),
     ] = "auto"
     """Rows that may not be found by a token of their own split: its own (self), those within N of it, those of its
     document, or none; auto: self."""

@@ -34,7 +34,7 @@ def _none_if_auto(value: Any) -> Any:
 
 Auto = BeforeValidator(_none_if_auto)
 """`auto` is None: left to `Tokenize.resolve`."""
-NUMBER = Spelling(metavar="N|auto")
+NUMBER = Spelling("N|auto")
 
 
 class TokenizeConfig(StageConfig):
@@ -43,7 +43,7 @@ class TokenizeConfig(StageConfig):
     not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes", "column", "files"})
     """The role of an input file says which of its columns is read."""
 
-    tokenizer: Annotated[str, Spelling(metavar="bpe|word|char|byte|FILE.json|TOKENS|MODEL")] = "bpe"
+    tokenizer: Annotated[str, Spelling("bpe|word|char|byte|FILE.json|TOKENS|MODEL")] = "bpe"
     """Learnt from train (bpe, word, char), without any text (byte), or `given`: read from a file, that of other tokens,
     or that of a pretrained model, a folder, FILE.gguf or hf:NAME."""
     vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto, NUMBER] = None
@@ -51,20 +51,20 @@ class TokenizeConfig(StageConfig):
     for; else all of train's."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto, NUMBER] = None
     """Words that train has less often are <unk>; None: auto: 1 if the text has <unk> already, else 2."""
-    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None), Spelling(metavar="TOKEN")] = None
+    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None), Spelling("TOKEN")] = None
     """Token that ends a document for a pretrained model; None: <|endoftext|>, or the tokenizer's own."""
     lowercase: bool = False
     """Lower-case the text first."""
     documents: Documents | None = None
     """Unit of documents: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a JSON record a
     line; None: a record of .jsonl, a row of .parquet and .arrow, a topic of pydocs, else a file."""
-    split: Annotated[tuple[Share, ...] | None, Spelling(metavar="A,B[,C]")] = None
+    split: Annotated[tuple[Share, ...] | None, Spelling("A,B[,C]")] = None
     """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
-    column: Annotated[
-        str | None, Field(min_length=1, exclude_if=lambda column: column is None), Spelling(metavar="NAME")
-    ] = None
+    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None), Spelling("NAME")] = (
+        None
+    )
     """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
-    files: Annotated[str | None, Field(exclude_if=lambda files: files is None), Spelling(metavar="A-B")] = None
+    files: Annotated[str | None, Field(exclude_if=lambda files: files is None), Spelling("A-B")] = None
     """Numbers of the files that are read, of FILES or of the first split there is (train), counted from 0: 0-9; None:
     all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD

@@ -51,14 +51,13 @@ class TrainConfig(StageConfig):
     not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
     not_options = frozenset({"clip_norm", "valid_every", "log_every"})
 
-    method: Annotated[str, Spelling(metavar="METHOD", help=f"What is minimized: {', '.join(METHODS.names())}.")] = "lm"
+    method: Annotated[str, Spelling("METHOD", help=f"What is minimized: {', '.join(METHODS.names())}.")] = "lm"
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
     """Settings of the memory, for methods that train with one."""
     model: Annotated[
         ModelConfig,
         Spelling(
-            "backbone",
             "BACKBONE",
             help=f"Network under the vocabulary: {', '.join(trainable_backbones())}; or, a transformer-xl that "
             f"remembers more, {', '.join(NAMED)}.",
@@ -67,7 +66,7 @@ class TrainConfig(StageConfig):
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
 
-    steps: Annotated[Steps, Spelling(metavar="N|auto")] = AUTO
+    steps: Annotated[Steps, Spelling("N|auto")] = AUTO
     """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is; the time
     that they take is said after the first."""
     epochs: Positive | None = None
@@ -82,7 +81,7 @@ class TrainConfig(StageConfig):
     """Slots or entries that layers remember beyond carried positions, if they do; None: as the model says."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
-    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None), Spelling(metavar="RANK")] = None
+    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None), Spelling("RANK")] = None
     """Rank of factors that are learned instead of an imported model's own weights (LoRA); None: the weights are."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, dropout and order."""

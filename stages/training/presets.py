@@ -8,7 +8,7 @@ from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
 from stages.models.config import backbones_with, settings_left_open
-from stages.models.layers.lengths import remembered_lengths
+from stages.models.layers.lengths import lengthened_layers
 from stages.models.named import spelled_out
 
 DEFAULT = "tiny"
@@ -88,14 +88,14 @@ def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[st
     preset = choose_preset(name, backbone, asked.get("method"))
     if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
         preset.pop("valid_every", None)  # as the steps, it follows from the text
-    if "memory_length" in model:
+    if "mem_length" in model:
         _require_carried(preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
     return preset
 
 
 def _require_carried(backbone: str, *, other: bool) -> None:
     """Raises: UsageError for a backbone that carries no positions; `other`: another may be chosen."""
-    able = backbones_with("memory_length")
+    able = backbones_with("mem_length")
     if backbone not in able:
         instead = f", or add --backbone {able[0]}" if other else ""
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
@@ -107,8 +107,8 @@ def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
     if settled:
         attention = spelled_out(init).get("attention", {}).get("name")
         lengths = ["--segment-length"]
-        lengths += ["--mem-length"] * (init["backbone"] in backbones_with("memory_length"))
-        lengths += ["--long-length"] * (attention in remembered_lengths())
+        lengths += ["--mem-length"] * (init["backbone"] in backbones_with("mem_length"))
+        lengths += ["--long-length"] * (attention in lengthened_layers())
         raise UsageError(
             f"--init-from takes over how that model is made: leave {', '.join(settled)} out. What may be another: "
             f"{', '.join(lengths)}."

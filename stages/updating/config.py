@@ -21,9 +21,7 @@ class UpdateConfig(WindowedConfig):
 
     split: str | None = None
     """Split of the added tokens, all of which is added; None: train."""
-    forget: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...], Spelling(metavar="DOCUMENT|@FILE", repeated=True)
-    ] = ()
+    forget: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Spelling("DOCUMENT|@FILE", repeated=True)] = ()
     """Documents to leave out: 12, 3-7, the name of one (name:12, where it reads as something else), or a file with one
     of these a line; repeatable."""
     key: Literal["ffn-input", "hidden"] | None = None

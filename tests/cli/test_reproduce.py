@@ -142,7 +142,7 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
         "memlm train tokens/1 --init-from model/lm --steps 700"
     )
     config = trained("tiny-transformer-xl", method="spalm")
-    config["model"] |= {"gate": "scalar", "memory_length": 7, "segment_length": 128}
+    config["model"] |= {"gate": "scalar", "mem_length": 7, "segment_length": 128}
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1", "init": "model/xl"}, **config)
     assert "model.gate=" in line
     assert "--mem-length 7" in line
@@ -153,8 +153,8 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
     assert '--set model.gate_values="raw"' in line.replace("'", "")
     config = trained("enwik8-small-memorizing")
-    for length in (0, config["model"]["attention"]["memory_size"]):
-        config["model"]["attention"]["memory_size"] = length
+    for length in (0, config["model"]["attention"]["long_length"]):
+        config["model"]["attention"]["long_length"] = length
         line = spelled("model/1", {"tokens": "tokens/1", "init": "model/xl"}, **config)
         assert f"--long-length {length}" in line
         assert "attention" not in line
