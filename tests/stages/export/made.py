@@ -57,7 +57,7 @@ def imported(store: Store, tokens: Artifact, checkpoint) -> Artifact:
 def log_probs(model: Artifact, tokens: torch.Tensor) -> torch.Tensor:
     """Of memlm, [B·L, V], without a prefix."""
     ours = load_model(model.path, "cpu")
-    return ours.log_probs(ours.backbone(ours.vocabulary.embed(tokens)).hidden.flatten(0, 1))
+    return ours.log_probs(ours.encode(tokens).hidden.flatten(0, 1))
 
 
 @torch.no_grad()
