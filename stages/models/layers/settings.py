@@ -1,7 +1,7 @@
 """Settings of what stands in a place of a block; free of torch."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
 
@@ -42,9 +42,6 @@ def present(memory: NamedTuple) -> dict[str, Any]:
 class StreamAttentionSettings(SublayerSettings):
     """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
 
-    remembered: ClassVar[str | None] = None
-    """The setting that says how much, which may be another at test; None: it remembers nothing that has a length."""
-
     @abstractmethod
     def memory_spec(self, model: "AttentionConfig", context: int) -> NamedTuple:
         """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream.
@@ -60,16 +57,11 @@ class StreamAttentionSettings(SublayerSettings):
         return 0
 
     @property
-    def long_length(self) -> int | None:
-        """How much it remembers."""
-        return None if self.remembered is None else int(getattr(self, self.remembered))
-
-    @property
     def reads_documents(self) -> bool:
         """Whether that ends where a document does, as a setting `scope` may say."""
         return getattr(self, "scope", "stream") == "document"
 
     def lengthened(self, length: int) -> Self:
         """The same layer that remembers so much; only of one that has such a setting."""
-        assert self.remembered is not None, "it has no length to change"
-        return self.model_copy(update={self.remembered: length})
+        assert "long_length" in type(self).model_fields, "it has no length to change"
+        return self.model_copy(update={"long_length": length})
