@@ -59,7 +59,7 @@ class Batch:
 
 
 class Carried(NamedTuple):
-    """What a batch leaves to the next of the same streams; a state of None and an empty past are nothing."""
+    """State after a batch, for the next batch of the same streams; by default nothing."""
 
     state: State = None
     """The backbone's."""
@@ -84,7 +84,7 @@ class Carried(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """What `tensors` gave."""
+        """The same from its tensors."""
         state, past = (named_below(tensors, prefix) for prefix in ("state/", "past/"))
         return cls(state or None, past)
 
