@@ -112,4 +112,4 @@ def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
         None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
     )
     model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
-    return sum(array.nbytes for array in model.state_spec(windows.context))
+    return model.state_bytes(windows.context)
