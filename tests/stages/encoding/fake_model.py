@@ -15,7 +15,7 @@ from stages.models.windows import WindowSettings
 class FakeEncoding:
     hidden: Tensor
     ffn_input: Tensor
-    state: tuple[Tensor, ...] | None = None
+    state: dict[str, Tensor] | None = None
 
     def key(self, name: str) -> Tensor:
         return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
@@ -40,7 +40,7 @@ class FakeModel(nn.Module):
         generator = torch.Generator().manual_seed(0)
         self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)
 
-    def read(self, batch: Batch, state: tuple[Tensor, ...] | None = None) -> FakeEncoding:
+    def read(self, batch: Batch, state: dict[str, Tensor] | None = None) -> FakeEncoding:
         tokens = batch.inputs
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         seen = torch.arange(1, tokens.shape[1] + 1).expand_as(tokens)
@@ -63,9 +63,9 @@ class AddingModel(FakeModel):
         super().__init__(vocabulary)
         self.config = config("stream")
 
-    def read(self, batch: Batch, state: tuple[Tensor, ...] | None = None) -> FakeEncoding:
+    def read(self, batch: Batch, state: dict[str, Tensor] | None = None) -> FakeEncoding:
         tokens = batch.inputs
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         inside = (tokens[..., None] / torch.tensor([3.0, 7.0, 10.0])).cumsum(1)
-        hidden = inside if state is None else state[0] + inside
-        return FakeEncoding(hidden, -hidden, (hidden[:, -1:],))
+        hidden = inside if state is None else state["sum"] + inside
+        return FakeEncoding(hidden, -hidden, {"sum": hidden[:, -1:]})
