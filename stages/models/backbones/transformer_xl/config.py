@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar,
 
 from pydantic import Field, model_validator
 
-from stages.config import OneOf
+from stages.config import OneOf, Spelling
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, Size, StateArray, unless
 from stages.models.layers import STREAM_ATTENTION
@@ -27,8 +27,8 @@ class TransformerXLConfig(AttentionConfig):
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
-    mem_length: Annotated[int, Field(ge=0)] | None = None
-    """M, positions before its segment that an input attends to; None: the segment length."""
+    mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
+    """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name"), unless(RelativeSettings())] = (
         RelativeSettings()
     )
