@@ -140,7 +140,8 @@ class TransformerXL(Backbone, Compilable):
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
-            memories.append(attended.memory if block.attention.keeps_graph else _constant(attended.memory))
+            kept_graph = cast(Block, block).attention.keeps_graph
+            memories.append(attended.memory if kept_graph else _constant(attended.memory))
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
         return self.norm(x), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
