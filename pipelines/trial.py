@@ -336,7 +336,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     documents = {} if setting is None else {"documents": setting}
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps, **CHANGES, **_schedule(trial.steps)}
-    index = {"index": "flat", "recall_queries": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
+    index = {"index": "flat", "recall": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
     yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
     yield "model", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}

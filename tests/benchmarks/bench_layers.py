@@ -65,7 +65,7 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "transformer": Trained(preset="wikitext2-8x128"),
     "transformer-xl": Trained(),
     "transformer-xl-wide": Trained(["ffn_width=1472"]),
-    "transformer-xl-512": Trained(["memory_length=512"]),
+    "transformer-xl-512": Trained(["mem_length=512"]),
     "compressive": Trained(attention("compressive"), remembered=256, long_lengths=(None, 0)),
     "memorizing-0": Trained(attention("memorizing", "layers=[2]"), remembered=0),
     "memorizing": Trained(attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES),
