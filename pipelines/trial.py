@@ -69,13 +69,13 @@ class Plan(Settings):
     """Part of a recipe of `memlm try`: what was chosen, and why."""
 
     said: list[str]
-    """Of the text, the models and the time, a line each."""
+    """Lines about the text, the models and the time."""
     page: list[str] = Field(default_factory=list)
     """Lines of these that the page shows, too."""
     ample: str | None = None
-    """What more minutes are good for; None: nothing."""
+    """Advice on more minutes; None: they are good for nothing."""
     larger: str | None = None
-    """What makes valid and test splits larger; None: more text."""
+    """Advice on larger valid and test splits; None: more text is all that helps."""
     speed: float
     """Tokens a second in training, as this machine was."""
     second: float | None = None

@@ -144,7 +144,7 @@ def count(value: Any, name: str) -> int:
 
 
 def reference(value: Any, name: str = "reference") -> Any:
-    """What names an artifact: itself, `kind/id`, `kind/name` or a path. Raises: UsageError for anything else."""
+    """The reference that was given: an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for another thing."""
     if not isinstance(value, Artifact | str | Path):
         raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
     return value.reference if isinstance(value, Artifact) else str(value)
