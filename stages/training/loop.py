@@ -82,6 +82,7 @@ class Trainer:
         self._readings: deque[UpdateReadings] = deque()
         self.unread = UNREAD.get(fabric.device.type, 0)
         self.model = model
+        self.keeps_graph = method.keeps_graph or model.backbone.keeps_graph
         groups = method.parameter_groups(model)
         groups = groups if config.lora is None else factors_alone(groups, model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
@@ -178,7 +179,8 @@ class Trainer:
         loss: Tensor
         loss, carried = self.objective(batch, self._before)
         self._add_auxiliary(self._bare_objective.auxiliary)
-        self._carried = carried if self.layout.streams else Carried()
+        if self.layout.streams:
+            self._carried = carried if self.keeps_graph else carried.each(Tensor.detach)
         return loss
 
     def _add_auxiliary(self, auxiliary: Tensor | None) -> None:
@@ -196,6 +198,7 @@ class Trainer:
                 nn.utils.clip_grad_norm_(parameters, self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._carried = self._carried.each(Tensor.detach)  # the graph of an update ends with it
 
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
