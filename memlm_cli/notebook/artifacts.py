@@ -144,7 +144,7 @@ def count(value: Any, name: str) -> int:
 
 
 def reference(value: Any, name: str = "reference") -> Any:
-    """The reference that was given: an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for another thing."""
+    """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for anything else."""
     if not isinstance(value, Artifact | str | Path):
         raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
     return value.reference if isinstance(value, Artifact) else str(value)
