@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from stages.artifacts.kinds import STAGES
 from stages.errors import UsageError, did_you_mean
 from stages.registry import Registry
 
@@ -11,7 +12,6 @@ from stages.registry import Registry
 class Command(NamedTuple):
     """A command, as `memlm COMMAND` and as `command = "COMMAND"` in a recipe."""
 
-    stage: str
     source: tuple[str, ...] = ()
     """Kinds of artifacts that its argument may be of."""
     references: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -26,30 +26,26 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "tokenize": Command(
-        "stages.tokenize:Tokenize",
         references={"train": (), "valid": (), "test": (), "tokenizer": ("tokens",)},
         reads_files=True,
     ),
     "train": Command(
-        "stages.train:Train",
         ("tokens", "batches", "neighbors"),
         {"init_from": ("model",)},
         has_presets=True,
         seeded=True,
     ),
-    "import-model": Command("stages.import_model:ImportModel", ("tokens",), {"checkpoint": ()}),
-    "build-datastore": Command("stages.datastore:BuildDatastore", ("model",), {"tokens": ("tokens",)}),
-    "update-datastore": Command("stages.update:UpdateDatastore", ("datastore",), {"add": ("tokens",)}),
-    "build-index": Command("stages.index:BuildIndex", ("datastore",), {"update": ("index",)}),
-    "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("index",), {"tokens": ("tokens",)}),
-    "pack-batches": Command("stages.pack:PackBatches", ("tokens",)),
+    "import-model": Command(("tokens",), {"checkpoint": ()}),
+    "build-datastore": Command(("model",), {"tokens": ("tokens",)}),
+    "update-datastore": Command(("datastore",), {"add": ("tokens",)}),
+    "build-index": Command(("datastore",), {"update": ("index",)}),
+    "precompute-neighbors": Command(("index",), {"tokens": ("tokens",)}),
+    "pack-batches": Command(("tokens",)),
     "evaluate": Command(
-        "stages.evaluate:Evaluate",
         ("model", "index", "neighbors"),
         {"tokens": ("tokens",), "index": ("index",), "neighbors": ("neighbors",), "baseline": ("report",)},
     ),
 }
-_STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})
 _FORECASTS = Registry(
     "command",
     {
@@ -67,8 +63,8 @@ _FORECASTS = Registry(
 
 
 def stage_of(command: str) -> Any:
-    """A new stage object. Raises UsageError for an unknown command."""
-    return _STAGES.load(command)()
+    """A new stage object. Raises UsageError for an unknown one."""
+    return STAGES.load(command)()
 
 
 def forecast_of(command: str) -> Any:

@@ -49,19 +49,19 @@ class PackConfig(StageConfig):
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
-    engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
+    engine: Literal["fast", "rank-bm25"] = "fast"
     """Engine that finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi
     alone)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first segment, and of those that follow where no match is free."""
-    exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
+    exclude: Literal["self", "document"] = "self"
     """Matches that a segment may not have: itself, or those of its own document; then neither is what follows it."""
-    apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
+    apart: Count = APART
     """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
 
     @model_validator(mode="after")
     def _apart_needs_documents(self) -> Self:
-        if "apart" in self.model_fields_set and self.exclude != "document":
+        if self.apart != APART and self.exclude != "document":
             raise ValueError("apart keeps segments of one document apart: add --exclude document")
         return self
 
@@ -111,6 +111,7 @@ class Work:
 class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     """Packs segments of the training split by BM25; role: `tokens`."""
 
+    name = "pack-batches"
     kind = "batches"
     Config = PackConfig
 

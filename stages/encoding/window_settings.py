@@ -29,7 +29,7 @@ class WindowedConfig(StageConfig):
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that a backbone carries from segment to segment; None: the model's own."""
 
-    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    long_length: Annotated[int, Field(ge=0)] | None = None
     """Number of slots or entries that layers remember beyond these; None: as many as in training."""
 
     @property

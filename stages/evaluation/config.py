@@ -40,13 +40,6 @@ class EvaluateConfig(WindowedConfig):
     """Rows that a token may not find where the datastore was made of the split that is read: its own (self), those
     within N of it (window:N), or those of its document. None: there is no such split."""
 
-    def canonical(self) -> dict[str, Any]:
-        """As other settings, but without an exclusion that nothing needs: reports keep their ids."""
-        settings = super().canonical()
-        if settings["exclude"] is None:
-            del settings["exclude"]
-        return settings
-
     @property
     def probe_options(self) -> dict[str, Any]:
         """Options of probes."""

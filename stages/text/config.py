@@ -48,7 +48,7 @@ class TokenizeConfig(StageConfig):
     """Types kept, special ones included; None or `auto`: all of train's (word, char), chosen from its size (bpe)."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto] = None
     """Types of `word` that train has less often are `<unk>`; None or `auto`: 1 if the text has `<unk>`, else 2."""
-    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None)] = None
+    eos: str | None = None
     """Token that ends a document for a pretrained tokenizer; None: `<|endoftext|>`, or the tokenizer's own."""
     lowercase: bool = False
     """Whether text is lower-cased before it is tokenized."""
@@ -59,19 +59,12 @@ class TokenizeConfig(StageConfig):
 
     None: .9, .05, .05.
     """
-    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None)] = None
+    column: Annotated[str | None, Field(min_length=1)] = None
     """Column of a table, or field of a `.jsonl` record, that holds the text; None: `text`."""
-    files: Annotated[str | None, Field(exclude_if=lambda files: files is None)] = None
+    files: str | None = None
     """Which of the files of train, or of the one corpus, are read, counted from 0: `0-9`; None: all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
     """Longest line of `.jsonl`, or text of a row, that is read."""
-
-    def canonical(self) -> dict[str, Any]:
-        """As other settings, but without a count of 1: with it, work is what it was before there was this setting."""
-        settings = super().canonical()
-        if settings["min_count"] in (None, 1):
-            del settings["min_count"]
-        return settings
 
     @field_validator("tokenizer")
     @classmethod

@@ -68,14 +68,14 @@ class TrainConfig(StageConfig):
     """Forward batches that make one update."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
-    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None)] = None
+    lora: Size | None = None
     """Rank of the factors that are trained instead of an imported model's own weights; None: the weights are
     trained."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the initial weights, dropout and the order of segments."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
-    compile: Annotated[bool, Field(exclude_if=lambda chosen: not chosen)] = False
+    compile: bool = False
     """Whether the forward passes of the backbone's blocks are compiled (`torch.compile`)."""
     valid_every: Annotated[int, Field(ge=0)] = 500
     """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
