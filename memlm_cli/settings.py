@@ -10,15 +10,6 @@ from stages.errors import UsageError
 
 LENGTHS = (("steps", "epochs"),)
 """Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
-PARAMETERS = {
-    "model.backbone": "backbone",
-    "model.memory_length": "mem_length",
-    "model.attention.compressed_length": "long_length",
-    "model.attention.memory_size": "long_length",
-    "optimizer.lr": "lr",
-    "recall_queries": "recall",
-}
-"""Settings, and the parameters of commands that give them under another name."""
 
 
 def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
@@ -28,7 +19,8 @@ def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
 
     Args:
         common: has --config, --set and --precision.
-        options: the command's own options by the (dotted) name of the setting; None: not given.
+        options: the command's own options by the (dotted) name of the setting, whose last part is the option's; None:
+            not given.
     """
     result: Settings = {}
     for layer in (*_layers(common, options, by_default=True), *_layers(common, options, by_default=False)):
@@ -44,7 +36,7 @@ def _layers(common: Common, options: Mapping[str, Any], *, by_default: bool) -> 
 
     file = read_toml(common.config) if common.config and chosen("config") else {}
     assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
-    own = {name: value for name, value in options.items() if chosen(PARAMETERS.get(name, name))}
+    own = {name: value for name, value in options.items() if chosen(name.rpartition(".")[2])}
     said = merged(*assigned, nested(own))
     _require_one(said)
     return [file, said]

@@ -42,7 +42,7 @@ class DatastoreConfig(WindowedConfig):
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split, from its start, that is stored."""
     reset: Literal["none", "document"] = "none"
-    """Whether each document is read by itself, so that its keys know nothing of others: see docs/grow-and-forget.md."""
+    """Whether each document is read by itself, so keys know nothing of others: see docs/how-to/grow-and-forget.md."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
 

@@ -137,7 +137,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
     model = model_of(init).reading_neighbors(config.model, init.reference)
-    length, carried = config.segment_length, config.model.carried_positions
+    length, carried = config.segment_length, config.model.lengths.mem_length
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 

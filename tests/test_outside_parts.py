@@ -49,14 +49,6 @@ class AverageConfig(BackboneConfig):
         return None
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 

@@ -51,5 +51,5 @@ def build_index(
 ) -> None:
     """Datastore -> index: finds the nearest keys."""
     sample = "0" if recall == "none" else recall
-    settings = {"index": index, "metric": metric, "recall_queries": sample}
+    settings = {"index": index, "metric": metric, "recall": sample}
     make_artifact("build-index", common, datastore, settings, {"update": update})

@@ -105,7 +105,7 @@ def train(
         "batch_tokens": batch_tokens,
         "accumulate": accumulate,
         "segment_length": segment_length,
-        "model.memory_length": mem_length,
+        "model.mem_length": mem_length,
         "optimizer.lr": lr,
         "lora": lora,
         "compile": compiled,
@@ -142,17 +142,16 @@ def _remembered(length: int, model: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises: UsageError if its layers remember nothing that has a length.
     """
-    from stages.models.layers.lengths import remembered_lengths
+    from stages.models.layers.lengths import lengthened_layers
 
-    lengths = remembered_lengths()
-    attention = _attention(model)
-    if attention is None or attention not in lengths:
-        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengths)
+    attention, layers = _attention(model), lengthened_layers()
+    if attention not in layers:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in layers)
         raise UsageError(
             f"The model has no layer that remembers so many slots or entries, as those of a {able} do: "
             "leave --long-length out."
         )
-    return {"model.attention.name": attention, f"model.attention.{lengths[attention]}": length}
+    return {"model.attention.name": attention, "model.attention.long_length": length}
 
 
 def _attention(model: Mapping[str, Any]) -> str | None:
@@ -168,7 +167,7 @@ def _require_carried(backbone: str | None, init_from: str | None) -> None:
     from stages.models import DEFAULT_BACKBONE
     from stages.models.config import backbones_with
 
-    backbone, able = backbone or DEFAULT_BACKBONE, backbones_with("memory_length")
+    backbone, able = backbone or DEFAULT_BACKBONE, backbones_with("mem_length")
     if backbone not in able:
         other = f", or add --backbone {able[0]}" if init_from is None else ""
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{other}.")
@@ -178,14 +177,14 @@ def _require_nothing_idle(assignments: Iterable[str], init_from: str, common: Co
     """Raises: UsageError for a --set that the network of --init-from would win over."""
     from pipelines.settings import assignment, merged
     from stages.models.config import backbones_with, settings_left_open
-    from stages.models.layers.lengths import remembered_lengths
+    from stages.models.layers.lengths import lengthened_layers
 
     said = merged(*(assignment(text) for text in assignments)).get("model", {})
     idle = [f"model.{name}" for name in said if name not in settings_left_open()]
     if idle:
         model, lengths = _model_of(init_from, common), ["--segment-length"]
-        lengths += ["--mem-length"] * (model["backbone"] in backbones_with("memory_length"))
-        lengths += ["--long-length"] * (_attention(model) in remembered_lengths())
+        lengths += ["--mem-length"] * (model["backbone"] in backbones_with("mem_length"))
+        lengths += ["--long-length"] * (_attention(model) in lengthened_layers())
         raise UsageError(
             f"--init-from takes over how that model is made: leave {', '.join(idle)} out. What may be another: "
             f"{', '.join(lengths)}."

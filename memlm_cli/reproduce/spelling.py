@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from memlm_cli.settings import PARAMETERS
 from pipelines.catalogue import stage_of
 
 Settings = Mapping[str, Any]
 
+NESTED = ("model.backbone", "model.mem_length", "model.attention.long_length", "optimizer.lr")
+"""Settings in a group that an option gives: its name is their last part."""
 REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
@@ -43,7 +44,7 @@ def _option_names(command: str) -> dict[str, str]:
     parameters = inspect.signature(getattr(import_module(f"memlm_cli.commands.{name}"), name)).parameters
     fields = stage_of(command).Config.model_fields
     options = {p: f"--{p.replace('_', '-')}" for p in parameters if p in fields and p != "model"}
-    renamed = {path: f"--{p.replace('_', '-')}" for path, p in PARAMETERS.items() if p in parameters}
+    renamed = {path: f"--{p.replace('_', '-')}" for path in NESTED if (p := path.rpartition(".")[2]) in parameters}
     return {**options, **renamed, **({"precision": "--precision"} if "precision" in fields else {})}
 
 

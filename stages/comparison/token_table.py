@@ -13,8 +13,8 @@ from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_rows import token_rows
 from stages.errors import UsageError
-from stages.evaluation.results.places import scored_places
-from stages.evaluation.results.token_scores import open_scores
+from stages.evaluation.figures.places import scored_places
+from stages.evaluation.figures.token_scores import open_scores
 from stages.reporting import Progress, unheard
 
 TOKENS_AT_ONCE = 1 << 14

@@ -70,7 +70,7 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         raise UsageError(
             f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
         )
-    carried = model.carried_positions
+    carried, remembered = model.lengths
     if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):
         idle = "--context and --stride" if carried is None else "--stride"
         raise UsageError(f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out.")
@@ -78,7 +78,6 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
-    remembered = model.long_length
     if long_length is not None and remembered is None:
         why = _without_length(model, own)
         raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")

@@ -14,7 +14,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
-from stages.evaluation.results.last_word import LastWords
+from stages.evaluation.figures.last_word import LastWords
 from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.methods.defaults import evaluation_defaults, is_own_datastore

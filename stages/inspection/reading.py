@@ -10,9 +10,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
+from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.range_scores import RowSettings
 from stages.evaluation.open import open_evaluator
-from stages.evaluation.results.last_word import LastWords
-from stages.evaluation.results.range_scores import RowSettings
 from stages.evaluation.tuning.select import describe_row, select
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find

@@ -13,7 +13,7 @@ from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.named import spelled_out
-from stages.models.windows import WindowSettings
+from stages.models.windows import Lengths, WindowSettings
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -110,15 +110,10 @@ class BackboneConfig(VocabularyConfig):
         """Inputs of the longest window that the backbone can read; None: any."""
 
     @property
-    @abstractmethod
-    def carried_positions(self) -> int | None:
-        """Positions before its segment that an input attends to; None: what is carried has no length."""
-
-    @property
-    @abstractmethod
-    def long_length(self) -> int | None:
-        """Number of slots or entries that layers remember beyond `carried_positions`; None: they have no such
-        length."""
+    def lengths(self) -> Lengths:
+        """How much it carries, by its settings `mem_length` and `attention.long_length`, where it has these."""
+        attention: Any = getattr(self, "attention", None)
+        return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
     @property
     @abstractmethod

@@ -37,7 +37,7 @@ class IndexConfig(StageConfig):
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the sample and of k-means."""
-    recall_queries: Annotated[int, Field(ge=0)] = 1000
+    recall: Annotated[int, Field(ge=0)] = 1000
     """Rows whose neighbours are compared with exact search; 0: recall is not measured."""
 
     @field_validator("index")

@@ -37,13 +37,13 @@ KINDS = {
 
 
 def memorizing(size: int) -> dict[str, Any]:
-    return {"attention": {"name": "memorizing", "layers": [3], "memory_size": size}}
+    return {"attention": {"name": "memorizing", "layers": [3], "long_length": size}}
 
 
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer-XL": {},
-    "Transformer-XL, M = 512": {"memory_length": 512},
-    "Compressive, C = 256": {"attention": {"name": "compressive", "compressed_length": 256}},
+    "Transformer-XL, M = 512": {"mem_length": 512},
+    "Compressive, C = 256": {"attention": {"name": "compressive", "long_length": 256}},
     **{f"Memorizing, block 3, N = {size:,}": memorizing(size) for size in (0, 512, 2048, 8192, 32768, 65536, 131072)},
     "∞-former, N = S = 128": {"attention": {"name": "infinity"}},
     "∞-former, even": {"attention": {"name": "infinity", "sticky": False}},
@@ -87,7 +87,7 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
     """A model whose memories are full: of entries as many random ones, of all else what some segments leave."""
     torch.manual_seed(0)
     sizes = {"width": width, "layers": layers, "heads": 4, "ffn_width": 4 * width, "dropout": 0.0}
-    config = parse_model({"backbone": "transformer-xl", "memory_length": LENGTH, **sizes, **changes})
+    config = parse_model({"backbone": "transformer-xl", "mem_length": LENGTH, **sizes, **changes})
     model = LanguageModel(config.sized(TYPES, LENGTH)).train()
     optimizer = make_optimizer(OptimizerConfig(), set_apart([ParameterGroup(list(model.parameters()))], model))
     tokens, state = torch.randint(TYPES, (ROWS, LENGTH)), None
@@ -96,7 +96,7 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
         for _ in range(6):
             state = model.encode(tokens, state, back).state
     assert state is not None
-    if size := changes.get("attention", {}).get("memory_size"):
+    if size := changes.get("attention", {}).get("long_length"):
         entries = torch.nn.functional.normalize(torch.randn(1, ROWS, 4, size, width // 4), dim=-1)
         state = (*state[:2], entries, entries.clone())
     timed = Timed(model, optimizer, state, tokens, back)

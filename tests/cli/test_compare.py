@@ -54,9 +54,9 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
 @pytest.fixture(autouse=True)
 def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of some lines, each a document, that are drawn one by one."""
-    monkeypatch.setattr("stages.evaluation.results.places.SHORTEST_GROUP", 1)
-    monkeypatch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
-    monkeypatch.setattr("stages.evaluation.results.remarks.FEWEST_UNITS", 2)
+    monkeypatch.setattr("stages.evaluation.figures.places.SHORTEST_GROUP", 1)
+    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+    monkeypatch.setattr("stages.evaluation.figures.remarks.FEWEST_UNITS", 2)
 
 
 def test_it_shows_how_far_it_is(
@@ -64,8 +64,8 @@ def test_it_shows_how_far_it_is(
 ) -> None:
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 1000.0)
-    monkeypatch.setattr("stages.evaluation.results.places.TOKENS_AT_ONCE", 5)
-    monkeypatch.setattr("stages.evaluation.results.bootstrap.DRAWS_AT_ONCE", 6)
+    monkeypatch.setattr("stages.evaluation.figures.places.TOKENS_AT_ONCE", 5)
+    monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
     monkeypatch.setattr("stages.comparison.token_table.TOKENS_AT_ONCE", 3)
     monkeypatch.setattr("memlm_cli.console.Lines._line", lambda lines, done, total, unit, *_: f"{done}/{total} {unit}")
     ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")

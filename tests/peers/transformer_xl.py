@@ -81,7 +81,7 @@ def _model(softmax: str, memory: int) -> LanguageModel:
     torch.manual_seed(memory)
     sizes = {"vocab_size": V, "width": WIDTH, "heads": HEADS, "layers": LAYERS, "ffn_width": INNER}
     vocabulary = {"cutoffs": CUTOFFS, "factor": FACTOR} if softmax == "adaptive" else {"score_bias": True}
-    lengths = {"segment_length": LENGTH, "memory_length": memory}
+    lengths = {"segment_length": LENGTH, "mem_length": memory}
     config = TransformerXLConfig(**sizes, **vocabulary, **lengths, activation="relu", dropout=0.0)
     model = LanguageModel(config).double()
     model.backbone.norm = nn.Identity()

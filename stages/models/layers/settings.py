@@ -1,7 +1,7 @@
 """Settings of what stands in a place of a block; free of torch."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import AfterValidator, Field
 
@@ -33,9 +33,6 @@ class SublayerSettings(Settings):
 class StreamAttentionSettings(SublayerSettings):
     """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
 
-    remembered: ClassVar[str | None] = None
-    """The setting that says how much, which may be another at test; None: it remembers nothing that has a length."""
-
     @abstractmethod
     def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
         """The arrays [1, 1, …] that one layer remembers of one stream at the most, read in segments of `context`.
@@ -48,16 +45,11 @@ class StreamAttentionSettings(SublayerSettings):
         return 0
 
     @property
-    def long_length(self) -> int | None:
-        """How much it remembers."""
-        return None if self.remembered is None else int(getattr(self, self.remembered))
-
-    @property
     def reads_documents(self) -> bool:
         """Whether that ends where a document does, as a setting `scope` may say."""
         return getattr(self, "scope", "stream") == "document"
 
     def lengthened(self, length: int) -> Self:
         """The same layer that remembers so much; only of one that has such a setting."""
-        assert self.remembered is not None, "it has no length to change"
-        return self.model_copy(update={self.remembered: length})
+        assert "long_length" in type(self).model_fields, "it has no length to change"
+        return self.model_copy(update={"long_length": length})

@@ -24,7 +24,7 @@ TURN = BatchIndex(0, 0, 1, 0)
 SIZES = {"vocab_size": V, "width": 8, "dropout": 0.0, "gate": "vector"}
 BACKBONES = {
     "transformer": TransformerConfig(layers=2, heads=2, ffn_width=8, max_positions=L, **SIZES),
-    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, memory_length=L, **SIZES),
+    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, mem_length=L, **SIZES),
     "lstm": LSTMConfig(initial_range=1.0, **SIZES),
 }
 VOCABULARIES = {"full": {}, "adaptive": {"cutoffs": (3, 7), "factor": 2}, "untied": {"tied": False}}

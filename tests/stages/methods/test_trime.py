@@ -27,8 +27,8 @@ WHOLE = Batches(4, accumulate=8)
 LATE = BatchIndex(number=50, update=50, updates=100, seed=0)
 DOCUMENTS = np.array([0, 7, 18, 40])
 REMEMBERING = {
-    "compressive": CompressiveSettings(compressed_length=4, rate=5),
-    "memorizing": MemorizingSettings(memory_size=12, neighbors=3),
+    "compressive": CompressiveSettings(long_length=4, rate=5),
+    "memorizing": MemorizingSettings(long_length=12, neighbors=3),
     "infinity": InfinitySettings(basis=4, samples=4),
 }
 
@@ -38,10 +38,10 @@ def model(backbone="transformer", **settings):
     blocks = {"vocab_size": V, "width": 8, "heads": 2, "ffn_width": 8, "layers": 2} | settings
     config = {
         "transformer": TransformerConfig(**blocks, max_positions=L),
-        "transformer-xl": TransformerXLConfig(**blocks, segment_length=L, memory_length=L + 2),
+        "transformer-xl": TransformerXLConfig(**blocks, segment_length=L, mem_length=L + 2),
         "lstm": LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings),
         **{
-            name: TransformerXLConfig(**blocks, segment_length=L, memory_length=L, attention=attention)
+            name: TransformerXLConfig(**blocks, segment_length=L, mem_length=L, attention=attention)
             for name, attention in REMEMBERING.items()
         },
     }[backbone]
@@ -372,7 +372,7 @@ def test_groups_are_as_large_as_leaves_an_update_eight_documents(batches, groups
     [(1, 1, 2.2), (4, 1, 5.0), (8, 1, 9.0), (1, 0.86, 3.7), (4, 0.86, 6.8), (1, 0.001, 17.1), (4, 0.001, 16.8)],
 )
 def test_documents_of_an_update_are_about_those_measured(groups, same, measured):
-    """Runs and packed groups of 16 segments of WikiText-2: docs/effects/trime.md, "Batches of few documents"."""
+    """Runs and packed groups of 16 segments of WikiText-2: docs/results/trime.md, "Batches of few documents"."""
     assert Batches(16, **WIKITEXT_2).documents(groups, same) == pytest.approx(measured, abs=0.7)
 
 

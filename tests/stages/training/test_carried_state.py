@@ -23,15 +23,15 @@ from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
-XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, memory_length=12)
+XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, mem_length=12)
 KEYS = XL.model_copy(
     update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
 )
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
-SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
-ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(memory_size=30, neighbors=3)})
-SIGNAL = XL.model_copy(update={"memory_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
+SLOTS = XL.model_copy(update={"attention": CompressiveSettings(long_length=5, rate=4)})
+ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, neighbors=3)})
+SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
 ALL = pytest.mark.parametrize(
     "model",
     [LSTM, XL, KEYS, SLOTS, ENTRIES, SIGNAL],

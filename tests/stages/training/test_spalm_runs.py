@@ -14,7 +14,7 @@ from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
 
 XL = TransformerXLConfig(
-    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, memory_length=12, cutoffs=(4, 8), factor=2
+    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, mem_length=12, cutoffs=(4, 8), factor=2
 )
 
 

@@ -33,14 +33,6 @@ class HuggingFaceConfig(BackboneConfig):
         return None if self.max_positions is None else self.max_positions - (self.prefix is not None)
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 

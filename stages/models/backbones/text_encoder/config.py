@@ -38,14 +38,6 @@ class TextEncoderConfig(BackboneConfig):
         return self.longest
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 

@@ -35,14 +35,6 @@ class TransformerConfig(AttentionConfig):
         return self.max_positions if self.positions == "learned" else None
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 

@@ -22,12 +22,12 @@ class TransformerXLConfig(AttentionConfig):
     """
 
     carries_state: ClassVar[bool] = True
-    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "memory_length")
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
-    memory_length: Annotated[int, Field(ge=0)] | None = None
+    mem_length: Annotated[int, Field(ge=0)] | None = None
     """M, positions before its segment that an input attends to; None: the segment length."""
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
     """The attention layer of the blocks, which may remember more than cached inputs."""
@@ -43,14 +43,6 @@ class TransformerXLConfig(AttentionConfig):
         return None
 
     @property
-    def carried_positions(self) -> int | None:
-        return self.memory_length
-
-    @property
-    def long_length(self) -> int | None:
-        return self.attention.long_length
-
-    @property
     def reads_documents(self) -> bool:
         return self.attention.reads_documents
 
@@ -59,8 +51,8 @@ class TransformerXLConfig(AttentionConfig):
 
         Then what attention layers remember, those that do one behind the other: [layers, 1, …].
         """
-        assert self.memory_length is not None, "the stage fills it in"
-        positions = self.memory_length + context - 1
+        assert self.mem_length is not None, "the stage fills it in"
+        positions = self.mem_length + context - 1
         remembered = [spec for spec in map(self.memory_spec, range(1, self.layers + 1), repeat(context)) if spec]
         stacked = (StateArray((len(remembered), *array.shape[1:]), array.dtype) for array in chain(*remembered[:1]))
         return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64"), *stacked
@@ -80,14 +72,14 @@ class TransformerXLConfig(AttentionConfig):
                 f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
                 "tokens; leave it out."
             )
-        memory = segment_length if self.memory_length is None else self.memory_length
-        lengths = {"segment_length": segment_length, "memory_length": memory}
+        memory = segment_length if self.mem_length is None else self.mem_length
+        lengths = {"segment_length": segment_length, "mem_length": memory}
         self.model_copy(update=lengths).state_spec(segment_length)
         return lengths
 
     def reading(self, windows: WindowSettings) -> Self:
-        memory = self.memory_length if windows.mem_length is None else windows.mem_length
-        lengths: dict[str, Any] = {"segment_length": windows.context, "memory_length": memory}
+        memory = self.mem_length if windows.mem_length is None else windows.mem_length
+        lengths: dict[str, Any] = {"segment_length": windows.context, "mem_length": memory}
         if windows.long_length is not None:
             lengths["attention"] = self.attention.lengthened(windows.long_length)
         read = self.model_copy(update=lengths)

@@ -72,8 +72,8 @@ class TransformerXL(Backbone, Compilable):
 
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
-        assert config.segment_length is not None and config.memory_length is not None, "the stage fills them in"
-        self.length, self.memory = config.segment_length, config.memory_length
+        assert config.segment_length is not None and config.mem_length is not None, "the stage fills them in"
+        self.length, self.memory = config.segment_length, config.mem_length
         self.scale = config.width**0.5
         self.dropout = Dropout(config.dropout)
         blocks = [Block(config, number + 1) for number in range(config.layers)]

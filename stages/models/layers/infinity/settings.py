@@ -55,7 +55,7 @@ class InfinitySettings(StreamAttentionSettings):
 
         Raises: UsageError if other numbers of positions than a segment's would leave the cache.
         """
-        cached = model.carried_positions or 0
+        cached = model.lengths.mem_length or 0
         if cached % context:
             near = round(cached / context) * context
             raise UsageError(

@@ -30,7 +30,7 @@ class MemorizingAttention(StreamAttention):
     def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
         super().__init__()
         self.heads, self.dropout = config.heads, config.attention_dropout
-        self.most, self.by_document = settings.memory_size, settings.scope == "document"
+        self.most, self.by_document = settings.long_length, settings.scope == "document"
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.log_scale = nn.Parameter(torch.empty(config.heads))

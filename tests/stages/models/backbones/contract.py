@@ -70,7 +70,7 @@ class BackboneContract:
         told, state, largest = config.state_spec(L), None, 0
         assert bool(told) == config.carries_state
         with torch.no_grad():
-            for _ in range(4 * L + (config.carried_positions or 0)):
+            for _ in range(4 * L + (config.lengths.mem_length or 0)):
                 state = model.encode(self.tokens(1)[:1], state).state
                 carried = state or ()
                 assert [str(array.dtype).removeprefix("torch.") for array in carried] == [one.dtype for one in told]

@@ -20,7 +20,7 @@ V, D, HEADS, LAYERS = 30, 8, 2, 3
 
 def config(length=4, memory=6, **changes):
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    return TransformerXLConfig(**{**sizes, "segment_length": length, "memory_length": memory, **changes})
+    return TransformerXLConfig(**{**sizes, "segment_length": length, "mem_length": memory, **changes})
 
 
 def model(length=4, memory=6, **changes):
@@ -180,8 +180,8 @@ def test_room_for_a_state_is_that_of_the_largest_of_a_stream(length, memory):
 
 def test_sizes_follow_from_the_segments_of_training():
     bare = TransformerXLConfig()
-    assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, memory_length=8)
-    assert TransformerXLConfig(memory_length=0).sized(50, 8).memory_length == 0
+    assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, mem_length=8)
+    assert TransformerXLConfig(mem_length=0).sized(50, 8).mem_length == 0
     assert bare.sized(50, 8).sized(50, 8) == bare.sized(50, 8)
     with pytest.raises(UsageError, match=r"segment_length is 4, but segments of training have 8 tokens; leave it out"):
         TransformerXLConfig(segment_length=4).sized(50, 8)
@@ -189,7 +189,7 @@ def test_sizes_follow_from_the_segments_of_training():
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "memory_l")],
+    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "mem_l")],
 )
 def test_sizes_that_do_not_fit_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):

@@ -24,9 +24,9 @@ KINDS = ["conv", "mean", "max"]
 
 
 def config(shape, compression="conv", **changes):
-    chosen = CompressiveSettings(compressed_length=shape.slots, rate=shape.rate, compression=compression)
+    chosen = CompressiveSettings(long_length=shape.slots, rate=shape.rate, compression=compression)
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory}
     return TransformerXLConfig(**{**sizes, **lengths, "dropout": 0.0, "attention": chosen, **changes})
 
 
@@ -145,7 +145,7 @@ def test_what_compresses_learns_apart():
 def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(6, 6, 2, 9))
-    assert (longer.segment_length, longer.memory_length, longer.long_length) == (6, 2, 9)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (6, 2, 9)
     assert net.config.reading(WindowSettings(4, 4)) == net.config
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
@@ -162,11 +162,11 @@ def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     ],
 )
 def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memory, words):
-    bare = TransformerXLConfig(memory_length=memory, attention=CompressiveSettings(rate=4))
+    bare = TransformerXLConfig(mem_length=memory, attention=CompressiveSettings(rate=4))
     with pytest.raises(UsageError, match=words):
         bare.sized(V, segment)
     with pytest.raises(UsageError, match=words):
-        bare.model_copy(update={"memory_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
+        bare.model_copy(update={"mem_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
@@ -183,5 +183,5 @@ class TestBackboneOfIt(BackboneContract):
     @pytest.fixture(params=[("conv", None), ("mean", (2,))])
     def config(self, request, backbone):
         compression, blocks = request.param
-        chosen = {"name": "compressive", "compressed_length": 3, "rate": 5, "compression": compression}
+        chosen = {"name": "compressive", "long_length": 3, "rate": 5, "compression": compression}
         return parse_model({"backbone": backbone, "width": 8, "attention": {**chosen, "layers": blocks}}).sized(30, 5)

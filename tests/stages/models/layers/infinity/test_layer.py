@@ -44,7 +44,7 @@ def config(shape, **changes):
     names = ("basis", "samples", "contraction", "sticky", "widths", "ridge", "deviation")
     chosen = InfinitySettings(**{name: getattr(shape, name) for name in names}, **changes)
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory}
     return TransformerXLConfig(**sizes, **lengths, dropout=0.0, attention=chosen)
 
 
@@ -188,7 +188,7 @@ def test_without_a_weight_of_the_loss_none_is_added():
 def test_a_longer_cache_and_other_segments_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(3, 3, 6))
-    assert (longer.segment_length, longer.memory_length, longer.long_length) == (3, 6, None)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (3, 6, None)
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     wanted, _ = infinity(
@@ -201,8 +201,8 @@ def test_a_longer_cache_and_other_segments_at_test():
 def test_a_cache_of_no_whole_segments_is_refused_with_one_that_is(context, memory, near):
     words = f"--mem-length is a multiple of the segment length .*, {context}; {memory} is none: {near} is"
     with pytest.raises(UsageError, match=words):
-        TransformerXLConfig(memory_length=memory, attention=InfinitySettings()).sized(V, context)
-    whole = TransformerXLConfig(memory_length=8, attention=InfinitySettings()).sized(V, 8)
+        TransformerXLConfig(mem_length=memory, attention=InfinitySettings()).sized(V, context)
+    whole = TransformerXLConfig(mem_length=8, attention=InfinitySettings()).sized(V, 8)
     with pytest.raises(UsageError, match=words):
         whole.reading(WindowSettings(context, context, memory))
 

@@ -37,9 +37,9 @@ BACK = torch.tensor([[i - start for i, start in enumerate(starts(row))] for row 
 def model(shape, **changes):
     """Of one block, in float64, with weights, biases and norms that are all different."""
     torch.manual_seed(0)
-    chosen = {"memory_size": shape.entries, "neighbors": shape.neighbors, "buckets": BUCKETS}
+    chosen = {"long_length": shape.entries, "neighbors": shape.neighbors, "buckets": BUCKETS}
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": 1, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory, "dropout": 0.0}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory, "dropout": 0.0}
     own = MemorizingSettings(**chosen, longest_distance=LONGEST, **changes)
     net = LanguageModel(TransformerXLConfig(**sizes, **lengths, attention=own)).double().eval()
     for parameter in net.backbone.parameters():
@@ -164,7 +164,7 @@ def test_buckets_are_those_of_t5():
 def test_a_longer_memory_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(4, 4, 4, 12))
-    assert longer.long_length == 12
+    assert longer.lengths.long_length == 12
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     shape = SHAPES[0]._replace(entries=12)
@@ -185,5 +185,5 @@ class TestBackboneOfIt(BackboneContract):
 
     @pytest.fixture(params=[None, (2,)])
     def config(self, request, backbone):
-        chosen = {"name": "memorizing", "memory_size": 9, "neighbors": 3, "layers": request.param}
+        chosen = {"name": "memorizing", "long_length": 9, "neighbors": 3, "layers": request.param}
         return parse_model({"backbone": backbone, "width": 8, "attention": chosen}).sized(30, 5)
