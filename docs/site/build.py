@@ -34,7 +34,10 @@ CONTENTS = {
         "contributing",
         "changelog",
     ],
-    "Results": [f"results/{name}" for name in ("effects", "trime", "spalm", "layers", "speed")],
+    "Results": [
+        f"results/{name}"
+        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster", "reliability")
+    ],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
 
 
 class Kind(NamedTuple):
@@ -26,18 +26,20 @@ KINDS = {
 STAGES = Registry(
     "stage",
     {
-        "tokenize": "stages.tokenize:Tokenize",
-        "train": "stages.train:Train",
-        "import-model": "stages.import_model:ImportModel",
-        "build-datastore": "stages.datastore:BuildDatastore",
-        "update-datastore": "stages.update:UpdateDatastore",
-        "build-index": "stages.index:BuildIndex",
-        "precompute-neighbors": "stages.neighbors:PrecomputeNeighbors",
-        "pack-batches": "stages.pack:PackBatches",
-        "evaluate": "stages.evaluate:Evaluate",
+        "tokenize": Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
+        "train": Part("stages.training.config:TrainConfig", "stages.train:Train"),
+        "import-model": Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
+        "build-datastore": Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
+        "update-datastore": Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
+        "build-index": Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
+        "precompute-neighbors": Part(
+            "stages.search.query_config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
+        ),
+        "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
+        "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
     },
 )
-"""The stages by name, which is that of their command; manifests name the one that made an artifact."""
+"""Settings, free of torch, and stage by name, that of the command; a manifest names the stage that made it."""
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
