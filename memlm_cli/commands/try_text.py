@@ -152,9 +152,10 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.pages.files import write_page
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
+    from stages.pages.title import short_title
 
     found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
-    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more]), output)
+    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more], short_title), output)
     store = list(chain(*store_words(common)))
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
