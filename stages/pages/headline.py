@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import Any
 
 from stages.charts.data import Table
-from stages.charts.symbols import symbol
+from stages.charts.reported import symbol
 from stages.evaluation.results.control_text import COUNTING, counting, counting_on_new_text
 from stages.evaluation.results.remarks import tied
 from stages.evaluation.results.row_names import baseline_name, short_name

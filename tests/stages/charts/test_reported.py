@@ -1,6 +1,6 @@
 """Hyperparameters are called as papers call them."""
 
-from stages.charts.symbols import symbol, symbol_in_words
+from stages.charts.reported import symbol, symbol_in_words
 
 
 def test_a_parameter_has_its_symbol_and_its_words() -> None:

@@ -7,35 +7,68 @@ Columns by depth. A line that passes a column gets a place of its own there, so 
 from collections.abc import Mapping, Sequence
 
 from stages.charts.data import Box, Graph
-from stages.charts.drawing import shapes
-from stages.charts.drawing.figure import Drawing
+from stages.charts.palette import LIGHT, SERIES
+from stages.charts.vega import DASHED, Spec, layer
 
 WIDTH, HEIGHT = 172.0, 46.0
 LANE = 8.0
 """Height of the place of a line that passes a column."""
 GAP, SPACING = 34.0, 14.0
 """Between columns, and between what stands in one."""
-MARGIN = 8.0
-LETTER, BOLD_LETTER = 6.4, 7.4
-"""Widths of the letters of the two lines, about."""
-
+STYLES: dict[str, Spec] = {
+    "": {"fill": LIGHT["box"], "stroke": LIGHT["strong-rule"]},
+    "report": {"fill": LIGHT["box"], "stroke": SERIES[0], "strokeWidth": 2},
+    "missing": {"fill": LIGHT["paper"], "stroke": LIGHT["strong-rule"], "strokeDash": DASHED},
+}
 
 Columns = Sequence[Mapping[str, Sequence[str]]]
 """From left to right: boxes, and lines that pass, each with what it comes from one column before."""
 
 
-def draw_graph(plot: Graph) -> Drawing:
+def graph_spec(plot: Graph) -> Spec:
     """Boxes in columns by depth; a line for each source that is not also reached through another one."""
     by_key = {box.key: box for box in plot.boxes}
     columns = _columns(direct_sources({box.key: box.sources for box in plot.boxes}))
     middles = _middles(columns, by_key)
-    elements = [line for depth, column in enumerate(columns) for line in _lines(depth, column, middles, by_key)]
-    for depth, column in enumerate(columns):
-        for key in column.keys() & by_key.keys():
-            elements += _box(by_key[key], MARGIN + depth * (WIDTH + GAP), middles[key] - HEIGHT / 2)
-    width = len(columns) * (WIDTH + GAP) - GAP + 2 * MARGIN
-    height = max(middles[key] for key in by_key) + HEIGHT / 2 + MARGIN
-    return Drawing(width, height, elements)
+    lefts = {key: depth * (WIDTH + GAP) for depth, column in enumerate(columns) for key in column}
+    lines = [
+        {"x": x, "y": y, "line": f"{source} {key}"}
+        for column in columns
+        for key, own in column.items()
+        for source in own
+        for x, y in _curve(lefts[source], middles[source], lefts[key], middles[key], key not in by_key)
+    ]
+    boxes = [
+        {"x": lefts[key], "x2": lefts[key] + WIDTH, "y": middles[key] - HEIGHT / 2, "y2": middles[key] + HEIGHT / 2}
+        | {"head": box.head, "foot": box.foot, "words": box.tooltip or box.key, "look": box.look}
+        for key, box in by_key.items()
+    ]
+    edge = {"type": "line", "interpolate": "monotone", "stroke": LIGHT["strong-rule"], "strokeWidth": 1.2}
+    text = {"type": "text", "align": "left", "dx": 10, "limit": WIDTH - 18}
+    x, y = ({"field": name, "type": "quantitative", "scale": None, "axis": None} for name in "xy")
+    corners = {name: {"field": name} for name in ("x2", "y2")}
+    rectangles = [
+        layer(
+            [box for box in boxes if box["look"] == look], {"type": "rect", "cornerRadius": 5} | style, x, y, **corners
+        )
+        for look, style in STYLES.items()
+    ]
+    return {
+        "width": len(columns) * (WIDTH + GAP) - GAP,
+        "height": max(middles[key] for key in by_key) + HEIGHT / 2,
+        "layer": [
+            layer(lines, edge, x, y, order=None, detail={"field": "line"}),
+            *rectangles,
+            layer(boxes, text | {"dy": 17, "fontWeight": 600, "color": LIGHT["ink"]}, x, y, text={"field": "head"}),
+            layer(boxes, text | {"dy": 34, "color": LIGHT["soft"]}, x, y, text={"field": "foot"}),
+        ],
+    }
+
+
+def _curve(left: float, start: float, x: float, y: float, passes: bool) -> list[tuple[float, float]]:
+    """Points of a line that leaves and arrives level; one that passes a column goes on to the column's end."""
+    right = left + WIDTH
+    return [(right, start), (right + GAP / 4, start), (x - GAP / 4, y), (x, y), *([(x + WIDTH, y)] if passes else [])]
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -87,35 +120,8 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
         shift = _mean([wanted[key] - placed[key] for key in ordered])
         middles |= {key: middle + shift for key, middle in placed.items()}
     top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())
-    return {key: middle - top + MARGIN for key, middle in middles.items()}
+    return {key: middle - top for key, middle in middles.items()}
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _lines(
-    depth: int, column: Mapping[str, Sequence[str]], middles: Mapping[str, float], boxes: Mapping[str, Box]
-) -> list[str]:
-    """The lines that reach a column, and those that cross it."""
-    left = MARGIN + depth * (WIDTH + GAP)
-    drawn = []
-    for key, own in column.items():
-        end = left, middles[key]
-        drawn += [shapes.curve((left - GAP, middles[source]), end, "edge") for source in own]
-        if key not in boxes:
-            drawn.append(shapes.line(end, (left + WIDTH, middles[key]), "edge"))
-    return drawn
-
-
-def _box(box: Box, x: float, y: float) -> list[str]:
-    return [
-        shapes.rectangle((x, y), WIDTH, HEIGHT, f"box {box.look}", box.tooltip, round_=5),
-        shapes.text(x + 10, y + 19, _cut(box.head, BOLD_LETTER), "head"),
-        shapes.text(x + 10, y + 36, _cut(box.foot, LETTER), "number"),
-    ]
-
-
-def _cut(words: str, letter: float) -> str:
-    most = int((WIDTH - 18) / letter)
-    return words if len(words) <= most else words[: most - 1] + "…"

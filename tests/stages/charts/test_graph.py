@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.charts.data import Box, Graph
-from stages.charts.drawing.graph import HEIGHT, WIDTH, depths, direct_sources, draw_graph
-from tests.stages.charts.drawing.elements import parts
+from stages.charts.graph import HEIGHT, WIDTH, depths, direct_sources, graph_spec
 
 Sources = dict[str, list[str]]
 
@@ -38,22 +37,29 @@ def test_a_source_is_direct_where_no_longer_way_leads_to_it(sources: Sources) ->
     assert direct_sources(sources) == slow
 
 
+Data = list[dict[str, float]]
+
+
+def drawn(sources: Sources) -> tuple[dict[str, float], Data, Data]:
+    """Size of a drawing, its boxes, and the points of its lines."""
+    spec = graph_spec(Graph([Box(node, f"head {node}", "foot", own) for node, own in sources.items()]))
+    lines, boxes, *_ = (layer["data"]["values"] for layer in spec["layer"])
+    return spec, boxes, lines
+
+
 @given(graphs())
 def test_boxes_do_not_overlap_and_lie_within_the_figure(sources: Sources) -> None:
-    boxes = [Box(node, f"head {node}", "foot", own, look="node") for node, own in sources.items()]
-    drawing = draw_graph(Graph(boxes))
-    places = [(float(r.get("x") or 0), float(r.get("y") or 0)) for r in parts(drawing, "rect", "node")]
-    assert len(places) == len(boxes)
-    for (x, y), (other_x, other_y) in combinations(places, 2):
-        assert abs(x - other_x) >= WIDTH or abs(y - other_y) >= HEIGHT
-    assert all(0 <= x <= drawing.width - WIDTH and 0 <= y <= drawing.height - HEIGHT for x, y in places)
+    size, boxes, _ = drawn(sources)
+    assert len(boxes) == len(sources)
+    for one, other in combinations(boxes, 2):
+        assert abs(one["x"] - other["x"]) >= WIDTH or abs(one["y"] - other["y"]) >= HEIGHT
+    assert all(box["x"] >= 0 and box["x2"] <= size["width"] for box in boxes)
+    assert all(box["y"] > -1e-9 and box["y2"] < size["height"] + 1e-9 for box in boxes)
 
 
 def test_a_line_that_passes_a_column_runs_between_boxes() -> None:
     sources: Sources = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["a"], "f": ["d", "e"]}
-    drawing = draw_graph(Graph([Box(k, k, "", own, look="node") for k, own in sources.items()]))
-    boxes, lanes = parts(drawing, "rect", "node"), parts(drawing, "line", "edge")
-    assert len(lanes) == 2
-    for lane, box in product(lanes, boxes):
-        if lane.get("x1") == box.get("x"):
-            assert not float(box.get("y") or 0) <= float(lane.get("y1") or 0) <= float(box.get("y") or 0) + HEIGHT
+    _, boxes, points = drawn(sources)
+    for point, box in product(points, boxes):
+        inside = box["x"] < point["x"] < box["x2"] or {"x": point["x"], "y": point["y"]} == {"x": box["x"], "y": 0}
+        assert not (inside and box["y"] <= point["y"] <= box["y2"])

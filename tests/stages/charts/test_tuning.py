@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stages.charts.tuning_result import TuningResult, tuning_result
+from stages.charts.tuning import TuningResult, tuning_result
 
 
 def told(nll: list[list[float | None]], plain: float = 90.0, **report: Any) -> TuningResult | None:
