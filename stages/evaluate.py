@@ -182,7 +182,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
         """Score one range with the model alone and with every row, at the selected settings."""
-        from stages.evaluation.results.shard_record import shard_record, token_scores
+        from stages.evaluation.figures.shard_record import shard_record, token_scores
 
         output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
         settings = work.tuning.settings
@@ -206,10 +206,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
         from stages.evaluation.again import evaluate_command
-        from stages.evaluation.results import report
-        from stages.evaluation.results.edges import edge_warnings
-        from stages.evaluation.results.metrics_file import metrics_of
-        from stages.evaluation.results.row_names import with_model_named
+        from stages.evaluation.figures import report
+        from stages.evaluation.figures.edges import edge_warnings
+        from stages.evaluation.figures.metrics_file import metrics_of
+        from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.tuning.tuning import Tuning
 
         shards, rows = plan.scoring_pass.parts, rows_of_report(job)

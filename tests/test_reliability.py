@@ -1,4 +1,4 @@
-"""Every promise of docs/reliability.md names what tests it, and that is there."""
+"""Every promise of docs/reference/reliability.md names what tests it, and that is there."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs/reliability.md").read_text("utf-8")
+PAGE = (ROOT / "docs/reference/reliability.md").read_text("utf-8")
 CAMPAIGN = (ROOT / "tests/endurance/campaign/__main__.py").read_text("utf-8")
 GOALS = dict(re.findall(r'"([a-z-]+)": (\d+)', CAMPAIGN.partition("GOALS = {")[2].partition('}\n"""')[0]))
 

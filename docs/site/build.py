@@ -17,26 +17,27 @@ ROOT = HERE.parent.parent
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside `docs`, and what they are called on the site."""
 CONTENTS = {
-    "Begin": ["guide", "shell", "which-method", "corpora", "pretrained", "grow-and-forget"],
-    "Beside": ["notebook", "harness", "cluster"],
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
-    "Methods": [
-        *(f"methods/{name}" for name in ("lm", "transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        *(f"methods/{name}" for name in ("infinity-former", "product-keys")),
-        *(f"methods/{name}" for name in ("knn-lm", "neural-cache", "trime", "spalm")),
+    "How to": [
+        *(f"how-to/{name}" for name in ("try", "which-method", "tokenize", "train", "evaluate", "recipes", "shell")),
+        *(f"how-to/{name}" for name in ("report", "compare", "inspect-and-generate", "corpora", "pretrained")),
+        *(f"how-to/{name}" for name in ("grow-and-forget", "notebook", "harness", "cluster")),
+    ],
+    "Explanation": [
+        *(f"explanation/{name}" for name in ("retrieval-leaks", "lm", "knn-lm", "neural-cache", "trime", "spalm")),
+        *(f"explanation/{name}" for name in ("transformer-xl", "compressive-transformer", "memorizing-transformer")),
+        *(f"explanation/{name}" for name in ("infinity-former", "product-keys")),
+    ],
+    "Reference": [
+        "commands",
+        *(f"reference/{name}" for name in ("streams", "memories", "artifacts", "reliability")),
+        "contributing",
+        "changelog",
     ],
     "Results": [
-        "report",
-        "compare",
-        "inspect-and-generate",
-        "retrieval-leaks",
-        "benchmarks",
-        "benchmarks-effects",
-        "effects/trime",
-        "effects/spalm",
-        "benchmarks-layers",
+        f"results/{name}"
+        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster", "reliability")
     ],
-    "Reference": ["commands", "artifacts", "reliability", "contributing", "changelog"],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
 

@@ -1,7 +1,7 @@
 """memlm in Python: the store, every stage, and models with their memories, for notebooks (`import memlm`).
 
-What is public is what `docs/notebook.md` lists, and the errors of the exit codes. Nothing here computes: a stage is run
-by its command, and texts are read by what `inspect` and `generate` use.
+What is public is what `docs/how-to/notebook.md` lists, and the errors of the exit codes. Nothing here computes: a
+stage is run by its command, and texts are read by what `inspect` and `generate` use.
 """
 
 from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens

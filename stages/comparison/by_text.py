@@ -9,8 +9,8 @@ import numpy as np
 from stages.comparison.lengths import UNITS, lengths
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.results.places import Places, Units, are_parts, grouped, scored_places
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.places import Places, Units, are_parts, grouped, scored_places
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.metrics import perplexity, shown_word_perplexity
 from stages.reporting import Progress, unheard
 
@@ -38,7 +38,7 @@ class Side:
 def compare_text(
     a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
 ) -> dict[str, Any]:
-    """Compare two reports on the same text; see docs/compare.md for the fields.
+    """Compare two reports on the same text; see docs/how-to/compare.md for the fields.
 
     Raises: UsageError if blocks of tokens are asked for, ArtifactError if no length of the documents is known.
     """

@@ -5,8 +5,8 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
-from stages.evaluation.results.control_text import counting
-from stages.evaluation.results.token_scores import TokenScores, open_scores
+from stages.evaluation.figures.control_text import counting
+from stages.evaluation.figures.token_scores import TokenScores, open_scores
 from stages.reporting import Progress, unheard
 
 
@@ -19,7 +19,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Pr
         a, b: reports with token scores.
         settings: what is compared, and how the bootstrap draws.
         progress: hears how many tokens are read, and how often units are drawn.
-    Returns: JSON; its fields are in docs/compare.md.
+    Returns: JSON; its fields are in docs/how-to/compare.md.
     Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))

@@ -16,8 +16,8 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, Probe, RangeProbe
 from stages.encoding.scoring import DENSE_SCORES, LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
-from stages.evaluation.results.last_word import LastWords, is_best
-from stages.evaluation.results.range_scores import RangeScores, RowScores, RowSettings, summed
+from stages.evaluation.figures.last_word import LastWords, is_best
+from stages.evaluation.figures.range_scores import RangeScores, RowScores, RowSettings, summed
 from stages.evaluation.tuning.coordinate_descent import TuningSums
 from stages.memory.entries import LogSums
 from stages.memory.search_gate import SearchGate

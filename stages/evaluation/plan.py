@@ -13,10 +13,10 @@ from stages.models.windows import WindowSettings
 
 if TYPE_CHECKING:
     from stages.encoding.probe import Probe
-    from stages.evaluation.results.breakdown import Breakdown
-    from stages.evaluation.results.changes import UnitFiles
-    from stages.evaluation.results.last_word import LastWords
-    from stages.evaluation.results.score_files import ScoreFiles
+    from stages.evaluation.figures.breakdown import Breakdown
+    from stages.evaluation.figures.intervals import UnitFiles
+    from stages.evaluation.figures.last_word import LastWords
+    from stages.evaluation.figures.token_scores import ScoreFiles
     from stages.retrieval.rows import MemoryRow
 
 ENTRIES_PER_SHARD = 1 << 23
@@ -48,7 +48,7 @@ class Plan:
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
-    from stages.evaluation.results.breakdown import find_breakdown
+    from stages.evaluation.figures.breakdown import find_breakdown
 
     config, read = job.config, job.inputs.artifacts
     if config.tune_split == config.split:
@@ -139,7 +139,7 @@ def _tuning_bytes(
 
 def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     """The tokens that alone count, of every split that is read; None: all."""
-    from stages.evaluation.results.last_word import find_last_words
+    from stages.evaluation.figures.last_word import find_last_words
 
     if job.config.score == "all":
         return None
@@ -155,8 +155,8 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
 
 
 def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown: "Breakdown") -> "UnitFiles | None":
-    from stages.evaluation.results.changes import UnitFiles
-    from stages.evaluation.results.places import places_of, units_of
+    from stages.evaluation.figures.intervals import UnitFiles
+    from stages.evaluation.figures.places import places_of, units_of
     from stages.text.tokens import open_split
 
     if not rows and "baseline" not in job.inputs:
@@ -168,7 +168,7 @@ def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
-    from stages.evaluation.results.score_files import ScoreFiles
+    from stages.evaluation.figures.token_scores import ScoreFiles
 
     config = job.config
     if not config.save_token_scores:

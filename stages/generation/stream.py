@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.results.range_scores import RowSettings
+from stages.evaluation.figures.range_scores import RowSettings
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.retrieval.grids import compose_dense

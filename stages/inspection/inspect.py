@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.results.range_scores import RangeScores
+from stages.evaluation.figures.range_scores import RangeScores
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.entered import EnteredContext, EnteredContexts, named
 from stages.inspection.looked_up import LookedUpContext, LookUps

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.evaluation.results.range_scores import RowSettings
+from stages.evaluation.figures.range_scores import RowSettings
 from stages.memory.entries import LogSums
 from stages.retrieval.grids import Point, ReadingGrid
 from stages.retrieval.retrieved import MatchedEntries, Retrieved

@@ -6,7 +6,7 @@ are left out, and the model's distribution stands as it was there.
 
 Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
 retrieval. They leave out where a predicted λ is small; the gain itself orders contexts better
-(docs/benchmarks-effects.md).
+(docs/results/effects.md).
 """
 
 from collections.abc import Sequence

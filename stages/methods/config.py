@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 ENOUGH_DOCUMENTS = 8
 """Minimum number of documents in an update: with fewer, its gradient says much less than its tokens could.
 
-Measured: docs/effects/trime.md, "Batches of few documents".
+Measured: docs/results/trime.md, "Batches of few documents".
 """
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks of docs/benchmarks.md, one after the other, on a machine where nothing else runs.
+"""The benchmarks of docs/results/speed.md, one after the other, on a machine where nothing else runs.
 
     python -m tests.benchmarks.one_run RESULTS --store STORE --index INDEX [--only bench_help bench_cache]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.results.range_scores import RowSettings
+from stages.evaluation.figures.range_scores import RowSettings
 from stages.memory.search_gate import SearchGate, fit_gain, thresholds
 from stages.memory.small_network import SmallNetwork
 from stages.memory.weight_network import Positions, WeightNetwork, learn
@@ -42,7 +42,7 @@ def positions_bytes(tokens: int) -> int:
 
 
 def learn_weight(files: Sequence[Path], weight: float, off: float, searched: float | None) -> dict[str, Any]:
-    """The record of a weight that is learned, JSON; see `stages.evaluation.results.learned_weight`.
+    """The record of a weight that is learned, JSON; see `stages.evaluation.figures.learned_weight`.
 
     It is learned in one thread, so that as many as there are make no difference in the last digits.
 

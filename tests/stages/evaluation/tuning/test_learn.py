@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.evaluation.results.range_scores import RowSettings
+from stages.evaluation.figures.range_scores import RowSettings
 from stages.evaluation.tuning import learn as learning
 from stages.evaluation.tuning.learn import learn_weight, load_positions, positions_bytes, save_positions, with_learned
 from stages.memory import weight_network
