@@ -25,8 +25,7 @@ from pipelines.trial_budget import (
     minutes_for,
 )
 from stages.errors import DataError, UsageError
-from stages.evaluation.figures.remarks import passes
-from stages.numbers import duration, joined, number, percent, size
+from stages.numbers import duration, joined, number, passes, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig

@@ -18,7 +18,7 @@ KINDS = {
     "index": Kind("build-index", 2),
     "neighbors": Kind("precompute-neighbors", 1),
     "batches": Kind("pack-batches", 1),
-    "report": Kind("evaluate", 3),
+    "report": Kind("evaluate", 4),
 }
 
 PREVIOUS, ADDED = "previous", "added"
