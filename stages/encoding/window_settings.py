@@ -23,14 +23,13 @@ class WindowedConfig(StageConfig):
     """Settings of a stage that reads a split with a model."""
 
     context: Annotated[int, Field(gt=0)] | None = None
-    """Inputs that a window reads; None: the model's segment length."""
+    """Tokens that a window or segment reads; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None
-    """Inputs between the starts of two windows; None: the context."""
+    """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
     mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that a backbone carries from segment to segment; None: the model's own."""
-
+    """Positions that the backbone carries from segment to segment; None: the model's."""
     long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
-    """Number of slots or entries that layers remember beyond these; None: as many as in training."""
+    """Slots or entries that layers remember beyond these, if they do; None: the model's."""
 
     @property
     def asked_windows(self) -> dict[str, int | None]:
@@ -113,4 +112,4 @@ def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
         None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
     )
     model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
-    return sum(array.nbytes for array in model.state_spec(windows.context))
+    return model.state_bytes(windows.context)

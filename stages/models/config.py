@@ -129,8 +129,12 @@ class BackboneConfig(VocabularyConfig):
         """Whether what layers remember ends where a document does: then `encode` is given how far back that is."""
 
     @abstractmethod
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        """The arrays that one stream, read in segments of `context` inputs, carries at the most."""
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """The arrays that one stream, read in segments of `context` inputs, carries at the most, by name."""
+
+    def state_bytes(self, context: int) -> int:
+        """Size of the largest state of one stream that is read in segments of `context` inputs."""
+        return sum(array.nbytes for array in self.state_spec(context).values())
 
     @abstractmethod
     def sizes(self, segment_length: int) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
     if not remembers(model, config.segment_length):
         return 0
-    return sum(array.nbytes for array in model.state_spec(config.segment_length))
+    return model.state_bytes(config.segment_length)
 
 
 def _parameters(model: BackboneConfig) -> int:

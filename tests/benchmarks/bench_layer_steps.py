@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from stages.methods.method import ParameterGroup
+from stages.models.backbone import State
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig
@@ -58,7 +59,7 @@ class Timed:
 
     model: LanguageModel
     optimizer: torch.optim.Optimizer
-    state: tuple[Tensor, ...] | None
+    state: State
     tokens: Tensor
     back: Tensor | None
     """How far back the document of each position reaches, where memories end with documents: to all of them."""
@@ -97,8 +98,8 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
             state = model.encode(tokens, state, back).state
     assert state is not None
     if size := changes.get("attention", {}).get("long_length"):
-        entries = torch.nn.functional.normalize(torch.randn(1, ROWS, 4, size, width // 4), dim=-1)
-        state = (*state[:2], entries, entries.clone())
+        entries = torch.nn.functional.normalize(torch.randn(ROWS, 4, size, width // 4), dim=-1)
+        state = {**state} | {name: entries.clone() for name in state if name.endswith((".keys", ".values"))}
     timed = Timed(model, optimizer, state, tokens, back)
     timed.update()
     return timed
@@ -116,7 +117,7 @@ def rows(models: dict[str, Timed], rounds: int) -> Iterator[str]:
     yield f"|{'---|' * (4 + len(kinds))}"
     for name, timed in models.items():
         config = timed.model.config
-        state = sum(array.nbytes for array in config.state_spec(LENGTH)) / 1024
+        state = config.state_bytes(LENGTH) / 1024
         weights = sum(parameter.numel() for parameter in timed.model.parameters())
         shares = timed.shares()
         cells = (f"{statistics.median(times[name]) / base:.2f}", f"{weights / 1e6:.1f}M", f"{state:,.0f}")

@@ -14,7 +14,7 @@ import pytest
 from memlm_cli.comparison_text import comparison_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from tests.cli.conftest import Memlm
+from tests.cli.conftest import Memlm, largest_file
 from tests.cli.test_artifacts import SMALL
 from tests.stages.comparison.made import corpus, report
 
@@ -49,6 +49,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(Store(root), tmp_path_factory.mktemp("text"))
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_no_file_is_cut_where_the_disk_is_full(
+    option: str, memlm: Memlm, made: Reports, root: Path, tmp_path: Path
+) -> None:
+    given = ("compare", made.a, made.b, "--store", root, "--samples", 9, option, tmp_path / "written")
+    assert memlm(*given).code == 0
+    whole = (tmp_path / "written").read_bytes()
+    (tmp_path / "written").unlink()
+    with largest_file(len(whole) - 1):
+        ended = memlm(*given)
+    assert ended.code == 5 and str(tmp_path / "written") in ended.err
+    assert not list(tmp_path.glob("*written*"))
 
 
 @pytest.fixture(autouse=True)

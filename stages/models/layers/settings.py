@@ -1,12 +1,12 @@
 """Settings of what stands in a place of a block; free of torch."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
 
 from stages.config import Settings
-from stages.models.config import Size, StateArray
+from stages.models.config import Size
 
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
@@ -30,12 +30,24 @@ class SublayerSettings(Settings):
         return None
 
 
+class Nothing(NamedTuple):
+    """Memory of a layer that has none."""
+
+
+def present(memory: NamedTuple) -> dict[str, Any]:
+    """The parts of a memory by name, less those that are None."""
+    return {name: part for name, part in memory._asdict().items() if part is not None}
+
+
 class StreamAttentionSettings(SublayerSettings):
     """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
 
     @abstractmethod
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
-        """The arrays [1, 1, …] that one layer remembers of one stream at the most, read in segments of `context`.
+    def memory_spec(self, model: "AttentionConfig", context: int) -> NamedTuple:
+        """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream.
+
+        Args:
+            context: inputs of a segment.
 
         Raises: UsageError if it cannot read such segments.
         """

@@ -36,8 +36,8 @@ class HuggingFaceConfig(BackboneConfig):
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return ()
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if it was not imported, or cannot read segments as long."""

@@ -40,8 +40,8 @@ class TransformerConfig(AttentionConfig):
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return ()
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if segments are longer than the learned positions."""

@@ -1,6 +1,6 @@
 """Settings of compressive attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -10,6 +10,13 @@ from stages.models.layers.settings import StreamAttentionSettings
 
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
+
+
+class Slots(NamedTuple):
+    """Memory of compressive attention."""
+
+    slots: Any
+    """Compressed inputs, the oldest first, not normalized yet, [B, s, d]."""
 
 
 class CompressiveSettings(StreamAttentionSettings):
@@ -26,14 +33,14 @@ class CompressiveSettings(StreamAttentionSettings):
     compression: Literal["conv", "mean", "max"] = "conv"
     """How a slot is made: a convolution trained to keep what attention reads, the mean, or the maximum."""
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+    def memory_spec(self, model: "AttentionConfig", context: int) -> Slots:
         """C slots, as wide as the model.
 
         Raises: UsageError if lengths are not multiples of the rate.
         """
         self._require_multiple("--segment-length, or --context at test,", context, least=self.rate)
         self._require_multiple("--mem-length", model.lengths.mem_length or 0, least=0)
-        return (StateArray((1, 1, self.long_length, model.width)),)
+        return Slots(StateArray((1, self.long_length, model.width)))
 
     def _require_multiple(self, what: str, length: int, least: int) -> None:
         if length % self.rate:

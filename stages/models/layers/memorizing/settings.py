@@ -1,6 +1,6 @@
 """Settings of memorizing attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,13 @@ from stages.models.layers.settings import StreamAttentionSettings
 
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
+
+
+class KeysAndValues(NamedTuple):
+    """Memory of memorizing attention: the latest N entries, the oldest first, [B, heads, N, d_head] each."""
+
+    keys: Any
+    values: Any
 
 
 class MemorizingSettings(StreamAttentionSettings):
@@ -47,10 +54,10 @@ class MemorizingSettings(StreamAttentionSettings):
         """
         return (-(-3 * blocks // 4),)
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+    def memory_spec(self, model: "AttentionConfig", context: int) -> KeysAndValues:
         """Keys and values by head."""
-        array = StateArray((1, 1, model.heads, self.long_length, model.width // model.heads))
-        return array, array
+        array = StateArray((1, model.heads, self.long_length, model.width // model.heads))
+        return KeysAndValues(array, array)
 
     def taken_numbers(self, model: "AttentionConfig") -> int:
         """Keys and values of the k best entries of each head."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
+from stages.models.backbone import Inputs
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -53,7 +54,7 @@ def read(backbone, stream, cuts, gradients=False):
     state, hidden, losses = None, [], []
     with torch.set_grad_enabled(gradients):
         for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(stream[:, start:stop], state)
+            encoding = backbone(Inputs(stream[:, start:stop], state))
             state = encoding.state
             hidden.append(encoding.hidden)
             losses += [] if encoding.auxiliary_loss is None else [encoding.auxiliary_loss]
@@ -64,16 +65,17 @@ def read(backbone, stream, cuts, gradients=False):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stream_is_read_as_the_equations_say(shape, compression):
     net = model(shape, compression)
-    hidden, (_, _, slots), _ = read(net.backbone, embedded(), [])
+    hidden, state, _ = read(net.backbone, embedded(), [])
     blocks, last = weights(net.backbone)
     for row in range(2):
         wanted, inputs = compressive(embedded()[row].numpy(), blocks, last, shape, compression)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-5, atol=1e-6)
         kept = slots_before(T // shape.length, shape)
-        assert slots.shape == (LAYERS, 2, len(kept), D)
-        for layer, (w, x) in enumerate(zip(blocks, inputs, strict=True)):
+        for block, (w, x) in enumerate(zip(blocks, inputs, strict=True), 1):
+            slots = state[f"block{block}.slots"]
+            assert slots.shape == (2, len(kept), D)
             made = np.array([slot(x, n, w, shape, compression) for n in kept]).reshape(-1, D)
-            np.testing.assert_allclose(slots[layer, row], made, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(slots[row], made, rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -118,7 +120,7 @@ def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
 
 def test_what_is_carried_has_no_gradient():
     state = read(model(SHAPES[0]).train().backbone, embedded().requires_grad_(), [], True)[1]
-    assert not any(part.requires_grad for part in state)
+    assert not any(part.requires_grad for part in state.values())
 
 
 def test_nothing_is_lost_where_there_is_nothing_to_compress():
