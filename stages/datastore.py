@@ -22,7 +22,6 @@ from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
 from stages.numbers import rate
-from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
@@ -140,6 +139,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         from stages.encoding.key_encoder import KeyEncoder
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
+        from stages.examples.corpus import Corpus
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
@@ -148,8 +148,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         tune_allocator()
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, config.windows)
-        group, eos = corpus.zarr("tokens.zarr"), start_id(corpus.metrics)
-        reader = SplitReader(group, eos, config.windows, config.reset == "document", device, config.precision)
+        by_document = config.reset == "document"
+        reader = SplitReader(Corpus.of(corpus), config.windows, by_document, device, config.precision)
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 

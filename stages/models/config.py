@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
+from stages.examples.cutting import Cutting, Way
 from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.named import spelled_out
 from stages.models.windows import Lengths, WindowSettings
@@ -149,6 +150,15 @@ class BackboneConfig(VocabularyConfig):
 
         Raises: UsageError if it cannot read them.
         """
+
+    def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
+        """How a range of tokens is cut for it.
+
+        Args:
+            by_document: whether each document is read by itself.
+        """
+        way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
+        return Cutting(way, windows.context, windows.stride, by_document, self.reads_documents)
 
     @property
     def reads_neighbors(self) -> bool:

@@ -1,7 +1,7 @@
 """Interfaces of a block's layers: attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -91,7 +91,7 @@ class Attended(NamedTuple, Generic[Memory]):
     hidden: Tensor
     """Term of the residual stream, [B, n, d]."""
     memory: Memory
-    """Memory after the passage, passed on without its gradient."""
+    """Memory after the passage; its gradient is passed on only where the layer `keeps_graph`."""
     auxiliary_loss: Tensor | None = None
     """Term that training adds to the loss, a scalar; None: nothing."""
 
@@ -101,6 +101,9 @@ class StreamAttention(Sublayer, Generic[Memory]):
 
     Its memory is the NamedTuple that its settings describe (`memory_spec`).
     """
+
+    keeps_graph: ClassVar[bool] = False
+    """Whether a loss reaches through the memory into the segments before, of the same update."""
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:

@@ -78,6 +78,7 @@ class TransformerXL(Backbone, Compilable):
         self.blocks = nn.ModuleList(blocks)
         self.memories: list[type[Any]] = [type(config.memory_spec(n + 1, self.length)) for n in range(config.layers)]
         self.norm = nn.LayerNorm(config.width)
+        self.keeps_graph = any(block.attention.keeps_graph for block in blocks)
 
     def compiled_parts(self) -> list[nn.Module]:
         return list(self.blocks)
@@ -139,8 +140,8 @@ class TransformerXL(Backbone, Compilable):
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
-            kept_parts = {name: part.detach() for name, part in present(attended.memory).items()}
-            memories.append(attended.memory._replace(**kept_parts))
+            kept_graph = cast(Block, block).attention.keeps_graph
+            memories.append(attended.memory if kept_graph else _constant(attended.memory))
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
         return self.norm(x), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
@@ -160,3 +161,8 @@ class TransformerXL(Backbone, Compilable):
     def _distances(self, longest: int, like: Tensor) -> Tensor:
         """Sinusoids of the distances `longest` … 0, [longest + 1, d]."""
         return sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
+
+
+def _constant(memory: Any) -> Any:
+    """A layer's memory without its gradient."""
+    return memory._replace(**{name: part.detach() for name, part in present(memory).items()})
