@@ -221,7 +221,7 @@ def undertrained_model(report: Figures) -> Iterator[Finding]:
 
 
 def learned_weight(report: Figures) -> Iterator[Finding]:
-    """What a learned weight gains where it was not fitted, and how many searches are worth it."""
+    """The gain of a learned weight where it was not fitted, and the worth of searches."""
     figures = report.get("learned_weight")
     if not figures:
         return

@@ -35,7 +35,7 @@ class Remark(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """What is said of a finding, with gaps for its words."""
+    """The words for a finding, with gaps."""
 
     severity: Severity
     text: str
