@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 from pydantic import model_validator
 
 from stages.config import OneOf
-from stages.models.config import BackboneConfig, Probability, Size, unless
+from stages.models.config import BackboneConfig, Probability, Size
 from stages.models.layers import FEED_FORWARD
 from stages.models.layers.dense.settings import DenseSettings
 from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
@@ -27,7 +27,7 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
     """The feed-forward layer of the blocks."""
 
     @property
