@@ -16,7 +16,7 @@ from stages.errors import ArtifactError, DataError, UsageError
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training import best, loop
