@@ -38,6 +38,5 @@ def twin_remarks(report: "Artifact") -> list[str]:
 
 def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the same training by method `lm`."""
-    model = {name: value for name, value in config["model"].items() if name not in MEMORY_OF_MODEL}
-    plain = {"gate": None} if "gate" in config["model"] else {}
-    return {**config, **WITHOUT, "model": {**model, **plain}}
+    plain = {name: None for name in MEMORY_OF_MODEL if name in config["model"]}
+    return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -57,6 +57,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     of a model with a gate: gate_neighbors.
     """
 
+    name = "evaluate"
     kind = "report"
     Config = EvaluateConfig
 

@@ -48,6 +48,7 @@ class ImportConfig(StageConfig):
 class ImportModel(Stage[ImportConfig]):
     """Takes a causal language model or an encoder over from transformers; roles: `tokens`, and files `checkpoint`."""
 
+    name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
 
@@ -113,7 +114,7 @@ class ImportModel(Stage[ImportConfig]):
         weights = read_weights(location, job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))
-        settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}
+        settings = {"model": job.config.stored()["model"], "method": "lm", "memory": None, "training": None}
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         return {"parameters": sum(weight.numel() for weight in weights.values())}
 

@@ -44,6 +44,7 @@ DONE = "training"
 class Train(Stage[TrainConfig]):
     """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
 
+    name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
 
@@ -344,7 +345,7 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
 
 
 def _write_settings(job: Job[TrainConfig]) -> None:
-    training = job.config.canonical()
+    training = job.config.stored()
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, "training": training}

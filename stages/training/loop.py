@@ -9,16 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from stages.artifacts.durable import fsync
 from stages.errors import UsageError
+from stages.examples.streams import Streams
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, BatchIndex, Carried, Method
 from stages.methods.segments import Segments
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.reporting import Reporter, Silent
 from stages.training.batches import SegmentOrder, batch_size
 from stages.training.best import best_file, drop_others, save_best
@@ -262,8 +265,12 @@ class Trainer:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
         if self.splits.valid is None:
             return None
-        read = self.splits.valid, self.splits.eos, self.config.segment_length, self.splits.valid_documents
-        loss = validate(self.fabric, self.model, self.method, *read)
+        length = self.config.segment_length
+        cutting = self.config.model.cutting(WindowSettings(length, length))
+        documents = self.splits.valid_documents
+        documents = np.array([0, len(self.splits.valid)]) if documents is None else documents
+        valid = Streams(self.splits.valid, self.splits.eos, cutting, documents)
+        loss = validate(self.fabric, self.model, self.method, valid, length)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.note_validation(loss) and self.fabric.is_global_zero:

@@ -18,13 +18,13 @@ from stages.comparison.baseline import against_baseline
 from stages.comparison.compare import compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.tuning import select, tuning
 from stages.evaluation.tuning.select import choose
+from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.models.language_model import load_model

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray, unless
+from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.windows import WindowSettings
 
 
@@ -21,7 +21,7 @@ class HuggingFaceConfig(BackboneConfig):
     """Longest window that it can read; None: any."""
     prefix: int | None = None
     """The token that it expects before every window; None: none."""
-    input_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
+    input_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of embeddings before the first block (Gemma: √d)."""
 
     @property

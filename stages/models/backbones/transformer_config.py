@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import Size, StateArray, unless
+from stages.models.config import Size, StateArray
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.settings import AttentionConfig, SoftmaxSettings, SublayerSettings
 from stages.models.windows import WindowSettings
@@ -19,9 +19,7 @@ class TransformerConfig(AttentionConfig):
     positions: Literal["learned", "sinusoidal"] = "learned"
     max_positions: Size | None = None
     """Longest window that learned positions can read; None: the segment length of training."""
-    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name"), unless(SoftmaxSettings())] = (
-        SoftmaxSettings()
-    )
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = SoftmaxSettings()
     """The attention layer of the blocks."""
 
     @model_validator(mode="after")

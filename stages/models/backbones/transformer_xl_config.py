@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Spelling
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray, unless
+from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, RelativeSettings, StreamAttentionSettings, present
 from stages.models.windows import WindowSettings
@@ -27,9 +27,7 @@ class TransformerXLConfig(AttentionConfig):
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
     """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
-    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name"), unless(RelativeSettings())] = (
-        RelativeSettings()
-    )
+    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
     """The attention layer of the blocks, which may remember more than cached inputs."""
 
     @model_validator(mode="after")

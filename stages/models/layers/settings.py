@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cas
 from pydantic import AfterValidator, Field, model_validator
 
 from stages.config import OneOf, Settings
-from stages.models.config import BackboneConfig, Probability, Size, unless
+from stages.models.config import BackboneConfig, Probability, Size
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 
 
@@ -104,7 +104,7 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name"), unless(DenseSettings())] = DenseSettings()
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
     """The feed-forward layer of the blocks."""
 
     @property

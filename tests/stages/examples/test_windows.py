@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.encoding.windows import Window, document_windows, own_windows, windows
 from stages.errors import UsageError
+from stages.examples.windows import Window, document_windows, own_windows, windows
 
 
 @st.composite
