@@ -8,9 +8,7 @@ from stages.config import OneOf
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
 from stages.models.layers import WINDOW_ATTENTION
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.settings import SublayerSettings
-from stages.models.layers.softmax.settings import SoftmaxSettings
+from stages.models.layers.settings import AttentionConfig, SoftmaxSettings, SublayerSettings
 from stages.models.windows import WindowSettings
 
 

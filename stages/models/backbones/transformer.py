@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
-from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import FeedForward, WindowAttention
 

@@ -1,9 +1,12 @@
-"""Causal attention: torch's fused kernel, and plain products where they are faster."""
+"""Causal self-attention of a window."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from stages.models.layers.settings import AttentionConfig, SoftmaxSettings
+from stages.models.layers.sublayer import WindowAttention, initialize
 
 SHORT = 512
 """Longest window for which scores [B, heads, L, L] are made whole in bf16 on CPU."""
@@ -35,3 +38,24 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
     future = torch.full((length, length), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
     weights = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3) + future).softmax(-1)
     return F.dropout(weights, dropout, training=dropout > 0) @ v
+
+
+class SoftmaxAttention(WindowAttention):
+    """Every position attends to itself and those before it."""
+
+    def __init__(self, config: AttentionConfig, settings: SoftmaxSettings) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.out, blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, L, d] -> [B, L, d]."""
+        # Taken apart before it is transposed: so their gradients are put together in place of being copied once more.
+        q, k, v = (part.transpose(1, 2) for part in self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2))
+        y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
+        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return attended

@@ -9,9 +9,7 @@ from stages.config import OneOf, Spelling
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.relative.settings import RelativeSettings
-from stages.models.layers.settings import StreamAttentionSettings, present
+from stages.models.layers.settings import AttentionConfig, RelativeSettings, StreamAttentionSettings, present
 from stages.models.windows import WindowSettings
 
 

@@ -5,11 +5,9 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.dense.settings import DenseSettings
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.initialization import initialize
-from stages.models.layers.sublayer import FeedForward
+from stages.models.layers.settings import AttentionConfig, DenseSettings
+from stages.models.layers.sublayer import FeedForward, initialize
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 

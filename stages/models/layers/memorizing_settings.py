@@ -1,14 +1,11 @@
 """Settings of memorizing attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from stages.models.config import Size, StateArray
-from stages.models.layers.settings import StreamAttentionSettings
-
-if TYPE_CHECKING:
-    from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
 
 
 class KeysAndValues(NamedTuple):
@@ -54,11 +51,11 @@ class MemorizingSettings(StreamAttentionSettings):
         """
         return (-(-3 * blocks // 4),)
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> KeysAndValues:
+    def memory_spec(self, model: AttentionConfig, context: int) -> KeysAndValues:
         """Keys and values by head."""
         array = StateArray((1, model.heads, self.long_length, model.width // model.heads))
         return KeysAndValues(array, array)
 
-    def taken_numbers(self, model: "AttentionConfig") -> int:
+    def taken_numbers(self, model: AttentionConfig) -> int:
         """Keys and values of the k best entries of each head."""
         return 2 * min(self.neighbors, self.long_length) * model.width

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.backbones.huggingface.config import HuggingFaceConfig
+from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.from_transformers import blocks_of, model_of_settings
 
 

@@ -1,15 +1,12 @@
 """Settings of compressive attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
-from stages.models.layers.settings import StreamAttentionSettings
-
-if TYPE_CHECKING:
-    from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
 
 
 class Slots(NamedTuple):
@@ -33,7 +30,7 @@ class CompressiveSettings(StreamAttentionSettings):
     compression: Literal["conv", "mean", "max"] = "conv"
     """How a slot is made: a convolution trained to keep what attention reads, the mean, or the maximum."""
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> Slots:
+    def memory_spec(self, model: AttentionConfig, context: int) -> Slots:
         """C slots, as wide as the model.
 
         Raises: UsageError if lengths are not multiples of the rate.

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig, in_block
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig, in_block
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
-from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import present
+from stages.models.layers.settings import PLACES, present
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import Attended, FeedForward, Passage, Span, StreamAttention, StreamInputs
 

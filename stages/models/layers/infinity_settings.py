@@ -1,15 +1,12 @@
 """Settings of attention to a continuous signal; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from stages.errors import UsageError
 from stages.models.config import StateArray
-from stages.models.layers.settings import StreamAttentionSettings
-
-if TYPE_CHECKING:
-    from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
 
 Width = Annotated[float, Field(ge=1e-3, le=10)]
 BINS = 128
@@ -61,7 +58,7 @@ class InfinitySettings(StreamAttentionSettings):
             raise ValueError(f"basis {self.basis} is not a multiple of the number of widths, {number}: {near} is")
         return self
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> Signal:
+    def memory_spec(self, model: AttentionConfig, context: int) -> Signal:
         """Coefficients, what left the cache last, and, of a sticky memory, how much attention each bin had.
 
         Raises: UsageError if other numbers of positions than a segment's would leave the cache.
@@ -76,6 +73,6 @@ class InfinitySettings(StreamAttentionSettings):
         signal, left = (StateArray((1, number, model.width)) for number in (self.basis, context))
         return Signal(signal, left, StateArray((1, BINS)) if self.sticky else None)
 
-    def taken_numbers(self, model: "AttentionConfig") -> int:
+    def taken_numbers(self, model: AttentionConfig) -> int:
         """How much each head attends to each function."""
         return model.heads * self.basis

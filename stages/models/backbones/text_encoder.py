@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of, model_of_settings
 
 
