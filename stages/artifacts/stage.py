@@ -103,6 +103,8 @@ class Job(ShardJob[C], Generic[C]):
 class Stage(ABC, Generic[C]):
     """One verb of the pipeline. It holds no state and knows nothing of locks, ids or renames."""
 
+    name: ClassVar[str]
+    """Its name in `STAGES`, and its command's."""
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
