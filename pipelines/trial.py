@@ -28,8 +28,7 @@ from pipelines.trial_budget import (
 )
 from stages.config import Settings, read_toml
 from stages.errors import DataError, UsageError
-from stages.evaluation.figures.remarks import passes
-from stages.numbers import duration, joined, number, percent, size
+from stages.numbers import duration, joined, number, passes, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig

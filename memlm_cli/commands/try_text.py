@@ -68,7 +68,6 @@ def try_text(
     from pipelines.recipe import load_recipe
     from pipelines.trial import check_settings, read_plan, scored_shares
     from pipelines.variants import varied
-    from stages.evaluation.figures.remarks import undertrained_lines
     from stages.pages.files import check_page_file
 
     began = time.monotonic()
@@ -116,7 +115,7 @@ def try_text(
     show_groups(results)
     publish_name(common, results[-1].artifact)
     made = (result.artifact.json("metrics.json") for result in reports)
-    more = plan.advice(undertrained=any(chain.from_iterable(map(undertrained_lines, made))))
+    more = plan.advice(undertrained=any("undertrained" in report["remarks"] for report in made))
     for line in more:
         say(f"try: {line}")
     _write_page([result.reference for result in reports], output, common, [*more, *plan.page])
@@ -153,9 +152,11 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
     from stages.pages.title import short_title
+    from stages.reports.remarks.table import remark
 
     found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
-    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more], short_title), output)
+    lines = [remark("plan", {"line": line}) for line in more]
+    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
     store = list(chain(*store_words(common)))
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
