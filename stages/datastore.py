@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
@@ -44,12 +44,6 @@ class DatastoreConfig(WindowedConfig):
     """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a reset that nobody asked for: such datastores keep their ids."""
-        settings: dict[str, Any] = dump(self)
-        return settings if self.reset == "document" else {n: v for n, v in settings.items() if n != "reset"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +82,7 @@ class Work:
 class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
+    name = "build-datastore"
     kind = "datastore"
     Config = DatastoreConfig
 

@@ -126,6 +126,7 @@ class Work:
 class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange]):
     """Looks up every token's context in an index; roles: `index`, `queries` (tokens)."""
 
+    name = "precompute-neighbors"
     kind = "neighbors"
     Config = NeighborsConfig
 

@@ -39,6 +39,7 @@ DONE = "training"
 class Train(Stage[TrainConfig]):
     """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
 
+    name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
 

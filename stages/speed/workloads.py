@@ -13,7 +13,7 @@ from stages.artifacts.store import Store
 from stages.examples.examples import Task
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
 from stages.reporting import Silent

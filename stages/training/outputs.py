@@ -44,7 +44,7 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
 
 
 def _write_settings(job: Job[TrainConfig]) -> None:
-    training = job.config.canonical()
+    training = job.config.stored()
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, "training": training}

@@ -9,7 +9,7 @@ from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.lengths import asked_length, lengthened_layers
+from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import number
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes

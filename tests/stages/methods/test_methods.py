@@ -12,8 +12,8 @@ from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.lm.config import LmConfig
 from stages.methods.method import BatchIndex, Carried
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9

@@ -16,7 +16,7 @@ from stages.examples.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.reporting import Silent
 from stages.training import best, saver
 from stages.training.best import best_weights
