@@ -61,6 +61,8 @@ class Inputs:
 
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     files: tuple[InputFile, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Files that are not read, in sentences for the user."""
 
     def __getitem__(self, role: str) -> Artifact:
         return self.artifacts[role]

@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_named(
     ("files", "message"),
     [
         ({}, "cannot be read as a data set"),
-        ({"data.csv": "a,b\n1,2\n"}, r"files like data\.csv, which are not read \(\.txt, \.jsonl, .*\)\.$"),
+        ({"data.csv": "a,b\n1,2\n"}, r"files like data\.csv, which are not read \(\.txt, \.md, .*\)\.$"),
         ({"odd/odd.py": "1/0"}, "it is a script, and code of others is never run"),
         ({"other-00.txt": "x", "README.md": "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: odd\n    path: "
           "other*\n---\n"}, "has the splits odd; read are train, validation and test"),
