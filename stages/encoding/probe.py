@@ -1,4 +1,4 @@
-"""What probes see while a split is scored, and what they leave: data, never a figure."""
+"""Observations of probes while a split is scored: data, never a figure."""
 
 from __future__ import annotations
 
