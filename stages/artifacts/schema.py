@@ -49,7 +49,7 @@ def _any_array(artifact: "Artifact", name: str) -> Expected | None:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a stage writes."""
+    """Form of the metrics and arrays that a stage writes."""
 
     metrics: type[Figures] = Figures
     arrays: Callable[["Artifact", str], Expected | None] = _any_array

@@ -110,7 +110,7 @@ class Stage(ABC, Generic[C]):
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
     schema: ClassVar[Schema] = Schema()
-    """What it writes."""
+    """Form of what it writes."""
 
     @abstractmethod
     def inputs(self, config: C, references: Mapping[str, Any], store: Store) -> Inputs:

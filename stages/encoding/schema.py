@@ -1,4 +1,4 @@
-"""What `build-datastore` and `update-datastore` write: keys and values by row."""
+"""Schema of `build-datastore` and `update-datastore`: keys and values by row."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

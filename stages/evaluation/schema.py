@@ -1,4 +1,4 @@
-"""What `evaluate` writes: rows of a report, and scores of tokens."""
+"""Schema of `evaluate`: rows of a report, and scores of tokens."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""What `tokenize` writes: figures of splits and of the vocabulary, and the arrays of each split."""
+"""Schema of `tokenize`: figures of splits and of the vocabulary, and the arrays of each split."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

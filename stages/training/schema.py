@@ -1,4 +1,4 @@
-"""What `train` and `import-model` write: the size of a model, and how its training ended."""
+"""Schema of `train` and `import-model`: the size of a model, and how its training ended."""
 
 from typing import Annotated, Self
 
