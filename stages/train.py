@@ -26,6 +26,7 @@ from stages.training.resolve import (
     train_tokens,
     warn_of_bf16,
 )
+from stages.training.schema import MODEL
 from stages.training.sizes import segments
 from stages.training.sources import KINDS, fitting_init, learnt_from
 from stages.training.warnings import training_warnings
@@ -42,6 +43,7 @@ class Train(Stage[TrainConfig]):
     name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
+    schema = MODEL
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
