@@ -65,7 +65,7 @@ class TaskOrder:
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
     def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
-        """What one rank reads in a forward batch of an update: examples, which [B]; whether streams begin with it."""
+        """The examples that one rank reads in a forward batch of an update, which [B], and whether streams begin."""
         place = self._place(step)
         order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
         return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)

@@ -1,4 +1,4 @@
-"""What a training run is given."""
+"""Inputs of a training run, opened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
