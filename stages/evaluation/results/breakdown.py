@@ -68,7 +68,7 @@ def find_breakdown(
     Args:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.
         counted_in: where the frequency of tokens is counted: `train` or `split`.
-        rows: those of the evaluator.
+        rows: those of memory.
         last_words: of each split, the tokens that alone count.
     """
     counted = None if last_words is None else last_words[split]

@@ -19,7 +19,7 @@ from stages.evaluation.results.token_scores import has_scores, open_scores
 from stages.metrics import perplexity
 
 if TYPE_CHECKING:
-    from stages.evaluation.results.range_scores import RangeScores
+    from stages.evaluation.range_scores import RangeScores
 
 GROUPS = 2
 """All counted tokens, and those in no paragraph that was read before."""
