@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.completion import shell_complete
@@ -18,6 +18,7 @@ from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
 from memlm_cli.log_file import close_log, open_log_of_unread
+from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated
 
@@ -56,6 +57,13 @@ class AllCommands(CommandsByName):
     package = "memlm_cli.commands"
     modules: ClassVar = {"try": "try_text"}
     settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
+
+    def function(self, name: str) -> Any:
+        if name not in COMMANDS:
+            return super().function(name)
+        from memlm_cli.commands.stage import stage_command
+
+        return stage_command(name)
 
 
 app = Commands(name="memlm", cls=AllCommands, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)

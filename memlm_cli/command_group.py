@@ -27,14 +27,19 @@ class CommandsByName(TyperGroup):
         self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
 
     def build(self, name: str) -> Any:
+        found = self.function(name)
+        alone = Commands(rich_markup_mode=self.rich_markup_mode)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name, **self.settings.get(name, {}))(found)
+        return typer.main.get_group(alone).commands[name]
+
+    def function(self, name: str) -> Any:
+        """The function of a command, or the group that it is."""
         module = self.modules.get(name, name.replace("-", "_"))
         holds = import_module(f"{self.package}.{module}")
-        alone = Commands(rich_markup_mode=self.rich_markup_mode)
-        if hasattr(holds, "app"):
-            alone.add_typer(holds.app, name=name)
-        else:
-            alone.command(name, **self.settings.get(name, {}))(getattr(holds, module))
-        return typer.main.get_group(alone).commands[name]
+        return getattr(holds, "app", None) or getattr(holds, module)
 
 
 class _Built(Mapping[str, Any]):

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlm_cli.tables import table
-from stages.evaluation.results.control_text import COUNTING
-from stages.evaluation.results.remarks import unknown_rate_line
+from stages.evaluation.figures.control_text import COUNTING
+from stages.evaluation.figures.remarks import unknown_rate_line
 from stages.numbers import measured, percent, tenths
 
 Figures = Mapping[str, Any]

@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError
 
 
 def write_output_file(option: str, path: Path, text: str) -> None:
-    """Raises UsageError if the file that an option names cannot be written."""
+    """Raises: UsageError if the file that an option names cannot be written; OSError if its disk is full or fails."""
     try:
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text)
     except OSError as error:
+        if disk_failure(error, path):
+            raise
         raise UsageError(f"{option} {path} cannot be written ({error.strerror}).") from error
 
 

@@ -7,9 +7,9 @@ from memlm_cli.console import say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import cell_text, show_table, title_of
 from stages.charts.symbols import symbol_in_words
-from stages.evaluation.results.control_text import COUNTING, counting, counting_on_new_text
-from stages.evaluation.results.remarks import on_change, on_text
-from stages.evaluation.results.row_names import baseline_name, with_model_named
+from stages.evaluation.figures.control_text import COUNTING, counting, counting_on_new_text
+from stages.evaluation.figures.remarks import on_change, on_text
+from stages.evaluation.figures.row_names import baseline_name, with_model_named
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, tenths
 from stages.retrieval.hyperparameters import amounts, hyperparameters

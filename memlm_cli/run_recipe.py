@@ -107,7 +107,7 @@ def show_again(result: "Result") -> None:
 def show_groups(results: "list[Result]") -> None:
     """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
     from memlm_cli.groups_text import groups_text
-    from stages.evaluation.results.seed_groups import compare_groups
+    from stages.evaluation.figures.seed_groups import compare_groups
 
     tables: dict[tuple[str, str], list[Result]] = {}
     for result in results:

@@ -8,64 +8,87 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
+from memlm_cli.result_tables import show_result
+from memlm_cli.settings import given_settings
+from pipelines.catalogue import COMMANDS, config_of, stage_of
+from pipelines.options import options_of
+from pipelines.settings import merged, validated
+from stages.artifacts.references import check_name
+from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
+from stages.pretrained.location import names_tokenizer
 from stages.reporting import first_process
+from stages.text.config import GIVEN
+from stages.training.presets import training_preset
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
     from stages.artifacts.stage import Execution
-    from stages.artifacts.store import Store
+    from stages.config import StageConfig
     from stages.reporting import Reporter
 
 
-def make_artifact(
-    command: str,
-    common: Common,
-    source: str | list[str] | None,
-    options: Mapping[str, Any],
-    references: Mapping[str, Any] | None = None,
-    preset: Mapping[str, Any] | None = None,
-) -> None:
-    """Make, or find, the artifact of a command; print its reference, and what is in it as a table.
+def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
+    """Make, or find, the artifact of a command; print its reference, and its content as a table.
 
     Where only a plan is asked for (`memlm plan`), print that.
 
     Args:
-        command: what the user typed.
+        command: its name.
+        source: its argument, a list of files where it reads them; None or `-` reads a reference from standard input.
+        given: values of the command's own options by name; None: not given.
         common: the options under "Everywhere".
-        source: the command's argument; None or `-` reads a reference from standard input.
-        options: the command's own options by the name of the setting; None: not given.
-        references: artifacts and files named by options, by what the stage calls them.
-        preset: settings that everything the user says wins over.
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
-    from memlm_cli.result_tables import show_result
-    from memlm_cli.settings import given_settings
-    from pipelines.catalogue import stage_of
-    from pipelines.settings import merged, validated
-    from stages.artifacts.make import make
-    from stages.artifacts.store import Store
-
-    stage = stage_of(command)
-    if "precision" in stage.Config.model_fields:
-        options = {**options, "precision": common.precision}
-    settings = merged(preset or {}, given_settings(common, options))
-    config = validated(stage.Config, settings)
-    check_artifact_name(common)
-    given = {name: value for name, value in (references or {}).items() if value not in (None, [])}
-    given["source"] = source if isinstance(source, list) else read_reference(source)
+    config, references = prepare(command, given, common)
+    references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
     if common.plan:
         from memlm_cli.plan_text import show_estimates
         from pipelines.estimates import Task
 
-        return show_estimates([Task(command, command, config, given)], common)
-    store = Store(common.store, verify_inputs=common.verify_inputs)
-    with resumable(), ConsoleReporter(command) as reporter:
-        outcome = make(stage, config, given, store, execution(common, reporter))
-    publish_name(common, outcome.artifact)
+        return show_estimates([Task(command, command, config, references)], common)
+    outcome = run_stage(command, config, references, common)
     print_outcome(command, outcome, common)
     show_result(outcome.artifact, named=answers_on_terminal())
+
+
+def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["StageConfig", dict[str, Any]]:
+    """The settings of a command, validated, and the artifacts and files that its options name.
+
+    Raises: UsageError for settings that make no sense, before anything is read.
+    """
+    model, options = config_of(command), options_of(config_of(command))
+    references = {role: given.get(role) for role in COMMANDS[command].references}
+    typed = {name: options[name].value(value) for name, value in given.items() if name in options and value is not None}
+    if (tokenizer := typed.get("tokenizer")) is not None:
+        references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
+        typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
+    if "precision" in model.model_fields:
+        typed["precision"] = common.precision
+    asked = given_settings(common, typed, options)
+    if model.has_presets:
+        asked = merged(_preset(given.get("model"), asked, references["init_from"], common), asked)
+    config: StageConfig = validated(model, asked)
+    check_artifact_name(common)
+    return config, {role: value for role, value in references.items() if value not in (None, [])}
+
+
+def run_stage(command: str, config: "StageConfig", references: Mapping[str, Any], common: Common) -> "Outcome":
+    """Make, or find, the artifact of a stage with these settings, and give it the name that is asked for."""
+    from stages.artifacts.make import make
+
+    store = Store(common.store, verify_inputs=common.verify_inputs)
+    with resumable(), ConsoleReporter(command) as reporter:
+        outcome = make(stage_of(command), config, references, store, execution(common, reporter))
+    publish_name(common, outcome.artifact)
+    return outcome
+
+
+def _preset(name: str | None, asked: Mapping[str, Any], init_from: str | None, common: Common) -> dict[str, Any]:
+    """Settings of a training that the user's own are laid over."""
+    init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
+    return training_preset(name, asked, init)
 
 
 def execution(common: Common, reporter: "Reporter") -> "Execution":
@@ -78,8 +101,6 @@ def execution(common: Common, reporter: "Reporter") -> "Execution":
 
 def check_artifact_name(common: Common) -> None:
     """Raises UsageError if --name will not do."""
-    from stages.artifacts.references import check_name
-
     if common.name is not None:
         check_name(common.name)
 
@@ -110,7 +131,7 @@ def read_reference(argument: str | None, name: str = "an artifact (kind/id; meml
     return line
 
 
-def read_question(argument: str | None, report: str | None, store: "Store") -> str:
+def read_question(argument: str | None, report: str | None, store: Store) -> str:
     """As `read_reference`; where nothing is named or comes, the model that a report is of, if one is named."""
     if argument is not None or report is None:
         return read_reference(argument)

@@ -4,47 +4,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlm_cli.options import Common
+from pipelines.options import Option
 from pipelines.settings import Settings, assignment, merged, nested
 from stages.config import read_toml
 from stages.errors import UsageError
 
 LENGTHS = (("steps", "epochs"),)
 """Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
-PARAMETERS = {
-    "model.backbone": "backbone",
-    "model.memory_length": "mem_length",
-    "model.attention.compressed_length": "long_length",
-    "model.attention.memory_size": "long_length",
-    "optimizer.lr": "lr",
-    "recall_queries": "recall",
-}
-"""Settings, and the parameters of commands that give them under another name."""
 
 
-def given_settings(common: Common, options: Mapping[str, Any]) -> Settings:
+def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}) -> Settings:
     """All that a user said about a stage's configuration, as nested tables; what is not said has its default.
 
     What was typed wins over what memlm.toml says, whichever way it was typed.
 
     Args:
         common: has --config, --set and --precision.
-        options: the command's own options by the (dotted) name of the setting; None: not given.
+        given: values of the command's own options by name; None: not given.
+        options: the settings that these give; others give the setting of their name.
     """
     result: Settings = {}
-    for layer in (*_layers(common, options, by_default=True), *_layers(common, options, by_default=False)):
+    layers: list[Settings] = []
+    for by_default in (True, False):
+        named = {name: value for name, value in given.items() if (name in common.by_default) == by_default}
+        own = {options[name].setting if name in options else name: value for name, value in named.items()}
+        layers += _layers(common, own, by_default=by_default)
+    for layer in layers:
         result = merged(_giving_way(result, layer), layer)
     return result
 
 
-def _layers(common: Common, options: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
+def _layers(common: Common, own: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
     """Settings of memlm.toml, or all others: the file of --config, --set and options."""
-
-    def chosen(parameter: str) -> bool:
-        return (parameter in common.by_default) == by_default
-
-    file = read_toml(common.config) if common.config and chosen("config") else {}
+    chosen = ("config" in common.by_default) == by_default
+    file = read_toml(common.config) if common.config and chosen else {}
     assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
-    own = {name: value for name, value in options.items() if chosen(PARAMETERS.get(name, name))}
     said = merged(*assigned, nested(own))
     _require_one(said)
     return [file, said]

@@ -5,7 +5,7 @@ from math import exp
 from typing import TYPE_CHECKING, Any
 
 from stages.errors import ArtifactError
-from stages.evaluation.results.remarks import LONGER, passes, unknown_rate_line
+from stages.evaluation.figures.remarks import LONGER, passes, unknown_rate_line
 from stages.metrics import undertrained
 from stages.numbers import number
 

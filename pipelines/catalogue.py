@@ -1,55 +1,133 @@
-"""Every command that makes an artifact: the stage behind it, and the references it takes beside its source."""
+"""Every command that makes an artifact: its settings, the stage behind it, and the references that it takes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stages.errors import UsageError, did_you_mean
-from stages.registry import Registry
+from stages.registry import Part, Registry
+
+
+class Reference(NamedTuple):
+    """An artifact or a file that a command reads besides its source, given by an option."""
+
+    help: str
+    kinds: tuple[str, ...] = ()
+    """Kinds of artifacts that it may be of; none: files."""
+    metavar: str = ""
+    """Placeholder in help pages; empty: the kinds."""
+    several: bool = False
+    """Whether it may be given more than once."""
 
 
 class Command(NamedTuple):
     """A command, as `memlm COMMAND` and as `command = "COMMAND"` in a recipe."""
 
-    stage: str
+    parts: Part
+    """The settings, free of torch, and the stage."""
+    summary: str
+    source_help: str
     source: tuple[str, ...] = ()
     """Kinds of artifacts that its argument may be of."""
-    references: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Kinds of other artifacts, by what the stage calls them; none: files."""
+    references: Mapping[str, Reference] = MappingProxyType({})
+    """Other artifacts and files, by what the stage calls them."""
+    first: str = ""
+    """The reference that stands as an argument before the source; empty: none does."""
     reads_files: bool = False
     """Whether it reads files of the user rather than artifacts."""
-    has_presets: bool = False
-    """Whether `memlm presets` lists settings for it."""
     seeded: bool = False
     """Whether `memlm run --seeds` repeats it with other seeds."""
 
 
 COMMANDS = {
     "tokenize": Command(
-        "stages.tokenize:Tokenize",
-        references={"train": (), "valid": (), "test": (), "tokenizer": ("tokens",)},
+        Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
+        "Text -> tokens: a vocabulary, and every split as token ids.",
+        "Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of the "
+        "Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
+        references={
+            "train": Reference("Files of the train split.", metavar="FILE", several=True),
+            "valid": Reference("Files of the valid split.", metavar="FILE", several=True),
+            "test": Reference("Files of the test split.", metavar="FILE", several=True),
+            "tokenizer": Reference("", ("tokens",)),
+        },
         reads_files=True,
     ),
     "train": Command(
-        "stages.train:Train",
+        Part("stages.training.config:TrainConfig", "stages.train:Train"),
+        "Tokens, packed batches, or neighbours -> model: train a language model.",
+        "What to learn",
         ("tokens", "batches", "neighbors"),
-        {"init_from": ("model",)},
-        has_presets=True,
+        {"init_from": Reference("Begin with the weights of this model.", ("model",))},
         seeded=True,
     ),
-    "import-model": Command("stages.import_model:ImportModel", ("tokens",), {"checkpoint": ()}),
-    "build-datastore": Command("stages.datastore:BuildDatastore", ("model",), {"tokens": ("tokens",)}),
-    "update-datastore": Command("stages.update:UpdateDatastore", ("datastore",), {"add": ("tokens",)}),
-    "build-index": Command("stages.index:BuildIndex", ("datastore",), {"update": ("index",)}),
-    "precompute-neighbors": Command("stages.neighbors:PrecomputeNeighbors", ("index",), {"tokens": ("tokens",)}),
-    "pack-batches": Command("stages.pack:PackBatches", ("tokens",)),
+    "import-model": Command(
+        Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
+        "A pretrained causal language model or encoder, and tokens of its tokenizer -> model.",
+        "Tokens made with its tokenizer",
+        ("tokens",),
+        {
+            "checkpoint": Reference(
+                "A folder with config.json and safetensors, FILE.gguf, or hf:NAME[@REVISION] of the Hugging Face hub."
+            )
+        },
+        first="checkpoint",
+    ),
+    "build-datastore": Command(
+        Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
+        "Model -> datastore: the key and the value of every token of a split.",
+        "Its encoder",
+        ("model",),
+        {"tokens": Reference("Another corpus than the model's, with its vocabulary.", ("tokens",))},
+    ),
+    "update-datastore": Command(
+        Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
+        "Datastore -> datastore: documents added, and others forgotten; what stays is not encoded again.",
+        "The datastore to change, which stays as it is",
+        ("datastore",),
+        {"add": Reference("Text to add, tokenized with the datastore's vocabulary.", ("tokens",))},
+    ),
+    "build-index": Command(
+        Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
+        "Datastore -> index: finds the nearest keys.",
+        "Keys to search",
+        ("datastore",),
+        {
+            "update": Reference(
+                "Of a datastore that was updated: the index of the one before, which is changed instead of building "
+                "anew where its kind allows (default: the latest of the same settings).",
+                ("index",),
+                "INDEX|none",
+            )
+        },
+    ),
+    "precompute-neighbors": Command(
+        Part("stages.search.query_config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
+        "Index -> neighbors: the nearest rows of every token's context.",
+        "Where to search",
+        ("index",),
+        {"tokens": Reference("Queries of another corpus than the encoder's.", ("tokens",))},
+    ),
+    "pack-batches": Command(
+        Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
+        "Tokens -> batches: segments that share many words follow each other, for trime-ext.",
+        "Whose training split to pack",
+        ("tokens",),
+    ),
     "evaluate": Command(
-        "stages.evaluate:Evaluate",
+        Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
+        "Model, index or neighbors -> report: perplexity, with and without memory.",
+        "A model, index or neighbors",
         ("model", "index", "neighbors"),
-        {"tokens": ("tokens",), "index": ("index",), "neighbors": ("neighbors",), "baseline": ("report",)},
+        {
+            "tokens": Reference("Score another corpus than the model's.", ("tokens",)),
+            "index": Reference("Memory of another encoder, searched.", ("index",)),
+            "neighbors": Reference("Memory of another encoder, as stored; what a gate reads.", ("neighbors",)),
+            "baseline": Reference("An ordinary model's, whose row stands above and is compared with.", ("report",)),
+        },
     ),
 }
-_STAGES = Registry("command", {name: command.stage for name, command in COMMANDS.items()})
+_STAGES = Registry("command", {name: command.parts for name, command in COMMANDS.items()})
 _FORECASTS = Registry(
     "command",
     {
@@ -71,6 +149,11 @@ def stage_of(command: str) -> Any:
     return _STAGES.load(command)()
 
 
+def config_of(command: str) -> Any:
+    """The class of a command's settings. Raises UsageError for an unknown command."""
+    return _STAGES.settings(command)
+
+
 def forecast_of(command: str) -> Any:
     """The forecast of a command. Raises UsageError for an unknown command."""
     return _FORECASTS.load(command)()
@@ -87,9 +170,9 @@ def check_references(command: str, names: list[str]) -> None:
 def reads_artifact(command: str, role: str) -> bool:
     """Whether a reference of a command must be an artifact; others name files."""
     known = COMMANDS[command]
-    return not known.reads_files and (role == "source" or bool(known.references[role]))
+    return not known.reads_files and (role == "source" or bool(known.references[role].kinds))
 
 
 def names_files(command: str, role: str) -> bool:
     """Whether a reference of a command is never an artifact."""
-    return not COMMANDS[command].references[role]
+    return not COMMANDS[command].references[role].kinds

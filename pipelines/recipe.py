@@ -31,7 +31,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.catalogue import COMMANDS, check_references, names_files, reads_artifact, stage_of
+from pipelines.catalogue import COMMANDS, check_references, config_of, names_files, reads_artifact, stage_of
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
 from stages.config import Settings, StageConfig, dashed_names, read_toml
@@ -86,7 +86,7 @@ class Recipe(Settings):
         stage = self.stages[name]
         preset = load_preset(stage.preset) if stage.preset else {}
         settings = merged(preset, stage.settings)
-        return validated(stage_of(stage.command).Config, settings, where=f"stage {name!r}")
+        return validated(config_of(stage.command), settings, where=f"stage {name!r}")
 
     def stages_read(self, name: str) -> list[str]:
         """The stages that a stage reads; only those above it can be meant."""
@@ -101,7 +101,7 @@ class Recipe(Settings):
             name: stage.model_copy(
                 update={"settings": chosen | stage.settings if where_open else stage.settings | chosen}
             )
-            if "precision" in stage_of(stage.command).Config.model_fields
+            if "precision" in config_of(stage.command).model_fields
             else stage
             for name, stage in self.stages.items()
         }
@@ -227,7 +227,7 @@ def _check(recipe: Recipe) -> None:
             raise UsageError(
                 f"Stage {name!r}: there is no command {stage.command!r}; {did_you_mean(stage.command, COMMANDS)}"
             )
-        if stage.preset and not COMMANDS[stage.command].has_presets:
+        if stage.preset and not config_of(stage.command).has_presets:
             raise UsageError(f"Stage {name!r}: {stage.command} has no presets.")
         check_references(stage.command, list(stage.references))
         if not COMMANDS[stage.command].reads_files:
@@ -242,7 +242,7 @@ def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
     config, command = recipe.config(name), COMMANDS[stage.command]
     source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
     for role, value in stage.all_references.items():
-        kinds = source if role == "source" else command.references[role]
+        kinds = source if role == "source" else command.references[role].kinds
         if isinstance(value, str) and kinds and (kind := _kind_of(value, recipe)) not in (None, *kinds):
             raise UsageError(
                 f"Stage {name!r} reads {value!r}, which is of kind {kind}; {stage.command} reads {' or '.join(kinds)}."

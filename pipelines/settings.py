@@ -105,7 +105,7 @@ def _grouped(model: type[BaseModel]) -> list[str]:
     """The settings of all groups, in full: `optimizer.lr`."""
     fields = _fields(model).items()
     return sorted(
-        {f"{group}.{name}" for group, field in fields for below in _models_of(field) for name in _fields(below)}
+        {f"{group}.{name}" for group, field in fields for below in groups_of(field) for name in _fields(below)}
     )
 
 
@@ -128,7 +128,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
         named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
         if part in fields:
             known = sorted(map(str, fields))
-            models = _models_of(fields[part])
+            models = groups_of(fields[part])
         elif unknown and not any_name:
             known = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
@@ -147,7 +147,7 @@ def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _models_of(field: FieldInfo) -> list[type[BaseModel]]:
+def groups_of(field: FieldInfo) -> list[type[BaseModel]]:
     """The groups of settings that may stand in a field."""
     return [model for found in (field.annotation, *field.metadata) for model in _models_in(found)]
 

@@ -25,7 +25,7 @@ from pipelines.trial_budget import (
     minutes_for,
 )
 from stages.errors import DataError, UsageError
-from stages.evaluation.results.remarks import passes
+from stages.evaluation.figures.remarks import passes
 from stages.numbers import duration, joined, number, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
@@ -305,7 +305,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     documents = {} if setting is None else {"documents": setting}
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps, **CHANGES, **_schedule(trial.steps)}
-    index = {"index": "flat", "recall_queries": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
+    index = {"index": "flat", "recall": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
     yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
     yield "model", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}

@@ -19,9 +19,28 @@ LARGEST = 2**53
 """Integers below are exact in every reader of JSON, and in range for every manifest."""
 
 
+@dataclass(frozen=True)
+class Spelling:
+    """How a setting is typed as an option, where its type does not say it: `Annotated[str, Spelling("N|auto")]`.
+
+    In a group of settings only fields with one are options, and a group itself where the name of its part is.
+    """
+
+    metavar: str | None = None
+    """Placeholder of the value in help pages; None: its type."""
+    repeated: bool = False
+    """Whether the option is given once for each value; else values are separated by commas."""
+    help: str = ""
+    """Text of the help page; empty: the docstring."""
+
+
 class Settings(BaseModel):
     """A group of settings: unknown names, nan and infinities are errors, and nothing changes after it is made."""
 
+    not_options: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are so seldom given that no option of the command does it; `--set` does."""
+    has_presets: ClassVar[bool] = False
+    """Whether settings that are not given are those of a preset, rather than the defaults of the fields."""
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="after")

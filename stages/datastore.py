@@ -33,16 +33,16 @@ class DatastoreConfig(WindowedConfig):
     """Settings of build-datastore."""
 
     split: str = "train"
-    """Split whose tokens become entries."""
+    """Split to store."""
     key: Literal["ffn-input", "hidden"] | None = None
-    """Representation that is stored: input of the last feed-forward block, or the final hidden state; None: what
-    the model was trained to search memory with, else the first of these that it has."""
+    """Representation to search by: input of the last feed-forward block, or the final hidden state; None: what the
+    model was trained to search with, else the first of these that it has."""
     dtype: Literal["float16", "float32"] = "float16"
     """Type of the stored keys."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the split, from its start, that is stored."""
+    """Share of the split to store, from its start."""
     reset: Literal["none", "document"] = "none"
-    """Whether each document is read by itself, so keys know nothing of others: see docs/how-to/grow-and-forget.md."""
+    """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
 

@@ -171,7 +171,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
-        from stages.evaluation.results.shard_record import shard_record, token_scores
+        from stages.evaluation.figures.shard_record import shard_record, token_scores
         from stages.evaluation.score_range import score_range
 
         scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
@@ -193,11 +193,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.charts.drawing.files import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
+        from stages.evaluation.figures import report
+        from stages.evaluation.figures.edges import edge_warnings
+        from stages.evaluation.figures.metrics_file import metrics_of
+        from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.rerun_command import evaluate_command
-        from stages.evaluation.results import report
-        from stages.evaluation.results.edges import edge_warnings
-        from stages.evaluation.results.metrics_file import metrics_of
-        from stages.evaluation.results.row_names import with_model_named
         from stages.evaluation.row_weights import RowWeights
 
         shards, rows = plan.scoring.parts, rows_of_report(job)

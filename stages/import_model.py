@@ -6,7 +6,7 @@ Weights are stored in memlm's own layout, so that every later stage reads them l
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,9 +33,11 @@ USUAL_WINDOW = 32
 class ImportConfig(StageConfig):
     """Settings of import-model."""
 
+    not_options = frozenset({"model"})
+
     segment_length: Annotated[int, Field(gt=0)] | None = None
-    """Inputs of a window where later stages do not say; None: 1,024, of an encoder 32, or as many as it can read."""
-    method: str = "lm"
+    """Inputs of a window; None: 1,024, of an encoder 32, or as many as it can read."""
+    method: Literal["lm"] = "lm"
     """Training objective, as far as later stages are concerned."""
     memory: None = None
     """No memory took part in training."""

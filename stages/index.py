@@ -182,7 +182,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
         size = path.stat().st_size
-        figures = _measured(job, searcher, keys) if config.recall_queries else {}
+        figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
         return {
             "rows": keys.rows,
@@ -237,7 +237,7 @@ def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -
 
 def _sample(job: Job[IndexConfig], rows: int) -> int:
     """Queries that recall is measured with: of a changed index in proportion to the keys that came or went."""
-    asked = min(job.config.recall_queries, rows)
+    asked = min(job.config.recall, rows)
     if PREVIOUS not in job.inputs:
         return asked
     datastore = job.inputs["datastore"].metrics

@@ -8,20 +8,21 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.errors import DataError
 from stages.lineage.corpus import require_split
 from stages.numbers import rate
+from stages.text.config import PackConfig
+
+__all__ = ["PackBatches", "PackConfig"]
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -33,43 +34,6 @@ SEGMENTS = {"fast": 4096, "rank-bm25": 128}
 """Segments of one shard, by engine."""
 MANY = 20_000
 """Segments from which on rank-bm25 takes hours."""
-
-APART = 16
-"""Segments of a forward batch in the presets of two cores."""
-
-Count = Annotated[int, Field(gt=0)]
-
-
-class PackConfig(StageConfig):
-    """Settings of pack-batches."""
-
-    segment_length: Count = 128
-    """Tokens a segment, L; segments start at multiples of L of the split."""
-    k: Count = 20
-    """Matches of a segment among which its successor is looked for."""
-    bm25: Literal["lucene", "okapi"] = "lucene"
-    """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
-    engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
-    """Engine that finds the matches: our own blocks of products, or the package rank-bm25, a query at a time (okapi
-    alone)."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of the first segment, and of those that follow where no match is free."""
-    exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
-    """Matches that a segment may not have: itself, or those of its own document; then neither is what follows it."""
-    apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
-    """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
-
-    @model_validator(mode="after")
-    def _apart_needs_documents(self) -> Self:
-        if "apart" in self.model_fields_set and self.exclude != "document":
-            raise ValueError("apart keeps segments of one document apart: add --exclude document")
-        return self
-
-    @model_validator(mode="after")
-    def _engine_has_the_formula(self) -> Self:
-        if self.engine == "rank-bm25" and self.bm25 != "okapi":
-            raise ValueError(f"engine rank-bm25 computes bm25 okapi, not {self.bm25}: add --bm25 okapi")
-        return self
 
 
 @dataclass(frozen=True)

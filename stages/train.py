@@ -22,8 +22,9 @@ from stages.machine import multiplies_bf16
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.metrics import perplexity
+from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.lengths import asked_length
+from stages.models.layers.lengths import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import number, rate
 from stages.reporting import first_process
@@ -70,6 +71,7 @@ class Train(Stage[TrainConfig]):
             "memory": _resolved_memory(config, model, inputs),
             "precision": precision,
             "epochs": None,
+            "long_length": None,
         }
         resolved = config.model_copy(update=update)
         return resolved.model_copy(update=_length(resolved, config.epochs, tokens, execution))
@@ -124,7 +126,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model that is trained: the one to start from or the one described, with what the method adds to it."""
     size = inputs["tokens"].metrics["vocabulary_size"]
     model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
-    model = config.method_settings.fitted(model.sized(size, config.segment_length))
+    model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
@@ -133,10 +135,24 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     return model
 
 
+def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
+    """The model with layers that remember as much as `long_length` asks. Raises: UsageError if none remembers."""
+    if config.long_length is None:
+        return model
+    if model.lengths.long_length is None:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengthened_layers())
+        raise UsageError(
+            f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
+            "leave --long-length out."
+        )
+    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.mem_length, config.long_length)
+    return model.reading(windows)
+
+
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
     model = model_of(init).reading_neighbors(config.model, init.reference)
-    length, carried = config.segment_length, config.model.carried_positions
+    length, carried = config.segment_length, config.model.lengths.mem_length
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 

@@ -76,12 +76,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def test_the_recipe_of_the_guide_is_valid(tmp_path: Path) -> None:
-    (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/guide.md").read_text("utf-8"), re.S)
+def test_the_recipe_of_the_documents_is_valid(tmp_path: Path) -> None:
+    (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/recipes.md").read_text("utf-8"), re.S)
     path = tmp_path / "recipe.toml"
     path.write_text(recipe)
     assert load_recipe(path, {"train": ["a.txt"]}, {}).description == "kNN-LM on my text"
 
 
 def test_commands_are_found_in_the_documents() -> None:
-    assert len(shown_commands((ROOT / "docs/how-to/guide.md").read_text("utf-8"))) > 10
+    assert len(shown_commands((ROOT / "docs/how-to/evaluate.md").read_text("utf-8"))) > 10

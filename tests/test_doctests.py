@@ -8,7 +8,7 @@ import pytest
 WORKED = [
     "memlm_cli.packages",
     "stages.encoding.windows",
-    "stages.evaluation.results.spread",
+    "stages.evaluation.figures.seed_groups",
     "stages.evaluation.tuning.coordinate_descent",
     "stages.memory.entries",
     "stages.memory.in_batch.visible",

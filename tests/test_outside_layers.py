@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
@@ -13,12 +13,18 @@ from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
-from stages.models.layers.sublayer import Attended, FeedForward, Memory, Passage, StreamAttention, StreamInputs
+from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
 
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+
+
+class Mean(NamedTuple):
+    """Memory of a summary, [B, d]."""
+
+    mean: Any
 
 
 class SummarySettings(StreamAttentionSettings):
@@ -27,11 +33,11 @@ class SummarySettings(StreamAttentionSettings):
     name: Literal["summary"] = "summary"
     decay: float = 0.5
 
-    def memory_spec(self, model: AttentionConfig, context: int) -> tuple[StateArray, ...]:
-        return (StateArray((1, 1, model.width)),)
+    def memory_spec(self, model: AttentionConfig, context: int) -> Mean:
+        return Mean(StateArray((1, model.width)))
 
 
-class Summary(StreamAttention):
+class Summary(StreamAttention[Mean]):
     """Mean of what a position sees, beside W M; when a segment ends, M <- decay M + the mean of its inputs.
 
     An auxiliary loss holds down what is read of M.
@@ -44,16 +50,16 @@ class Summary(StreamAttention):
     def initialize(self, blocks: int) -> None:
         nn.init.eye_(self.out.weight)
 
-    def begin(self, x: Tensor) -> Memory:
-        return (x.new_zeros(1, len(x), x.shape[2]),)
+    def begin(self, x: Tensor) -> Mean:
+        return Mean(x.new_zeros(len(x), x.shape[2]))
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Mean) -> Attended[Mean]:
         x = inputs.normalized
         ((begin, first, stop),) = passage.spans
         seen = x[:, begin:stop].cumsum(1) / torch.arange(1, stop - begin + 1)[:, None].to(x.dtype)
-        read = self.out(memory[0][0])
+        read = self.out(memory.mean)
         if passage.ends_segment:
-            memory = (self.decay * memory[0] + x[:, passage.cached - passage.place :].mean(1),)
+            memory = Mean(self.decay * memory.mean + x[:, passage.cached - passage.place :].mean(1))
         return Attended(seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean())
 
 

@@ -15,6 +15,7 @@ from stages.methods.method import (
     Batch,
     BatchIndex,
     BatchLayout,
+    Carried,
     EncodedTokens,
     Method,
     OwnsStep,
@@ -23,7 +24,7 @@ from stages.methods.method import (
 )
 from stages.methods.segments import Segments, shuffled_order
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.config import BackboneConfig, StateArray
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
@@ -49,19 +50,11 @@ class AverageConfig(BackboneConfig):
         return None
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return (StateArray((1, self.width)),)
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {"average": StateArray((1, self.width))}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {}
@@ -77,13 +70,14 @@ class Average(Backbone):
         super().__init__()
         self.decay, self.mix = config.decay, nn.Linear(config.width, config.width)
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
-        hidden = embedded.new_zeros(embedded.shape[0], embedded.shape[2]) if state is None else state[0]
+    def read(self, inputs: Inputs) -> Encoding:
+        embedded = inputs.embedded
+        hidden = torch.zeros_like(embedded[:, 0]) if inputs.state is None else inputs.state["average"]
         rows = []
         for x in self.mix(embedded).unbind(1):
             hidden = self.decay * hidden + x
             rows.append(hidden)
-        return Encoding(torch.stack(rows, 1), None, (hidden,), 1e-3 * self.mix.weight.square().sum())
+        return Encoding(torch.stack(rows, 1), None, {"average": hidden}, 1e-3 * self.mix.weight.square().sum())
 
 
 class DampedConfig(MethodSettings):
@@ -125,9 +119,9 @@ class Damped(Method[DampedConfig], OwnsStep):
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
         return Batch.read(split, segments)
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
-        encoding = model.encode(batch.inputs, state)
-        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), encoding.state
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        encoding = batch.encode(model, carried.state)
+        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return model.log_prob(read.key("hidden"), read.targets)[0]

@@ -19,16 +19,25 @@ BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGE
 CONTENTS = {
     "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
     "How to": [
-        *(f"how-to/{name}" for name in ("which-method", "guide", "shell", "corpora", "pretrained", "grow-and-forget")),
-        *(f"how-to/{name}" for name in ("report", "compare", "inspect-and-generate", "notebook", "harness", "cluster")),
+        *(f"how-to/{name}" for name in ("try", "which-method", "tokenize", "train", "evaluate", "recipes", "shell")),
+        *(f"how-to/{name}" for name in ("report", "compare", "inspect-and-generate", "corpora", "pretrained")),
+        *(f"how-to/{name}" for name in ("grow-and-forget", "notebook", "harness", "cluster")),
     ],
     "Explanation": [
         *(f"explanation/{name}" for name in ("retrieval-leaks", "lm", "knn-lm", "neural-cache", "trime", "spalm")),
         *(f"explanation/{name}" for name in ("transformer-xl", "compressive-transformer", "memorizing-transformer")),
         *(f"explanation/{name}" for name in ("infinity-former", "product-keys")),
     ],
-    "Reference": ["commands", "reference/artifacts", "reference/reliability", "contributing", "changelog"],
-    "Results": [f"results/{name}" for name in ("effects", "trime", "spalm", "layers", "speed")],
+    "Reference": [
+        "commands",
+        *(f"reference/{name}" for name in ("streams", "memories", "artifacts", "reliability")),
+        "contributing",
+        "changelog",
+    ],
+    "Results": [
+        f"results/{name}"
+        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster", "reliability")
+    ],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
 

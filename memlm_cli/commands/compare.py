@@ -99,7 +99,7 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
 
 def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
     from memlm_cli.groups_text import groups_text
-    from stages.evaluation.results.seed_groups import compare_groups
+    from stages.evaluation.figures.seed_groups import compare_groups
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
@@ -121,7 +121,7 @@ def _write_page(path: Path, found: Mapping[str, Any]) -> None:
 def _require_scores(report: "Artifact") -> None:
     """Raises: ArtifactError for a report without token scores, with the command that makes one."""
     from memlm_cli.reproduce.script import report_with_scores
-    from stages.evaluation.results.token_scores import has_scores
+    from stages.evaluation.figures.token_scores import has_scores
 
     if not has_scores(report):
         command = report_with_scores(report)

@@ -72,7 +72,7 @@ def try_text(
         scored_shares,
     )
     from pipelines.variants import varied
-    from stages.evaluation.results.remarks import undertrained_lines
+    from stages.evaluation.figures.remarks import undertrained_lines
     from stages.pages.files import check_page_file
 
     if not 0 < minutes < float("inf"):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
+from stages.artifacts.durable import write_atomically
+
 
 class Picture:
     """A drawing; a notebook shows it."""
@@ -26,8 +28,8 @@ class Page:
         self.figures = dict(figures or {})
 
     def write(self, path: str | Path) -> None:
-        """As a file."""
-        Path(path).write_text(self.html, "utf-8")
+        """Write it as a file, whole or not at all."""
+        write_atomically(Path(path), self.html)
 
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 640px; border: 1px solid #8884"

@@ -1,16 +1,16 @@
 """Settings spelled as the options of a command."""
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
-from memlm_cli.settings import PARAMETERS
-from pipelines.catalogue import stage_of
+from pipelines.catalogue import config_of
+from pipelines.options import options_of
 
 Settings = Mapping[str, Any]
 
+NESTED = ("model.backbone", "model.mem_length", "model.attention.long_length", "optimizer.lr")
+"""Settings in a group that an option gives: its name is their last part."""
 REPEATED = {"memory", "forget"}
 """Options that are given once for each value."""
 
@@ -39,12 +39,11 @@ def differences(config: Settings, base: Settings, above: str = "") -> Iterator[t
 
 def _option_names(command: str) -> dict[str, str]:
     """Setting -> option, for what the command has an option for."""
-    name = command.replace("-", "_")
-    parameters = inspect.signature(getattr(import_module(f"memlm_cli.commands.{name}"), name)).parameters
-    fields = stage_of(command).Config.model_fields
-    options = {p: f"--{p.replace('_', '-')}" for p in parameters if p in fields and p != "model"}
-    renamed = {path: f"--{p.replace('_', '-')}" for path, p in PARAMETERS.items() if p in parameters}
-    return {**options, **renamed, **({"precision": "--precision"} if "precision" in fields else {})}
+    config = config_of(command)
+    options = {option.setting: option.flag for option in options_of(config).values()}
+    if command == "train":
+        options["model.attention.long_length"] = options["long_length"]
+    return {**options, **({"precision": "--precision"} if "precision" in config.model_fields else {})}
 
 
 def _spelled(path: str, value: Any, options: Mapping[str, str]) -> Iterator[list[str]]:

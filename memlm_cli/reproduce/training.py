@@ -18,7 +18,7 @@ def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
         continued: whether it began with the weights of another, whose architecture it took over.
     """
     from stages.models.config import settings_left_open
-    from stages.models.layers.lengths import remembered_lengths
+    from stages.models.layers.lengths import lengthened_layers
     from stages.training.presets import preset_names
 
     said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}
@@ -27,8 +27,8 @@ def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
     open_to_it = {f"model.{setting}" for setting in settings_left_open()}
     taken_over = {path for path in said[name] if path.startswith("model.") and path not in open_to_it}
     settings = {path: value for path, value in said[name].items() if not (continued and path in taken_over)}
-    if continued and (length := remembered_lengths().get(config["model"].get("attention", {}).get("name"))):
-        settings[f"model.attention.{length}"] = config["model"]["attention"][length]
+    if continued and config["model"].get("attention", {}).get("name") in lengthened_layers():
+        settings["model.attention.long_length"] = config["model"]["attention"]["long_length"]
     yield from ([["--model", name]] if name else [])
     yield from all_spelled("train", settings.items())
 

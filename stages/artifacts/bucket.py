@@ -7,9 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from stages.errors import DataError, UsageError
+from stages.artifacts.disk_failures import disk_failure
+from stages.errors import DataError, ResourceError, UsageError
 
-SCHEMES = ("s3://", "gs://", "az://", "file://")
+FOLDER = "file://"
+SCHEMES = ("s3://", "gs://", "az://", FOLDER)
 PART = 8 << 20
 """Bytes that are sent or received at a time, at least."""
 MOST_PARTS = 9000
@@ -94,13 +96,16 @@ class Bucket:
         except FileNotFoundError as error:
             raise kind(f"{self.url}{name and '/'}{name}: there is no such bucket, or nothing of that name.") from error
         except (self._obstore.exceptions.BaseError, ValueError, OSError) as error:
+            failure = disk_failure(error, Path(self.url.removeprefix(FOLDER))) if self.url.startswith(FOLDER) else None
+            if failure is not None:
+                raise ResourceError(failure) from error
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise kind(f"{self.url}{name and '/'}{name} cannot be used: {reason[:300]}") from error
 
 
 def _settings(url: str) -> dict[str, Any]:
     """Settings that an address does not name: a folder may be made, and a server of one's own may speak http."""
-    if url.startswith("file://"):
+    if url.startswith(FOLDER):
         return {"mkdir": True}
     plain = url.startswith("s3://") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     client = {"timeout": LONGEST, "connect_timeout": PATIENCE} | ({"allow_http": True} if plain else {})

@@ -8,7 +8,7 @@ so that two who push the same work, done twice, never write over each other's fi
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
@@ -16,7 +16,7 @@ from stages.artifacts.attempts import ATTEMPT
 from stages.artifacts.bucket import Bucket
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.disk_failures import disk_failure
-from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, publish
+from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_manifest, publish
 from stages.artifacts.durable import remove_folder
 from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import USED_UP
@@ -217,37 +217,41 @@ def _require_room(copy: Copy, store: Store) -> None:
 
 
 def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
-    """Copy one artifact, or go on where an earlier attempt ended."""
+    """Copy one artifact, or resume where an earlier attempt ended."""
     kind, id = copy.manifest.kind, copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
         if store.has(kind, id):
             return
         folder, final = store.draft_folder(kind, id), store.folder(kind, id)
-        draft = _draft(copy, store)
-        try:
-            draft.expect(copy.manifest.bytes)
-            files = _files(copy, draft, reporter)
-        finally:
-            draft.close()
-        wrong = {name for name, entry in copy.manifest.files.items() if files.get(name) != entry}
-        wrong |= set(missing_shards(folder, copy.manifest.files))
-        if wrong:
-            remove_folder(folder)
-            raise copy.damaged(f"{min(wrong)} is not what the manifest says")
-        publish(folder, copy.manifest, final)
-        write_stamps(store.stamp_file(kind, id), final, copy.manifest.files)
+        manifest = finished_manifest(folder)
+        if manifest is None:
+            _fill(copy, folder, store, reporter)
+            manifest = copy.manifest
+        else:  # killed while it was published: its work file may be gone, and nothing else is needed
+            copy.require_same(Artifact(store, folder, manifest))
+        publish(folder, manifest, final)
+        write_stamps(store.stamp_file(kind, id), final, manifest.files)
 
 
-def _draft(copy: Copy, store: Store) -> Draft:
-    """The folder in which a copy grows. Raises: ArtifactError if the artifact itself is half made there."""
-    folder = store.draft_folder(copy.manifest.kind, copy.manifest.id)
+def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
+    """Receive the files of a copy. Raises: ArtifactError if the artifact itself is half made there, or damaged."""
     work = {"id": copy.manifest.id, "copy": hashlib.blake2b(copy.content).hexdigest()}
-    if folder.exists() and not Draft.is_of(folder, work):
+    if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
             f"{copy.reference} is half made in {store.root}: finish it with the command that made it "
             f"({copy.manifest.command}), or give that up with memlm artifacts gc."
         )
-    return Draft(folder, work)
+    draft = Draft(folder, work)
+    try:
+        draft.expect(copy.manifest.bytes)
+        files = _files(copy, draft, reporter)
+    finally:
+        draft.close()
+    wrong = {name for name, entry in copy.manifest.files.items() if files.get(name) != entry}
+    wrong |= set(missing_shards(folder, copy.manifest.files))
+    if wrong:
+        remove_folder(folder)
+        raise copy.damaged(f"{min(wrong)} is not what the manifest says")
 
 
 def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]:

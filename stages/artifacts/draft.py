@@ -18,6 +18,7 @@ from stages.artifacts.durable import fsync, fsync_folders, make_folder, remove_f
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError, DataError, ResourceError
 
 if TYPE_CHECKING:
@@ -225,6 +226,15 @@ def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     fsync_folders(draft, [draft / file for file in manifest.files])
     draft.rename(final)
     fsync(final.parent)
+
+
+def finished_manifest(draft: Path) -> Manifest | None:
+    """The manifest of a draft that lacks only its last name; None if there is none, or it does not fit the files."""
+    try:
+        manifest = Manifest.read(draft)
+    except ArtifactError:
+        return None
+    return None if find_damage(draft, manifest.files) else manifest
 
 
 def _remove_strangers(folder: Path, keep: set[Path]) -> None:

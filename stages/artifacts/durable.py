@@ -2,9 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 REMOVED = "-removed"
 
@@ -37,14 +38,32 @@ def make_folder(path: Path) -> None:
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace a file so that a reader sees the old content or the new, whatever happens in between."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file, written beside `path`, that takes its place once all of it is on the disk.
+
+    A device or a pipe is written as it is; a link stays one.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write that the disk refuses does not say where
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     fsync(path.parent)

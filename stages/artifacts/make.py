@@ -12,13 +12,13 @@ from typing import Any, Literal
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.disk_failures import disk_failure
-from stages.artifacts.draft import Draft, publish
+from stages.artifacts.draft import Draft, finished_manifest, publish
 from stages.artifacts.durable import make_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
-from stages.artifacts.stamps import find_damage, write_stamps
+from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 
@@ -143,7 +143,7 @@ def _make_locked(
     stage: Stage[C], config: C, work: ResolvedWork, inputs: Inputs, store: Store, execution: Execution
 ) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
-    finished = _finished(folder)
+    finished = finished_manifest(folder)
     if finished is not None and finished.inputs == work.inputs:
         return Outcome(_publish(work, store, finished), "resumed")
     draft = Draft(folder, work.draft_record, _read_folders(inputs))
@@ -187,15 +187,6 @@ def _read_folders(inputs: Inputs) -> set[Path]:
                 with suppress(ArtifactError):
                     waiting.append(artifact.store.open(record.reference))
     return found
-
-
-def _finished(draft: Path) -> Manifest | None:
-    """The manifest of a draft that lacks only its last name; damaged, it is written again from the progress log."""
-    try:
-        manifest = Manifest.read(draft)
-    except ArtifactError:
-        return None
-    return None if find_damage(draft, manifest.files) else manifest
 
 
 def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:

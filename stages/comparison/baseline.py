@@ -5,7 +5,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.comparison.by_token import compare_tokens
 from stages.comparison.settings import ComparisonSettings
-from stages.evaluation.results.token_scores import has_scores, open_scores
+from stages.evaluation.figures.token_scores import has_scores, open_scores
 
 
 def against_baseline(report: Artifact) -> dict[str, Any] | None:

@@ -9,8 +9,8 @@ import numpy as np
 from stages.comparison.lengths import UNITS, lengths
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation.results.places import Places, Units, are_parts, grouped, scored_places
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.places import Places, Units, are_parts, grouped, scored_places
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.metrics import perplexity, shown_word_perplexity
 from stages.reporting import Progress, unheard
 

@@ -8,10 +8,10 @@ from stages.comparison.settings import ComparisonSettings
 from stages.comparison.tally import Group, Tally, range_bounds
 from stages.comparison.token_rows import token_rows
 from stages.comparison.token_sums import read_sums
-from stages.evaluation.results.bootstrap import Bootstrap
-from stages.evaluation.results.frequency import Frequencies, buckets, find_frequencies
-from stages.evaluation.results.places import Units, scored_places, units_of
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.frequency import Frequencies, buckets, find_frequencies
+from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.figures.places import Units, scored_places, units_of
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
 

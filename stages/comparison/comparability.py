@@ -6,7 +6,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.text.tokens import TokenSplit, open_split
 

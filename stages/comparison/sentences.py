@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.evaluation.results.remarks import UNKNOWN_TOLD, resampled_line, unknown_rate_line
+from stages.evaluation.figures.remarks import UNKNOWN_TOLD, resampled_line, unknown_rate_line
 from stages.numbers import number
 
 Facts = Mapping[str, Any]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from stages.errors import UsageError
-from stages.evaluation.results.bootstrap import Bootstrap
-from stages.evaluation.results.token_scores import Reading
+from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.figures.token_scores import Reading
 
 LARGEST = 2**31 - 1
 MOST_SAMPLES = 10_000_000

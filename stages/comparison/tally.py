@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.evaluation.results.bootstrap import Bootstrap
+from stages.evaluation.figures.intervals import Bootstrap
 from stages.reporting import Progress, unheard
 
 FIRST_RANGE = 16

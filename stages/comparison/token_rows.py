@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.evaluation.results.places import Places
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.places import Places
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.lineage.corpus import token_text
 from stages.text.excerpt import Excerpt, SplitText, half_a_line
 from stages.text.names import DocumentNames

@@ -7,10 +7,10 @@ import numpy as np
 from stages.comparison.tally import Group, PairedTokens, Tally, position_range
 from stages.comparison.top_tokens import TopTokens
 from stages.errors import ArtifactError
-from stages.evaluation.results.bootstrap import Bootstrap
-from stages.evaluation.results.frequency import BOUNDS, Frequencies
-from stages.evaluation.results.places import Units
-from stages.evaluation.results.token_scores import TokenScores
+from stages.evaluation.figures.frequency import BOUNDS, Frequencies
+from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.figures.places import Units
+from stages.evaluation.figures.token_scores import TokenScores
 from stages.reporting import Progress, unheard
 
 BUCKETS = len(BOUNDS) + 1
@@ -22,7 +22,7 @@ class Groups(NamedTuple):
 
     all: Group | None
     buckets: list[Group | None]
-    """By frequency; as numbered in `stages.evaluation.results.frequency`."""
+    """By frequency; as numbered in `stages.evaluation.figures.frequency`."""
     ranges: list[Group | None]
     """By position in the document; as numbered in `stages.comparison.tally`."""
 

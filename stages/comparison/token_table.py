@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.durable import replacing
 from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_rows import token_rows
 from stages.errors import UsageError
-from stages.evaluation.results.places import scored_places
-from stages.evaluation.results.token_scores import open_scores
+from stages.evaluation.figures.places import scored_places
+from stages.evaluation.figures.token_scores import open_scores
 from stages.reporting import Progress, unheard
 
 TOKENS_AT_ONCE = 1 << 14
@@ -42,10 +44,12 @@ def write_token_table(
             yield from token_rows(scores_a, scores_b, rows, places, settings.around)
             progress(start + len(rows), len(places), "tokens written")
 
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as file:
+        text = TextIOWrapper(file, "utf-8", newline="")
         written = lines()
         first = next(written)
-        writer = csv.DictWriter(file, list(first))
+        writer = csv.DictWriter(text, list(first))
         writer.writeheader()
         writer.writerows(chain([first], written))
+        text.detach()
     return len(places)

@@ -110,7 +110,8 @@ def encode_range(
         inputs = np.stack([source.inputs(w.start, w.stop) for w in batch])
         with torch.no_grad(), autocast(device, precision):
             carried = None if batch[0].start in begins else state
-            encoding = model.encode(torch.from_numpy(inputs).to(device), carried, *_back(batch, origins, device))
+            offset = _document_offset(batch, origins, device)
+            encoding = model.encode(torch.from_numpy(inputs).to(device), carried, offset)
         state = encoding.state
         first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
         targets = torch.from_numpy(source.tokens(first, last)).to(device)
@@ -118,12 +119,12 @@ def encode_range(
         yield EncodedBlock(first, last, targets, rows, encoding)
 
 
-def _back(batch: list[Window], origins: np.ndarray | None, device: torch.device | str) -> tuple[Tensor, ...]:
-    """How many positions of its own document stand before each input of some windows, int64 [B, L]; of None nothing."""
+def _document_offset(batch: list[Window], origins: np.ndarray | None, device: torch.device | str) -> Tensor | None:
+    """Positions of its own document before each input of some windows, int64 [B, L]; of None nothing."""
     if origins is None:
-        return ()
-    back = np.stack([positions_back(origins, np.arange(w.start, w.stop)) for w in batch])
-    return (torch.from_numpy(back).to(device),)
+        return None
+    offset = np.stack([positions_back(origins, np.arange(w.start, w.stop)) for w in batch])
+    return torch.from_numpy(offset).to(device)
 
 
 def _batches(wanted: list[Window], size: int) -> Iterator[list[Window]]:

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.state_files import StateFiles
 from stages.encoding.token_range import TokenRange
-from stages.models.language_model import State
+from stages.models.backbone import named_below
 
 STATE, ENCODER_STATE = "state/", "encoder-state/"
 
@@ -34,8 +33,8 @@ class StateStore:
                 committed; None: there is none.
         """
         self._latest = shard, after
-        tensors = {f"{STATE}{i}": part for i, part in enumerate(after.state or ())}
-        tensors |= {f"{ENCODER_STATE}{i}": part for i, part in enumerate(after.encoder_state or ())}
+        tensors = {STATE + name: part for name, part in (after.state or {}).items()}
+        tensors |= {ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()}
         if not tensors:
             return
         self._files.write(output, shard, {name: tensor.cpu() for name, tensor in tensors.items()})
@@ -67,8 +66,6 @@ class StateStore:
         tensors = self._files.read(shard.key)
         if tensors is None:
             return None
-        return CarriedState(shard.stop, self._state(tensors, STATE), self._state(tensors, ENCODER_STATE))
-
-    def _state(self, tensors: dict[str, Tensor], prefix: str) -> State:
-        number = sum(name.startswith(prefix) for name in tensors)
-        return tuple(tensors[f"{prefix}{i}"].to(self._device) for i in range(number)) or None
+        tensors = {name: tensor.to(self._device) for name, tensor in tensors.items()}
+        state, encoder_state = (named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE))
+        return CarriedState(shard.stop, state, encoder_state)

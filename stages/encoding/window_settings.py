@@ -23,14 +23,13 @@ class WindowedConfig(StageConfig):
     """Settings of a stage that reads a split with a model."""
 
     context: Annotated[int, Field(gt=0)] | None = None
-    """Inputs that a window reads; None: the model's segment length."""
+    """Tokens that a window or segment reads; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None
-    """Inputs between the starts of two windows; None: the context."""
+    """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
     mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that a backbone carries from segment to segment; None: the model's own."""
-
+    """Positions that the backbone carries from segment to segment; None: the model's."""
     long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
-    """Number of slots or entries that layers remember beyond these; None: as many as in training."""
+    """Slots or entries that layers remember beyond these, if they do; None: the model's."""
 
     @property
     def asked_windows(self) -> dict[str, int | None]:
@@ -70,7 +69,7 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         raise UsageError(
             f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
         )
-    carried = model.carried_positions
+    carried, remembered = model.lengths
     if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):
         idle = "--context and --stride" if carried is None else "--stride"
         raise UsageError(f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out.")
@@ -78,7 +77,6 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
-    remembered = model.long_length
     if long_length is not None and remembered is None:
         why = _without_length(model, own)
         raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")
@@ -114,4 +112,4 @@ def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
         None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
     )
     model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
-    return sum(array.nbytes for array in model.state_spec(windows.context))
+    return model.state_bytes(windows.context)

@@ -4,41 +4,48 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from stages.config import Spelling
 from stages.diagnostics.options import option_names
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
 from stages.search.exclusion import checked_exclusion
 
+READING = Spelling("SOURCES[:key=value,…]", repeated=True)
+
 
 class EvaluateConfig(WindowedConfig):
     """Settings of evaluate."""
 
     split: str = "test"
-    """Split that is scored."""
+    """Split to score."""
+    memory: Annotated[tuple[str, ...] | None, READING] = None
+    """One reading, on top of those before it: external:lambda=tune or long:size=500,lambda=tune (lambda=learned: one
+    for each context); or by name: knn-lm, neural-cache, trime, trime-long, trime-ext, none; None: as the model was
+    trained to read, then knn-lm of an index, tuned."""
     tune_split: str | None = "valid"
-    """Split on which numbers are tuned; None once resolved, if none is."""
-    memory: tuple[str, ...] | None = None
-    """Readings, in order; `none`: the plain model. None: those of the model's method, then kNN-LM where there
-    is a datastore, all tuned."""
-    gate_k: tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None = None
-    """Neighbours that the gate of a model reads: the first number makes the scores, perplexity is reported for
-    each; None: as many as in training."""
-    passage: str | None = None
-    """START:STOP, tokens of the split of which gates and neighbours are shown; None: the first 64."""
+    """Split that numbers are tuned on."""
+    gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
+    """Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is reported; None: as
+    in training."""
+    passage: Annotated[str | None, Spelling("START:STOP")] = None
+    """Tokens whose gates and neighbours are shown; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
-    """Tokens that count, in tuning too: all, or those of the last word of every document."""
+    """Tokens that count, in tuning too: all, or those of each document's last word, with accuracy."""
     reset: Literal["none", "document"] = "none"
     """Whether windows and carried state begin anew at every document."""
     frequency: Literal["train", "split"] = "train"
-    """Where tokens are counted for perplexity by frequency: in the training split, or in the scored one."""
+    """Split whose tokens are counted for perplexity by frequency: train, or the one that is scored, as in the TRIME
+    paper."""
     save_token_scores: bool = False
-    """Whether `scores.zarr` is written."""
+    """Keep the log-probability of every token (scores.zarr)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-    exclude: Annotated[str, AfterValidator(checked_exclusion)] | None = None
-    """Rows that a token may not find where the datastore was made of the split that is read: its own (self), those
-    within N of it (window:N), or those of its document. None: there is no such split."""
+    exclude: Annotated[Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")] = (
+        None
+    )
+    """Rows that tokens may not find where the datastore was made of the split that is read: their own (self), those
+    within N of it, or those of its document."""
 
     def canonical(self) -> dict[str, Any]:
         """As other settings, but without an exclusion that nothing needs: reports keep their ids."""

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from stages.encoding.carried_state import CarriedState
     from stages.encoding.probe import Probe
     from stages.encoding.state_store import StateStore
+    from stages.evaluation.figures.breakdown import Breakdown
+    from stages.evaluation.figures.intervals import UnitFiles
+    from stages.evaluation.figures.last_word import LastWords
+    from stages.evaluation.figures.token_scores import ScoreFiles
     from stages.evaluation.range_reader import RangeReader, RangeResult
-    from stages.evaluation.results.breakdown import Breakdown
-    from stages.evaluation.results.changes import UnitFiles
-    from stages.evaluation.results.last_word import LastWords
-    from stages.evaluation.results.score_files import ScoreFiles
     from stages.memory.search_gate import SearchGate
     from stages.retrieval.rows import MemoryRow
 
@@ -165,7 +165,7 @@ class Plan:
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
-    from stages.evaluation.results.breakdown import find_breakdown
+    from stages.evaluation.figures.breakdown import find_breakdown
     from stages.retrieval.sources.source import Needs
     from stages.retrieval.weights.policy import open_policies
 
@@ -249,7 +249,7 @@ def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
 
 def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     """The tokens that alone count, of every split that is read; None: all."""
-    from stages.evaluation.results.last_word import find_last_words
+    from stages.evaluation.figures.last_word import find_last_words
 
     if job.config.score == "all":
         return None
@@ -265,8 +265,8 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
 
 
 def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown: "Breakdown") -> "UnitFiles | None":
-    from stages.evaluation.results.changes import UnitFiles
-    from stages.evaluation.results.places import places_of, units_of
+    from stages.evaluation.figures.intervals import UnitFiles
+    from stages.evaluation.figures.places import places_of, units_of
     from stages.text.tokens import open_split
 
     if not rows and "baseline" not in job.inputs:
@@ -278,7 +278,7 @@ def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown
 
 
 def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
-    from stages.evaluation.results.score_files import ScoreFiles
+    from stages.evaluation.figures.token_scores import ScoreFiles
 
     config = job.config
     if not config.save_token_scores:

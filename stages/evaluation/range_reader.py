@@ -19,7 +19,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, Probe, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
-from stages.evaluation.results.last_word import LastWords
+from stages.evaluation.figures.last_word import LastWords
 from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.memory.search_gate import SearchGate

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
+from stages.evaluation.figures.edges import Tuned, TunedRow
 from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
-from stages.evaluation.results.edges import Tuned, TunedRow
 from stages.metrics import perplexity
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from stages.encoding.clock import Stopwatch
 from stages.encoding.scoring import DENSE_SCORES
+from stages.evaluation.figures.last_word import is_best
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.range_scores import RangeScores, RowScores
-from stages.evaluation.results.last_word import is_best
 from stages.models.language_model import LanguageModel
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import ScoredRange

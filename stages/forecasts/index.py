@@ -27,6 +27,6 @@ class IndexForecast(Forecast[IndexConfig]):
         )
 
     def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall_queries"}
+        settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall"}
         signature = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
         return Work(metrics["rows"], "keys", signature, scale=metrics["rows"])

@@ -9,8 +9,8 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
+from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.range_reader import RangeReader, open_range_reader
-from stages.evaluation.results.last_word import LastWords
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries

@@ -60,7 +60,7 @@ def batch_loss(
     Args:
         memory_of: what the batch reads, of its keys [B·L, d].
     """
-    encoding = model.encode(batch.inputs)
+    encoding = batch.encode(model)
     if batch.plain:
         return plain_loss(model, batch, encoding.hidden)
     queries = encoding.key(key_name(settings, model)).flatten(0, 1)

@@ -1,7 +1,7 @@
 """The interface of a training objective: the batches that it needs and the loss that it computes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stages.methods.config import MethodSettings
 from stages.methods.segments import Segments
-from stages.models.backbone import State
+from stages.models.backbone import Encoding, State, each, named_below
 from stages.models.config import BackboneConfig
 from stages.models.devices import moved
 from stages.models.language_model import LanguageModel
@@ -39,6 +39,8 @@ class Batch:
 
     inputs: Tensor
     targets: Tensor
+    document_offset: Tensor | None = field(default=None, kw_only=True)
+    """Positions of its own document before each input, int64 [B, L], of a model that reads documents."""
 
     @staticmethod
     def read(split: Segments, segments: np.ndarray) -> "Batch":
@@ -50,6 +52,41 @@ class Batch:
         """The same batch, of the CPU, on a device."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)})
+
+    def encode(self, model: LanguageModel, state: State = None) -> Encoding:
+        """Read the inputs with a model, behind the state of the batch before."""
+        return model.encode(self.inputs, state, self.document_offset)
+
+
+class Carried(NamedTuple):
+    """State after a batch, for the next batch of the same streams; by default nothing."""
+
+    state: State = None
+    """The backbone's."""
+    past: Mapping[str, Tensor] = {}
+    """The method's own, by name."""
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Carried":
+        """The same with every tensor changed, as by `Tensor.detach`."""
+        return Carried(each(self.state, change), each(self.past, change) or {})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, by the names that `of` reads.
+
+        >>> carried = Carried({"h": torch.ones(1)}, {"keys": torch.zeros(1)})
+        >>> list(carried.tensors())
+        ['state/h', 'past/keys']
+        >>> Carried.of(carried.tensors()) == carried
+        True
+        """
+        parts = {"state/": self.state or {}, "past/": self.past}
+        return {prefix + name: tensor for prefix, part in parts.items() for name, tensor in part.items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """The same from its tensors."""
+        state, past = (named_below(tensors, prefix) for prefix in ("state/", "past/"))
+        return cls(state or None, past)
 
 
 class BatchLayout(NamedTuple):
@@ -135,13 +172,13 @@ class Method(ABC, Generic[S]):
         """The batch of the given segments [B]."""
 
     @abstractmethod
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
-        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state after the batch.
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and what the batch leaves.
 
         The auxiliary loss of an encoding is no part of it: training adds that.
 
         Args:
-            state: the state after the batch before, without gradient; None if none is carried to this one.
+            carried: what the batch before left, without gradient; nothing where streams begin.
         """
 
     @abstractmethod

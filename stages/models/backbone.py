@@ -1,17 +1,45 @@
 """The interface of a backbone: embeddings and the state before them -> representations and the state after."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
 
-State = tuple[Tensor, ...] | None
-"""State carried from window to window. LSTM: h and c, each [layers, B, d]; Transformer-XL: cached hidden states
-[layers, B, m, d] and the place in the current segment, int64 [1]. None: nothing (yet)."""
+State = Mapping[str, Tensor] | None
+"""State that a network carries from call to call, tensors by name; None: nothing (yet).
+
+Tensors of a layer have its name before theirs: `block3.keys`. Files keep the names.
+"""
+
+
+def each(state: State, change: Callable[[Tensor], Tensor]) -> State:
+    """The same state with every tensor changed, as by `Tensor.detach`."""
+    return None if state is None else {name: change(tensor) for name, tensor in state.items()}
+
+
+def named_below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, by what stands behind it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+class Inputs(NamedTuple):
+    """B windows of L inputs as a network reads them, and what stands before or beside them."""
+
+    embedded: Tensor
+    """Embeddings of the inputs, [B, L, d]."""
+    state: State = None
+    """The state after the windows before; None: streams begin."""
+    document_offset: Tensor | None = None
+    """Positions of its own document before each input, int64 [B, L]; None: a stream is one document."""
+    source: Tensor | None = None
+    """Tokens of a second sequence that each window is read with (a sentence to translate), int64 [B, S]."""
+    source_mask: Tensor | None = None
+    """Tokens of the source that count, bool [B, S]; None: all."""
 
 
 @dataclass
@@ -62,8 +90,12 @@ class Backbone(nn.Module, ABC):
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
 
     @abstractmethod
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
-        """Read embeddings [B, L, d], going on from `state`; None: a stream begins."""
+    def read(self, inputs: Inputs) -> Encoding:
+        """Representations of the inputs, and the state after them."""
+
+    def forward(self, inputs: Inputs) -> Encoding:
+        """`read`, as torch's hooks and compiler see it."""
+        return self.read(inputs)
 
 
 class Compilable(ABC):

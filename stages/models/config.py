@@ -13,7 +13,7 @@ from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.named import spelled_out
-from stages.models.windows import WindowSettings
+from stages.models.windows import Lengths, WindowSettings
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -118,15 +118,10 @@ class BackboneConfig(VocabularyConfig):
         """Inputs of the longest window that the backbone can read; None: any."""
 
     @property
-    @abstractmethod
-    def carried_positions(self) -> int | None:
-        """Positions before its segment that an input attends to; None: what is carried has no length."""
-
-    @property
-    @abstractmethod
-    def long_length(self) -> int | None:
-        """Number of slots or entries that layers remember beyond `carried_positions`; None: they have no such
-        length."""
+    def lengths(self) -> Lengths:
+        """How much it carries, by its settings `mem_length` and `attention.long_length`, where it has these."""
+        attention: Any = getattr(self, "attention", None)
+        return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
     @property
     @abstractmethod
@@ -134,8 +129,12 @@ class BackboneConfig(VocabularyConfig):
         """Whether what layers remember ends where a document does: then `encode` is given how far back that is."""
 
     @abstractmethod
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        """The arrays that one stream, read in segments of `context` inputs, carries at the most."""
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """The arrays that one stream, read in segments of `context` inputs, carries at the most, by name."""
+
+    def state_bytes(self, context: int) -> int:
+        """Size of the largest state of one stream that is read in segments of `context` inputs."""
+        return sum(array.nbytes for array in self.state_spec(context).values())
 
     @abstractmethod
     def sizes(self, segment_length: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Encoding, Inputs, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
@@ -34,25 +34,28 @@ class LanguageModel(nn.Module):
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
 
-    def encode(self, tokens: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
-        """Read tokens int64 [B, L], going on from `state` where the backbone carries one.
+    def encode(
+        self,
+        tokens: Tensor,
+        state: State = None,
+        document_offset: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+    ) -> Encoding:
+        """Read tokens int64 [B, L], with what stands before or beside them; see `Inputs`.
 
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
-
-        Args:
-            back: of a backbone that reads documents, how many positions of its own stand before each, int64 [B, L];
-                None: a stream is one document.
         """
+        context = (state, document_offset, source, source_mask)
         prefix = self.backbone.prefix
         if prefix is None:
-            documents = () if back is None else (back,)
-            encoding: Encoding = self.backbone(self.vocabulary.embed(tokens), state, *documents)
+            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context))
             return encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
-        return self.backbone(self.vocabulary.embed(padded), state).without_prefix(begun)
+        return self.backbone(Inputs(self.vocabulary.embed(padded), *context)).without_prefix(begun)
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.

@@ -4,6 +4,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
+class Lengths(NamedTuple):
+    """Positions before its segment that an input attends to, and slots or entries that layers remember beyond.
+
+    None: what is carried has no such length.
+    """
+
+    mem_length: int | None = None
+    long_length: int | None = None
+
+
 class WindowSettings(NamedTuple):
     """Inputs that a window reads, inputs between the starts of two windows, and what is carried beyond.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.charts.data import Box, Chart, Graph, Table
-from stages.evaluation.results.remarks import trained_with_memory
+from stages.evaluation.figures.remarks import trained_with_memory
 from stages.numbers import duration, number, size
 from stages.pages.lineage import Member, in_order
 

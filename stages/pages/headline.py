@@ -8,9 +8,9 @@ from typing import Any
 
 from stages.charts.data import Table
 from stages.charts.symbols import symbol
-from stages.evaluation.results.control_text import COUNTING, counting, counting_on_new_text
-from stages.evaluation.results.remarks import tied
-from stages.evaluation.results.row_names import baseline_name, short_name
+from stages.evaluation.figures.control_text import COUNTING, counting, counting_on_new_text
+from stages.evaluation.figures.remarks import tied
+from stages.evaluation.figures.row_names import baseline_name, short_name
 from stages.metrics import shown_word_perplexity
 from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source

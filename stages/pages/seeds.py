@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
-from stages.evaluation.results.seed_groups import compare_groups, seed_groups, text_of
+from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 
 CONFIDENCE = 0.95
 

@@ -10,8 +10,8 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
-from stages.evaluation.results.remarks import remarks
-from stages.evaluation.results.row_names import SHUT, with_model_named
+from stages.evaluation.figures.remarks import remarks
+from stages.evaluation.figures.row_names import SHUT, with_model_named
 from stages.pages.lineage import Member
 from stages.text.names import names_file, read_runs
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from stages.evaluation.results.control_text import worse_than_counting
-from stages.evaluation.results.remarks import (
+from stages.evaluation.figures.control_text import worse_than_counting
+from stages.evaluation.figures.remarks import (
     beside_trigram,
     is_weak,
     training_text_lines,

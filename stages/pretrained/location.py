@@ -11,6 +11,7 @@ from typing import Any
 
 from stages.artifacts.references import split_reference
 from stages.errors import DataError, UsageError, shortened
+from stages.text import TOKENIZERS
 
 HUB = "hf:"
 TOKENIZER_FILES = (
@@ -33,6 +34,11 @@ REDIRECTS = ("transformers_weights", "configuration_files")
 """Settings of `config.json` that make transformers read other files than those that are hashed."""
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Weights as pickles, which run code when they are read."""
+
+
+def names_tokenizer(text: str) -> bool:
+    """Whether a text names a tokenizer that is there, in an artifact, a file or a model, rather than a kind of one."""
+    return text not in TOKENIZERS and ("/" in text or text.endswith(".json") or is_location(text))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from stages.models.backbone import Inputs
 from stages.models.language_model import LanguageModel
 
 TOLERANCE = 1e-3
@@ -65,6 +66,6 @@ def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
     """Nats between log-probabilities of a model, read without its prefix, and those of transformers; nan counts."""
     differences = []
     for tokens, factor, log_probs in wanted:
-        hidden = factor * model.backbone(model.vocabulary.embed(tokens)).hidden.flatten(0, 1)
+        hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
         differences.append((model.log_probs(hidden) - log_probs.flatten(0, 1)).abs().max())
     return float(torch.stack(differences).max())

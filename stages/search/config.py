@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from stages.config import StageConfig
+from stages.config import Spelling, StageConfig
 from stages.errors import did_you_mean
 from stages.search import KINDS
 
@@ -17,8 +17,12 @@ class IndexConfig(StageConfig):
 
     not_identity = frozenset({"largest_gigabytes"})
 
-    index: Annotated[str, Field(min_length=1)] = "auto"
-    """auto, flat, ivf-flat, ivf-pq, hnsw, or a FAISS factory string."""
+    not_options = frozenset(
+        {"lists", "probe", "code_bytes", "code_bits", "links", "train_keys", "largest_gigabytes", "seed"}
+    )
+
+    index: Annotated[str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|FACTORY")] = "auto"
+    """Kind of index, or a FAISS factory string; auto: by size."""
     metric: Literal["l2", "ip"] = "l2"
     """Squared Euclidean distance, or inner product."""
     lists: Count | Auto | None = "auto"
@@ -37,8 +41,14 @@ class IndexConfig(StageConfig):
     """Where whole keys would take more than this, auto compresses them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the sample and of k-means."""
-    recall_queries: Annotated[int, Field(ge=0)] = 1000
-    """Rows whose neighbours are compared with exact search; 0: recall is not measured."""
+    recall: Annotated[
+        int,
+        Field(ge=0),
+        BeforeValidator(lambda given: 0 if given == "none" else given),
+        Spelling("none|SAMPLE"),
+    ] = 1000
+    """Keys whose neighbours are compared with exact search, which takes long for many keys; of a changed index in
+    proportion to what changed; none: recall is not measured."""
 
     @field_validator("index")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from stages.config import StageConfig
+from stages.config import Spelling, StageConfig
 from stages.errors import UsageError
 from stages.search.automatic import check_probe
 from stages.search.config import Count
@@ -18,21 +18,26 @@ class NeighborsConfig(StageConfig):
     """Settings of precompute-neighbors. What does not apply is None once resolved."""
 
     not_identity = frozenset({"recall"})
+    not_options = frozenset({"probe", "recall", "candidates"})
 
     k: Count = 4
     """Neighbours of a token."""
-    queries: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """Splits whose tokens are looked up; None: every split."""
-    exclude: Annotated[str, AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto"))] = "auto"
-    """Rows that a token of the datastore's own split may not find: its own (self), those within N of it
-    (window:N), those of its document, or none; auto: self."""
+    queries: Annotated[tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling("SPLITS")] = None
+    """Splits whose tokens are looked up: train,valid,…; None: every split."""
+    exclude: Annotated[
+        str,
+        AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto")),
+        Spelling("self|window:N|document|none"),
+    ] = "auto"
+    """Rows that may not be found by a token of their own split: its own (self), those within N of it, those of its
+    document, or none; auto: self."""
     probe: Count | Literal["auto"] | None = "auto"
     """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index measured of
     itself, at most its own number. None: it has no lists."""
     recall: Annotated[float, Field(gt=0, le=1)] = 0.98
     """Share of the neighbours found with the index's own `probe` that an automatic one must still find."""
     exact: bool = False
-    """Whether distances are those of the stored keys: recomputed, where the index holds compressed ones."""
+    """Re-rank by distances to the stored keys, where the index holds compressed ones."""
     candidates: Count | Literal["auto"] | None = "auto"
     """Neighbours by the index's distance among which the k best by exact distance are taken; auto: 4 k, at
     least 64 and at most k + 1,024. None: distances are not recomputed."""

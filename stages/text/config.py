@@ -1,4 +1,4 @@
-"""Settings of `tokenize`."""
+"""Settings of `tokenize` and `pack-batches`."""
 
 import re
 from math import isclose
@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from stages.config import StageConfig
+from stages.config import Spelling, StageConfig
 from stages.errors import UsageError, did_you_mean
 from stages.text import TOKENIZERS
 
@@ -34,6 +34,7 @@ def _none_if_auto(value: Any) -> Any:
 
 Auto = BeforeValidator(_none_if_auto)
 """`auto` is None: left to `Tokenize.resolve`."""
+NUMBER = Spelling("N|auto")
 
 
 class TokenizeConfig(StageConfig):
@@ -42,29 +43,32 @@ class TokenizeConfig(StageConfig):
     not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes", "column", "files"})
     """The role of an input file says which of its columns is read."""
 
-    tokenizer: str = "bpe"
-    """word, char, byte, bpe, or `given` (named by the reference `tokenizer`)."""
-    vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto] = None
-    """Types kept, special ones included; None or `auto`: all of train's (word, char), chosen from its size (bpe)."""
-    min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto] = None
-    """Types of `word` that train has less often are `<unk>`; None or `auto`: 1 if the text has `<unk>`, else 2."""
-    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None)] = None
-    """Token that ends a document for a pretrained tokenizer; None: `<|endoftext|>`, or the tokenizer's own."""
+    tokenizer: Annotated[str, Spelling("bpe|word|char|byte|FILE.json|TOKENS|MODEL")] = "bpe"
+    """Learnt from train (bpe, word, char), without any text (byte), or `given`: read from a file, that of other tokens,
+    or that of a pretrained model, a folder, FILE.gguf or hf:NAME."""
+    vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto, NUMBER] = None
+    """Token types to keep or to learn, special ones included; None: auto: of bpe 512 to 32,768, as the text has room
+    for; else all of train's."""
+    min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto, NUMBER] = None
+    """Words that train has less often are <unk>; None: auto: 1 if the text has <unk> already, else 2."""
+    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None), Spelling("TOKEN")] = None
+    """Token that ends a document for a pretrained model; None: <|endoftext|>, or the tokenizer's own."""
     lowercase: bool = False
-    """Whether text is lower-cased before it is tokenized."""
+    """Lower-case the text first."""
     documents: Documents | None = None
-    """Unit of documents; None: a file for plain text, a record for `.jsonl`, a topic for pydocs."""
-    split: tuple[Share, ...] | None = None
-    """Shares of the text for train, valid and, if there are three, test, where files are not given by split.
-
-    None: .9, .05, .05.
-    """
-    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None)] = None
-    """Column of a table, or field of a `.jsonl` record, that holds the text; None: `text`."""
-    files: Annotated[str | None, Field(exclude_if=lambda files: files is None)] = None
-    """Which of the files of train, or of the one corpus, are read, counted from 0: `0-9`; None: all."""
+    """Unit of documents: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a JSON record a
+    line; None: a record of .jsonl, a row of .parquet and .arrow, a topic of pydocs, else a file."""
+    split: Annotated[tuple[Share, ...] | None, Spelling("A,B[,C]")] = None
+    """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
+    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None), Spelling("NAME")] = (
+        None
+    )
+    """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
+    files: Annotated[str | None, Field(exclude_if=lambda files: files is None), Spelling("A-B")] = None
+    """Numbers of the files that are read, of FILES or of the first split there is (train), counted from 0: 0-9; None:
+    all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
-    """Longest line of `.jsonl`, or text of a row, that is read."""
+    """Longest record of .jsonl, or row, that is read."""
 
     def canonical(self) -> dict[str, Any]:
         """As other settings, but without a count of 1: with it, work is what it was before there was this setting."""
@@ -122,3 +126,41 @@ class TokenizeConfig(StageConfig):
             raise ValueError(f"the vocabulary of a {self.tokenizer} tokenizer has a fixed size")
         if size < smallest:
             raise ValueError(f"a {self.tokenizer} vocabulary has at least {smallest} types, not {size}")
+
+
+APART = 16
+"""Segments of a forward batch in the presets of two cores."""
+
+Count = Annotated[int, Field(gt=0)]
+
+
+class PackConfig(StageConfig):
+    """Settings of pack-batches."""
+
+    segment_length: Count = 128
+    """Tokens a segment, L; segments start at multiples of L of the split."""
+    k: Count = 20
+    """Matches of a segment among which its successor is looked for."""
+    bm25: Literal["lucene", "okapi"] = "lucene"
+    """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
+    engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
+    """Engine that finds the matches: fast, our own, or the package rank-bm25, for small texts and okapi alone."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the first segment, and of those that follow where no match is free."""
+    exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
+    """Matches that a segment may not have: itself, or those of its document, so that links cross documents only, as
+    with a datastore of others."""
+    apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
+    """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
+
+    @model_validator(mode="after")
+    def _apart_needs_documents(self) -> Self:
+        if "apart" in self.model_fields_set and self.exclude != "document":
+            raise ValueError("apart keeps segments of one document apart: add --exclude document")
+        return self
+
+    @model_validator(mode="after")
+    def _engine_has_the_formula(self) -> Self:
+        if self.engine == "rank-bm25" and self.bm25 != "okapi":
+            raise ValueError(f"engine rank-bm25 computes bm25 okapi, not {self.bm25}: add --bm25 okapi")
+        return self

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from stages.artifacts.durable import write_atomically
 from stages.errors import ArtifactError
-from stages.models.language_model import State
+from stages.methods.method import Carried
+from stages.models.backbone import named_below
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/"
@@ -21,10 +22,10 @@ MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/
 
 @dataclass
 class RankState:
-    """State of one process: its random numbers, and the state that its batches carry to the next."""
+    """State of one process: its random numbers, and what its latest batch leaves to the next."""
 
     random: dict[str, Tensor]
-    carried: State
+    carried: Carried
 
 
 def save_checkpoint(
@@ -40,7 +41,7 @@ def save_checkpoint(
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
     for rank, own in enumerate(ranks):
         tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
-        tensors |= {f"{CARRIED}{rank}/{i}": state for i, state in enumerate(own.carried or ())}
+        tensors |= {f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"progress": json.dumps(progress), "ranks": str(len(ranks))}
     write_atomically(path, save(tensors, header | {"digest": _digest(tensors, header)}))
@@ -58,13 +59,13 @@ def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
 
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int = 0, ranks: int = 1
-) -> tuple[dict[str, Any], State]:
+) -> tuple[dict[str, Any], Carried]:
     """Put a checkpoint back where it came from, random state included.
 
     A rank that was not there when it was saved keeps the random state that it has. Another number of
     ranks shares the streams otherwise: then no state is carried on.
 
-    Returns: the progress, and the state that the rank's next batch goes on from, on the CPU.
+    Returns: the progress, and what the rank's latest batch left to the next, on the CPU.
     Raises: ArtifactError if the file cannot be read.
     """
     try:
@@ -77,17 +78,17 @@ def load_checkpoint(
         saved_ranks = int(header["ranks"])
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
-    model.load_state_dict(_below(tensors, MODEL))
+    model.load_state_dict(named_below(tensors, MODEL))
     states: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _below(tensors, OPTIMIZER).items():
+    for name, tensor in named_below(tensors, OPTIMIZER).items():
         index, key = name.split("/")
         states.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    random = _below(tensors, f"{RANDOM}{rank}/")
+    random = named_below(tensors, f"{RANDOM}{rank}/")
     if random:
         set_random_state(random)
-    carried = _below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
-    return progress, tuple(carried[str(i)] for i in range(len(carried))) or None
+    carried = named_below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
+    return progress, Carried.of(carried)
 
 
 def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
@@ -111,7 +112,3 @@ def set_random_state(state: dict[str, Tensor]) -> None:
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -4,9 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WrapValidator, model_validator
 
-from stages.config import Settings, StageConfig
+from stages.config import Settings, Spelling, StageConfig
 from stages.methods import METHODS
 from stages.methods.config import MemoryConfig, MethodSettings, with_method
+from stages.models import NAMED, trainable_backbones
 from stages.models.config import ModelConfig, Probability, Size, parse_model
 
 Positive = Annotated[float, Field(gt=0)]
@@ -22,7 +23,7 @@ class OptimizerConfig(Settings):
 
     name: Literal["adam", "adamw", "adagrad", "sgd"] = "adamw"
     """`sgd` uses Nesterov momentum (the papers' `nag`)."""
-    lr: Positive = 3e-3
+    lr: Annotated[Positive, Spelling()] = 3e-3
     """Highest learning rate, at the end of the warm-up."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of the first and second moments (adam, adamw)."""
@@ -46,37 +47,48 @@ class ScheduleConfig(Settings):
 class TrainConfig(StageConfig):
     """Settings of the stage `train`."""
 
+    has_presets = True
     not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
+    not_options = frozenset({"clip_norm", "valid_every", "log_every"})
 
-    method: str = "lm"
+    method: Annotated[str, Spelling("METHOD", help=f"What is minimized: {', '.join(METHODS.names())}.")] = "lm"
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
     """Settings of the memory, for methods that train with one."""
-    model: ModelConfig = parse_model({})
+    model: Annotated[
+        ModelConfig,
+        Spelling(
+            "BACKBONE",
+            help=f"Network under the vocabulary: {', '.join(trainable_backbones())}; or, a transformer-xl that "
+            f"remembers more, {', '.join(NAMED)}.",
+        ),
+    ] = parse_model({})
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
 
-    steps: Steps = AUTO
-    """Updates of the weights; `auto`: as many as the text is worth to the model, see `stages.training.automatic`."""
+    steps: Annotated[Steps, Spelling("N|auto")] = AUTO
+    """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is; the time
+    that they take is said after the first."""
     epochs: Positive | None = None
-    """Passes over the training split; if given, `steps` is computed from it."""
+    """Passes over the training split, instead of `steps`."""
+    batch_tokens: Size = 1024
+    """Tokens of one forward batch over all ranks, a multiple of the segment length."""
+    accumulate: Size = 1
+    """Forward batches that make an update."""
     segment_length: Size = 128
     """Tokens a segment, L; segments start at multiples of L of the split."""
-    batch_tokens: Size = 1024
-    """Tokens of one forward batch over all ranks; a multiple of the segment length."""
-    accumulate: Size = 1
-    """Forward batches that make one update."""
+    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    """Slots or entries that layers remember beyond carried positions, if they do; None: as the model says."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
-    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None)] = None
-    """Rank of the factors that are trained instead of an imported model's own weights; None: the weights are
-    trained."""
+    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None), Spelling("RANK")] = None
+    """Rank of factors that are learned instead of an imported model's own weights (LoRA); None: the weights are."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of the initial weights, dropout and the order of segments."""
+    """Seed of weights, dropout and order."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
     compile: Annotated[bool, Field(exclude_if=lambda chosen: not chosen)] = False
-    """Whether the forward passes of the backbone's blocks are compiled (`torch.compile`)."""
+    """Compile the network first (torch.compile): updates are faster on a GPU, hardly on a CPU."""
     valid_every: Annotated[int, Field(ge=0)] = 500
     """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
     log_every: Size = 50

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -17,10 +16,8 @@ from torch import Tensor, nn
 from stages.artifacts.durable import fsync
 from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import Batch, BatchIndex, Method
+from stages.methods.method import Batch, BatchIndex, Carried, Method
 from stages.methods.segments import Segments
-from stages.models.backbone import State
-from stages.models.devices import moved
 from stages.models.language_model import LanguageModel
 from stages.reporting import Reporter, Silent
 from stages.training.batches import SegmentOrder, batch_size
@@ -80,9 +77,7 @@ class Trainer:
         self._order = SegmentOrder(self.segments, method, self.layout, self.batch_size, config.seed)
         self.progress = Progress()
         self.accumulate = config.accumulate
-        self._carried: State = None
-        self._before: State = None
-        self._back: Tensor | None = None
+        self._carried = self._before = Carried()
         self._auxiliary: Tensor | None = None
         self._readings: deque[UpdateReadings] = deque()
         self.unread = UNREAD.get(fabric.device.type, 0)
@@ -174,16 +169,16 @@ class Trainer:
     def batches(self) -> Iterator[Batch]:
         for part in range(self.accumulate):
             number = self.progress.step * self.accumulate + part
-            self._before = self._state_before(number)
+            self._before = Carried() if self._order.begins_epoch(number) else self._carried
             # Processes exchange gradients once an update: in the last backward pass.
             with self.fabric.no_backward_sync(self.objective, enabled=part + 1 < self.accumulate):
                 yield self._batch(number)
 
     def loss(self, batch: Batch) -> Tensor:
         loss: Tensor
-        loss, state = self.objective(batch, self._before, self._back)
+        loss, carried = self.objective(batch, self._before)
         self._add_auxiliary(self._bare_objective.auxiliary)
-        self._carried = state if self.layout.streams else None
+        self._carried = carried if self.layout.streams else Carried()
         return loss
 
     def _add_auxiliary(self, auxiliary: Tensor | None) -> None:
@@ -202,22 +197,14 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _state_before(self, number: int) -> State:
-        """The state before forward batch `number`: None at the start of an epoch."""
-        return None if self._order.begins_epoch(number) else self._carried
-
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
         share = self._order.share(number, self.fabric.global_rank, self.fabric.world_size)
-        self._back = self._positions_back(share)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
-        return self.method.batch(self.segments, share, index).to(self.fabric.device)
-
-    def _positions_back(self, segments: np.ndarray) -> Tensor | None:
-        """How far back the own document of each input of segments [B] reaches, for a model that reads documents."""
-        if not self.config.model.reads_documents:
-            return None
-        return moved(torch.from_numpy(self.segments.back(segments)), self.fabric.device)
+        batch = self.method.batch(self.segments, share, index)
+        if self.config.model.reads_documents:
+            batch.document_offset = torch.from_numpy(self.segments.back(share))
+        return batch.to(self.fabric.device)
 
     def _require_finite(self, loss: float, step: int) -> None:
         if not math.isfinite(loss):
@@ -301,7 +288,7 @@ class Trainer:
 
     def _save(self) -> None:
         self._settle()
-        own = RankState(random_state(), self._carried and tuple(tensor.cpu() for tensor in self._carried))
+        own = RankState(random_state(), self._carried.each(Tensor.cpu))
         ranks = gather_over_ranks(self.fabric, own)
         if self.fabric.is_global_zero:
             assert self.journal is not None
@@ -329,7 +316,7 @@ class Trainer:
             rank, ranks = self.fabric.global_rank, self.fabric.world_size
             saved, carried = load_checkpoint(path, self.model, self._optimizer, rank, ranks)
             self.progress = self._read_progress(path, saved)
-            self._carried = carried and tuple(tensor.to(self.fabric.device) for tensor in carried)
+            self._carried = carried.each(lambda tensor: tensor.to(self.fabric.device))
             self.reporter.info(f"resumed: {self.progress.step} of {self.config.steps} steps")
 
 

@@ -1,11 +1,15 @@
 """Named training settings, complete and boring: one TOML file each."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
+from stages.models.config import backbones_with, settings_left_open
+from stages.models.layers.lengths import lengthened_layers
+from stages.models.named import spelled_out
 
 DEFAULT = "tiny"
 """The default backbone's; that of another is called tiny-BACKBONE."""
@@ -63,6 +67,52 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
             "leave --backbone out, or name another preset (memlm presets)."
         )
     return preset
+
+
+def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The preset under the settings that a user asks for, which must go with it.
+
+    Args:
+        name: as of `choose_preset`.
+        asked: nested settings.
+        init: how the model is made that training begins from; its backbone is that of the run where none is named.
+    Raises: UsageError as `choose_preset` does, for a length that the backbone does not have, and for settings of the
+        model that `init` has settled.
+    """
+    model = asked.get("model", {})
+    backbone = model.get("backbone")
+    if init is not None:
+        _require_open(model, init)
+        if name is None and backbone is None:
+            backbone = init["backbone"]
+    preset = choose_preset(name, backbone, asked.get("method"))
+    if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
+        preset.pop("valid_every", None)  # as the steps, it follows from the text
+    if "mem_length" in model:
+        _require_carried(preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
+    return preset
+
+
+def _require_carried(backbone: str, *, other: bool) -> None:
+    """Raises: UsageError for a backbone that carries no positions; `other`: another may be chosen."""
+    able = backbones_with("mem_length")
+    if backbone not in able:
+        instead = f", or add --backbone {able[0]}" if other else ""
+        raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
+
+
+def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
+    """Raises: UsageError for settings of a model that a trained one, from which training begins, has settled."""
+    settled = [f"model.{name}" for name in asked if name not in settings_left_open()]
+    if settled:
+        attention = spelled_out(init).get("attention", {}).get("name")
+        lengths = ["--segment-length"]
+        lengths += ["--mem-length"] * (init["backbone"] in backbones_with("mem_length"))
+        lengths += ["--long-length"] * (attention in lengthened_layers())
+        raise UsageError(
+            f"--init-from takes over how that model is made: leave {', '.join(settled)} out. What may be another: "
+            f"{', '.join(lengths)}."
+        )
 
 
 def _without_steps(preset: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
     if not remembers(model, config.segment_length):
         return 0
-    return sum(array.nbytes for array in model.state_spec(config.segment_length))
+    return model.state_bytes(config.segment_length)
 
 
 def _parameters(model: BackboneConfig) -> int:
@@ -131,7 +131,7 @@ def _parameters(model: BackboneConfig) -> int:
 
 def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> str:
     """Advice on a size that fits: the largest memory of layers, number of slots, or number of layers, if one does."""
-    length = model.long_length
+    length = model.lengths.long_length
     if length and isinstance(model, AttentionConfig) and fits(_lengthened(model, 0)):
         return f"--long-length {_most(length, lambda n: fits(_lengthened(model, n)))} fits"
     if isinstance(model, AttentionConfig) and isinstance(keys := model.feed_forward, ProductKeysSettings):

@@ -35,7 +35,7 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
     if not config.model.carries_state:
         return 0
     batch = min(config.batch_segments, max(1, segments(config, inputs)))
-    return batch * sum(array.nbytes for array in config.model.state_spec(config.segment_length))
+    return batch * config.model.state_bytes(config.segment_length)
 
 
 def segments(config: TrainConfig, inputs: Inputs) -> int:

@@ -32,7 +32,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
     method = METHODS.load(config.method)(config.method_settings, SideInputs())
     if method.layout(model).streams:
         return None
-    without = "" if model.long_length is None else ", or evaluate with --long-length 0"
+    without = "" if model.lengths.long_length is None else ", or evaluate with --long-length 0"
     return (
         f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
         f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"

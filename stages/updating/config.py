@@ -6,6 +6,7 @@ from pydantic import Field
 
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import Inputs
+from stages.config import Spelling
 from stages.encoding.window_settings import WindowedConfig
 from stages.errors import UsageError
 
@@ -16,11 +17,13 @@ TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length", "long_
 class UpdateConfig(WindowedConfig):
     """Settings of update-datastore. What its rows are made with is taken over from the datastore before."""
 
+    not_options = frozenset(TAKEN_OVER)
+
     split: str | None = None
-    """Split of the added tokens, all of which is added; None: train, or nothing is added."""
-    forget: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Documents that are left out: their number, FIRST-LAST, their name (`name:12`, where it reads as something else),
-    or @FILE with one of these a line; resolved, the numbers alone."""
+    """Split of the added tokens, all of which is added; None: train."""
+    forget: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Spelling("DOCUMENT|@FILE", repeated=True)] = ()
+    """Documents to leave out: 12, 3-7, the name of one (name:12, where it reads as something else), or a file with one
+    of these a line; repeatable."""
     key: Literal["ffn-input", "hidden"] | None = None
     """Representation that is stored."""
     dtype: Literal["float16", "float32"] | None = None

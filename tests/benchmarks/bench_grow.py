@@ -172,7 +172,7 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
     shape |= {"backbone": "transformer", "heads": 4, "max_positions": 128, "positions": "learned"}
     shape |= {"vocab_size": everything.metrics["vocabulary_size"]}
     model = artificial(timed.store, Model(), {"tokens": everything}, model=shape, segment_length=128)
-    lists = IndexConfig(index="ivf-flat", recall_queries=arguments.recall_queries)
+    lists = IndexConfig(index="ivf-flat", recall=arguments.recall)
     settings = DatastoreConfig(reset="document")
 
     anew = timed.make(BuildDatastore(), settings, source=model)
@@ -191,7 +191,7 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
         told("one more tenth", rows=grown.metrics["rows"], queries=index.metrics["queries"], **step)
     share = {f"{name}_share": step[name] / cost[name] for name in step}
     told("the last tenth, of building anew", **share, **shares(step, cost))
-    compare_recall("grown in ten steps", index, index_anew, arguments.recall_queries)
+    compare_recall("grown in ten steps", index, index_anew, arguments.recall)
     compare("grown in ten steps", grown, anew)
 
     forgotten = tuple(str(number) for number in range(1, len(articles), 2))
@@ -205,7 +205,7 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
     index_alone = timed.make(BuildIndex(), lists, source=alone)
     cost |= timed.index_seconds
     told("cut in half", **step, **shares(step, cost))
-    compare_recall("cut in half", halved, index_alone, arguments.recall_queries)
+    compare_recall("cut in half", halved, index_alone, arguments.recall)
     compare("cut in half", half, alone)
 
 

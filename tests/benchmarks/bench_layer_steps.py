@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from stages.methods.method import ParameterGroup
+from stages.models.backbone import State
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig
@@ -37,13 +38,13 @@ KINDS = {
 
 
 def memorizing(size: int) -> dict[str, Any]:
-    return {"attention": {"name": "memorizing", "layers": [3], "memory_size": size}}
+    return {"attention": {"name": "memorizing", "layers": [3], "long_length": size}}
 
 
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer-XL": {},
-    "Transformer-XL, M = 512": {"memory_length": 512},
-    "Compressive, C = 256": {"attention": {"name": "compressive", "compressed_length": 256}},
+    "Transformer-XL, M = 512": {"mem_length": 512},
+    "Compressive, C = 256": {"attention": {"name": "compressive", "long_length": 256}},
     **{f"Memorizing, block 3, N = {size:,}": memorizing(size) for size in (0, 512, 2048, 8192, 32768, 65536, 131072)},
     "∞-former, N = S = 128": {"attention": {"name": "infinity"}},
     "∞-former, even": {"attention": {"name": "infinity", "sticky": False}},
@@ -58,7 +59,7 @@ class Timed:
 
     model: LanguageModel
     optimizer: torch.optim.Optimizer
-    state: tuple[Tensor, ...] | None
+    state: State
     tokens: Tensor
     back: Tensor | None
     """How far back the document of each position reaches, where memories end with documents: to all of them."""
@@ -87,7 +88,7 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
     """A model whose memories are full: of entries as many random ones, of all else what some segments leave."""
     torch.manual_seed(0)
     sizes = {"width": width, "layers": layers, "heads": 4, "ffn_width": 4 * width, "dropout": 0.0}
-    config = parse_model({"backbone": "transformer-xl", "memory_length": LENGTH, **sizes, **changes})
+    config = parse_model({"backbone": "transformer-xl", "mem_length": LENGTH, **sizes, **changes})
     model = LanguageModel(config.sized(TYPES, LENGTH)).train()
     optimizer = make_optimizer(OptimizerConfig(), set_apart([ParameterGroup(list(model.parameters()))], model))
     tokens, state = torch.randint(TYPES, (ROWS, LENGTH)), None
@@ -96,9 +97,9 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
         for _ in range(6):
             state = model.encode(tokens, state, back).state
     assert state is not None
-    if size := changes.get("attention", {}).get("memory_size"):
-        entries = torch.nn.functional.normalize(torch.randn(1, ROWS, 4, size, width // 4), dim=-1)
-        state = (*state[:2], entries, entries.clone())
+    if size := changes.get("attention", {}).get("long_length"):
+        entries = torch.nn.functional.normalize(torch.randn(ROWS, 4, size, width // 4), dim=-1)
+        state = {**state} | {name: entries.clone() for name in state if name.endswith((".keys", ".values"))}
     timed = Timed(model, optimizer, state, tokens, back)
     timed.update()
     return timed
@@ -116,7 +117,7 @@ def rows(models: dict[str, Timed], rounds: int) -> Iterator[str]:
     yield f"|{'---|' * (4 + len(kinds))}"
     for name, timed in models.items():
         config = timed.model.config
-        state = sum(array.nbytes for array in config.state_spec(LENGTH)) / 1024
+        state = config.state_bytes(LENGTH) / 1024
         weights = sum(parameter.numel() for parameter in timed.model.parameters())
         shares = timed.shares()
         cells = (f"{statistics.median(times[name]) / base:.2f}", f"{weights / 1e6:.1f}M", f"{state:,.0f}")

@@ -27,7 +27,7 @@ from typing import Any
 
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import state_bytes
-from stages.evaluation.results.spread import spread
+from stages.evaluation.figures.seed_groups import spread
 from stages.models.windows import WindowSettings
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
@@ -65,7 +65,7 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "transformer": Trained(preset="wikitext2-8x128"),
     "transformer-xl": Trained(),
     "transformer-xl-wide": Trained(["ffn_width=1472"]),
-    "transformer-xl-512": Trained(["memory_length=512"]),
+    "transformer-xl-512": Trained(["mem_length=512"]),
     "compressive": Trained(attention("compressive"), remembered=256, long_lengths=(None, 0)),
     "memorizing-0": Trained(attention("memorizing", "layers=[2]"), remembered=0),
     "memorizing": Trained(attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES),

@@ -25,8 +25,8 @@ SHAPE = {"backbone": "transformer-xl", "width": 48, "layers": 1, "heads": 4, "ff
 ENTRIES = 512
 MODELS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "transformer-xl": ({}, (None,)),
-    "memorizing": ({"attention": {"name": "memorizing", "memory_size": ENTRIES}}, (0, ENTRIES, 2 * ENTRIES)),
-    "compressive": ({"attention": {"name": "compressive", "compressed_length": ENTRIES // 4, "rate": 4}}, (None,)),
+    "memorizing": ({"attention": {"name": "memorizing", "long_length": ENTRIES}}, (0, ENTRIES, 2 * ENTRIES)),
+    "compressive": ({"attention": {"name": "compressive", "long_length": ENTRIES // 4, "rate": 4}}, (None,)),
     "infinity": ({"attention": {"name": "infinity", "basis": 128, "samples": 128, "contraction": 0.75}}, (None,)),
 }
 """With the sizes of memory that each is read with; None: that of training."""
@@ -54,7 +54,7 @@ def main() -> None:
         near, far = test.asked & (back <= SEGMENT), back > 2 * SEGMENT
         for name in given.models:
             chosen, sizes = MODELS[name]
-            config = parse_model({**SHAPE, "memory_length": SEGMENT, **chosen}).sized(TYPES, SEGMENT)
+            config = parse_model({**SHAPE, "mem_length": SEGMENT, **chosen}).sized(TYPES, SEGMENT)
             started = time.process_time()
             model = learned(config, batches_of(task, ROWS, seed), given.updates, given.lr, SEGMENT, seed)
             took = round(time.process_time() - started, 1)

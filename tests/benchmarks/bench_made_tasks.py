@@ -36,10 +36,10 @@ SEGMENT, TYPES, ROWS = 64, 20, 32
 SIGNAL = {"name": "infinity", "basis": 64, "samples": 64, "widths": (0.02, 0.05), "contraction": 0.75}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer-xl": {},
-    "transformer-xl-320": {"memory_length": 320},
-    "compressive-mean": {"attention": {"name": "compressive", "compressed_length": 256, "compression": "mean"}},
-    "compressive-conv": {"attention": {"name": "compressive", "compressed_length": 256}},
-    "memorizing": {"attention": {"name": "memorizing", "memory_size": 1024, "layers": [2]}},
+    "transformer-xl-320": {"mem_length": 320},
+    "compressive-mean": {"attention": {"name": "compressive", "long_length": 256, "compression": "mean"}},
+    "compressive-conv": {"attention": {"name": "compressive", "long_length": 256}},
+    "memorizing": {"attention": {"name": "memorizing", "long_length": 1024, "layers": [2]}},
     "infinity-even": {"attention": SIGNAL | {"sticky": False}},
     "infinity-sticky": {"attention": SIGNAL},
 }
@@ -66,7 +66,7 @@ def made(task: str, length: int, updates: int, segment: int) -> Made:
 
 
 def model(changes: dict[str, Any], types: int, segment: int) -> BackboneConfig:
-    sizes = {"width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0, "memory_length": segment}
+    sizes = {"width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0, "mem_length": segment}
     return parse_model({"backbone": "transformer-xl", **sizes, **changes}).sized(types, segment)
 
 

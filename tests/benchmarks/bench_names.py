@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.artifacts.store import Store
-from stages.evaluation.results.token_scores import open_scores
+from stages.evaluation.figures.token_scores import open_scores
 from stages.lineage.corpus import token_text
 
 

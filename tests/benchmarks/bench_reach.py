@@ -23,8 +23,8 @@ SHAPE = {"backbone": "transformer-xl", "width": 32, "layers": 1, "heads": 2, "ff
 SIGNAL = {"name": "infinity", "basis": 16, "widths": (0.05, 0.1), "samples": 16, "contraction": 0.75}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer-xl": {},
-    "memorizing": {"name": "memorizing", "memory_size": LEARNED, "neighbors": 8},
-    "compressive": {"name": "compressive", "compressed_length": LEARNED // 4, "rate": 4},
+    "memorizing": {"name": "memorizing", "long_length": LEARNED, "neighbors": 8},
+    "compressive": {"name": "compressive", "long_length": LEARNED // 4, "rate": 4},
     "infinity-even": SIGNAL | {"sticky": False},
     "infinity-sticky": SIGNAL,
 }
@@ -32,14 +32,14 @@ MODELS: dict[str, dict[str, Any]] = {
 
 def trained(attention: dict[str, Any], seed: int) -> LanguageModel:
     chosen = {"attention": attention} if attention else {}
-    config = parse_model({**SHAPE, "memory_length": SEGMENT, **chosen}).sized(2 * NAMES + 1, SEGMENT)
+    config = parse_model({**SHAPE, "mem_length": SEGMENT, **chosen}).sized(2 * NAMES + 1, SEGMENT)
     task = beginnings(4096, NAMES, LEARNED + 1, SEGMENT, 100 + seed)
     return learned(config, batches_of(task, 64, seed), 480, 1e-2, segment=SEGMENT)
 
 
 def read(model: LanguageModel, config: BackboneConfig, length: int, seed: int) -> float:
     """Share of right answers at the end of documents of `length` inputs, with a memory of all of them."""
-    remembered = None if config.long_length is None else length
+    remembered = None if config.lengths.long_length is None else length
     longer = LanguageModel(config.reading(WindowSettings(SEGMENT, SEGMENT, None, remembered)))
     longer.load_state_dict(model.state_dict())
     return accuracy(longer.eval(), beginnings(ROWS, NAMES, length + 1, SEGMENT, 1000 + seed))

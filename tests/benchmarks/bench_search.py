@@ -129,7 +129,7 @@ def speed(rows: int, rounds: int, block: int, profile: bool) -> None:
         taken, automatic = timed(lambda: build(store, datastore))
         print(f"built in {taken.wall:.0f} s; recall by lists read: ", end="")
         print({p: r[str(K)] for p, r in automatic.metrics.get("recall_by_probe", {}).items()})
-        taken, compressed = timed(lambda: build(store, datastore, **KNN_LM, recall_queries=0))
+        taken, compressed = timed(lambda: build(store, datastore, **KNN_LM, recall=0))
         print(f"baseline built in {taken.wall:.0f} s", flush=True)
         searcher, lists, plain, fast = searches(automatic, compressed, keys)
         sample = np.arange(min(SAMPLE, rows))

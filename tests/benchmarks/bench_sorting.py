@@ -30,14 +30,14 @@ LENGTHS = (1000, 2000, 4000)
 SIGNAL = {"name": "infinity", "basis": 128, "samples": 128, "contraction": 0.75, "deviation": 0.05, "kl": 1e-6}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer-xl": {},
-    "compressive-mean": {"attention": {"name": "compressive", "compressed_length": 256, "compression": "mean"}},
+    "compressive-mean": {"attention": {"name": "compressive", "long_length": 256, "compression": "mean"}},
     "infinity-even": {"attention": SIGNAL | {"sticky": False}},
     "infinity-sticky": {"attention": SIGNAL},
 }
 
 
 def shaped(changes: Mapping[str, Any]) -> BackboneConfig:
-    sizes = {"width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0, "memory_length": SEGMENT}
+    sizes = {"width": 64, "layers": 2, "heads": 4, "ffn_width": 128, "dropout": 0.0, "mem_length": SEGMENT}
     return parse_model({"backbone": "transformer-xl", **sizes, **changes}).sized(TYPES + 1, SEGMENT)
 
 

@@ -39,7 +39,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     tokens = artificial(store, Tokens(), {}, splits={"train": ROWS, "test": 300})
     model = artificial(store, Model(), {"tokens": tokens}, model={**SHAPE, "cutoffs": [100], "factor": 4})
     datastore = make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, cpu).artifact
-    config = IndexConfig(index="ivf-flat", lists=16, probe=8, recall_queries=0)
+    config = IndexConfig(index="ivf-flat", lists=16, probe=8, recall=0)
     return make(BuildIndex(), config, {"source": datastore.reference}, store, cpu).artifact
 
 

@@ -1,7 +1,9 @@
 """The command line in this process: arguments and standard input in; exit code, stdout and stderr out."""
 
 import io
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -49,6 +51,17 @@ def memlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         return Ended(code, *capfd.readouterr())
 
     return run
+
+
+@contextmanager
+def largest_file(most: int) -> Iterator[None]:
+    """Let the system refuse whatever is written behind so many bytes of a file, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

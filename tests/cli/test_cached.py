@@ -84,4 +84,4 @@ def test_a_command_imports_no_other(memlm: Memlm, text: Path) -> None:
     assert memlm(*tokens).code == 0
     words = [sys.executable, "-c", program, *tokens]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert ended.stderr.endswith("loaded: memlm_cli.commands.tokenize\n"), ended.stderr
+    assert ended.stderr.endswith("loaded: memlm_cli.commands.stage\n"), ended.stderr

@@ -14,7 +14,7 @@ import pytest
 from memlm_cli.comparison_text import comparison_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from tests.cli.conftest import Memlm
+from tests.cli.conftest import Memlm, largest_file
 from tests.cli.test_artifacts import SMALL
 from tests.stages.comparison.made import corpus, report
 
@@ -51,12 +51,26 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(Store(root), tmp_path_factory.mktemp("text"))
 
 
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_no_file_is_cut_where_the_disk_is_full(
+    option: str, memlm: Memlm, made: Reports, root: Path, tmp_path: Path
+) -> None:
+    given = ("compare", made.a, made.b, "--store", root, "--samples", 9, option, tmp_path / "written")
+    assert memlm(*given).code == 0
+    whole = (tmp_path / "written").read_bytes()
+    (tmp_path / "written").unlink()
+    with largest_file(len(whole) - 1):
+        ended = memlm(*given)
+    assert ended.code == 5 and str(tmp_path / "written") in ended.err
+    assert not list(tmp_path.glob("*written*"))
+
+
 @pytest.fixture(autouse=True)
 def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of some lines, each a document, that are drawn one by one."""
-    monkeypatch.setattr("stages.evaluation.results.places.SHORTEST_GROUP", 1)
-    monkeypatch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
-    monkeypatch.setattr("stages.evaluation.results.remarks.FEWEST_UNITS", 2)
+    monkeypatch.setattr("stages.evaluation.figures.places.SHORTEST_GROUP", 1)
+    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+    monkeypatch.setattr("stages.evaluation.figures.remarks.FEWEST_UNITS", 2)
 
 
 def test_it_shows_how_far_it_is(
@@ -64,8 +78,8 @@ def test_it_shows_how_far_it_is(
 ) -> None:
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 1000.0)
-    monkeypatch.setattr("stages.evaluation.results.places.TOKENS_AT_ONCE", 5)
-    monkeypatch.setattr("stages.evaluation.results.bootstrap.DRAWS_AT_ONCE", 6)
+    monkeypatch.setattr("stages.evaluation.figures.places.TOKENS_AT_ONCE", 5)
+    monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
     monkeypatch.setattr("stages.comparison.token_table.TOKENS_AT_ONCE", 3)
     monkeypatch.setattr("memlm_cli.console.Lines._line", lambda lines, done, total, unit, *_: f"{done}/{total} {unit}")
     ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")

@@ -6,6 +6,8 @@ import pytest
 
 from memlm_cli.options import Common
 from memlm_cli.settings import given_settings
+from pipelines.options import options_of
+from stages.training.config import TrainConfig
 from tests.cli.conftest import Memlm
 
 
@@ -56,9 +58,10 @@ def test_an_option_takes_the_place_of_a_default_that_says_the_same_thing(memlm: 
 
 def test_settings_are_put_together_in_the_order_that_the_guide_tells(folder: Path) -> None:
     (folder / "c.toml").write_text("steps = 5\n[optimizer]\nlr = 0.5\n")
-    options = {"steps": 1, "optimizer.lr": 0.1, "model.backbone": "lstm", "seed": 7}
+    typed = {"steps": 1, "lr": 0.1, "backbone": "lstm", "seed": 7}
     weak = frozenset({"steps", "lr", "backbone"})
-    given = given_settings(Common(config=Path("c.toml"), set=["model.backbone=transformer"], by_default=weak), options)
+    common = Common(config=Path("c.toml"), set=["model.backbone=transformer"], by_default=weak)
+    given = given_settings(common, typed, options_of(TrainConfig))
     assert given == {"steps": 5, "optimizer": {"lr": 0.5}, "model": {"backbone": "transformer"}, "seed": 7}
 
 

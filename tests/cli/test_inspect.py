@@ -18,7 +18,7 @@ from stages.inspection.inspect import Inspected, MemoryView, TokenView
 from stages.inspection.looked_up import LookedUpContext
 from stages.inspection.page import page
 from stages.text.excerpt import Excerpt
-from tests.cli.conftest import Memlm
+from tests.cli.conftest import Memlm, largest_file
 from tests.stages.small_text import built_index, text_model, text_tokens
 
 TEXT = "the cat sees\nthe dog"
@@ -76,6 +76,11 @@ def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
     assert ended.err == f"inspect: wrote {page}\n"
     assert page.read_text("utf-8").startswith("<!doctype html>")
     assert "valid, tokens 5 to 36" in inspect("--position", 5, "--split", "valid").out
+    whole = page.read_text("utf-8")
+    with largest_file(4000):
+        ended = inspect("--position", 7, "--length", 3, "--html", page, *MEMORY)
+    assert ended.code == 5
+    assert page.read_text("utf-8") == whole and list(tmp_path.iterdir()) == [page]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.cli.conftest import Memlm
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
 KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
-SLOTS = {"name": "compressive", "compressed_length": 6}
+SLOTS = {"name": "compressive", "long_length": 6}
 
-ENTRIES = {"name": "memorizing", "layers": "[2]", "memory_size": 20, "neighbors": 4}
+ENTRIES = {"name": "memorizing", "layers": "[2]", "long_length": 20, "neighbors": 4}
 
 SIGNAL = {"name": "infinity", "layers": "[2]", "basis": 8, "samples": 6}
 
@@ -219,7 +219,6 @@ def test_training_goes_on_with_another_length_of_what_layers_remember(
     memlm: Memlm, tokens: str, layer: dict[str, object]
 ) -> None:
     """As the Memorizing Transformer's authors do: a longer memory is learned by a model that has a shorter one."""
-    remembered = {"memorizing": "memory_size", "compressive": "compressed_length"}[str(layer["name"])]
     first = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", layer), *SMALL).reference
     short = ("--init-from", first, "--steps", 2, "--segment-length", 16, "--batch-tokens", 32)
     same, longer, none = (
@@ -227,15 +226,15 @@ def test_training_goes_on_with_another_length_of_what_layers_remember(
         for more in ((), ("--long-length", 40), ("--long-length", 0))
     )
     attention = [one["config"]["model"]["attention"] for one in (same, longer, none)]
-    assert [one[remembered] for one in attention] == [layer[remembered], 40, 0]
-    assert [one | {remembered: 0} for one in attention] == [attention[2]] * 3
+    assert [one["long_length"] for one in attention] == [layer["long_length"], 40, 0]
+    assert [one | {"long_length": 0} for one in attention] == [attention[2]] * 3
 
 
 def test_a_length_is_that_of_the_layers_that_a_preset_or_backbone_names(memlm: Memlm, tokens: str) -> None:
     own = ("--backbone", "memorizing-transformer", *SMALL)
     by_option = memlm("train", tokens, *own, "--long-length", 24)
     assert by_option.code == 0, by_option.err
-    assert by_option.reference == memlm("train", tokens, *own, "--set", "model.attention.memory_size=24").reference
+    assert by_option.reference == memlm("train", tokens, *own, "--set", "model.attention.long_length=24").reference
     plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
     named = [("--backbone", backbone) for backbone in ("transformer-xl", "infinity-former", "transformer")]
     for arguments in (*named, ("--init-from", plain), ()):

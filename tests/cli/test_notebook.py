@@ -192,7 +192,7 @@ def test_what_is_built_has_the_module_at_its_top() -> None:
 
 
 def test_what_is_public_is_on_the_page() -> None:
-    page = (DOCS / "notebook.md").read_text("utf-8")
+    page = (DOCS / "how-to/notebook.md").read_text("utf-8")
     shown = [name for name in memlm.__all__ if name not in ("Artifact", "Page", "Reader", "Scores", "Store")]
     assert [name for name in shown if name not in page] == []
 

@@ -7,13 +7,11 @@ from typing import Any, cast
 import pytest
 
 from memlm_cli.reproduce.script import command_line
-from memlm_cli.settings import PARAMETERS
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.lineage import Member
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset, preset_names
-from tests.test_docs import options_of
 
 READS = {
     "datastore/2": {"encoder": "model/lm", "previous": "datastore/1", "added": "tokens/2"},
@@ -144,7 +142,7 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
         "memlm train tokens/1 --init-from model/lm --steps 700"
     )
     config = trained("tiny-transformer-xl", method="spalm")
-    config["model"] |= {"gate": "scalar", "memory_length": 7, "segment_length": 128}
+    config["model"] |= {"gate": "scalar", "mem_length": 7, "segment_length": 128}
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1", "init": "model/xl"}, **config)
     assert "model.gate=" in line
     assert "--mem-length 7" in line
@@ -155,8 +153,8 @@ def test_training_with_another_method_backbone_or_beginning() -> None:
     line = spelled("model/1", {"neighbors": "neighbors/1", "tokens": "tokens/1"}, **config)
     assert '--set model.gate_values="raw"' in line.replace("'", "")
     config = trained("enwik8-small-memorizing")
-    for length in (0, config["model"]["attention"]["memory_size"]):
-        config["model"]["attention"]["memory_size"] = length
+    for length in (0, config["model"]["attention"]["long_length"]):
+        config["model"]["attention"]["long_length"] = length
         line = spelled("model/1", {"tokens": "tokens/1", "init": "model/xl"}, **config)
         assert f"--long-length {length}" in line
         assert "attention" not in line
@@ -191,8 +189,3 @@ def test_a_backbone_is_named_that_is_not_the_usual_one_of_the_method(preset: str
 def test_settings_that_this_version_does_not_know_are_spelled_all_the_same() -> None:
     config = trained("tiny") | {"from_the_past": 3}
     assert "--set from_the_past=3" in spelled("model/1", {"tokens": "tokens/1"}, **config)
-
-
-def test_renamed_options_exist() -> None:
-    options = options_of(["memlm", "train"]) | options_of(["memlm", "build-index"])
-    assert {f"--{name.replace('_', '-')}" for name in PARAMETERS.values()} <= options

@@ -9,8 +9,8 @@ from memlm_cli.groups_text import groups_text
 from memlm_cli.report_tables import buckets_table, curves_table, report_table, show_report
 from memlm_cli.result_tables import show_result, splits_table
 from memlm_cli.tables import table
-from stages.evaluation.results.remarks import on_change
-from stages.evaluation.results.row_names import with_model_named
+from stages.evaluation.figures.remarks import on_change
+from stages.evaluation.figures.row_names import with_model_named
 
 
 def row(name: str, perplexity: float) -> dict:

@@ -14,7 +14,7 @@ from tests.cli.conftest import Memlm
         (["--backbone", "lstm", "--mem-length", "8"], "'lstm' carries no positions: leave --mem-length out"),
         (["--model", "wikitext2-8x128", "--mem-length", "0"], "'transformer' carries no positions"),
         (["--set", "model.backbone=lstm", "--mem-length", "8"], "'lstm' carries no positions"),
-        (["--method", "spalm", "--mem-length", "-1"], "model.memory_length: "),
+        (["--method", "spalm", "--mem-length", "-1"], "model.mem_length: "),
     ],
 )
 def test_settings_that_a_model_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:

@@ -99,7 +99,7 @@ CHINESE = """子曰：「學而時習之，不亦說乎？有朋自遠方來，�
 def texts() -> dict[str, str]:
     """A document of each language; English and Python are memlm's own."""
     return {
-        "English": (ROOT / "docs/how-to/which-method.md").read_text("utf-8")[:CHARACTERS],
+        "English": (ROOT / "docs/explanation/retrieval-leaks.md").read_text("utf-8")[:CHARACTERS],
         "German": GERMAN,
         "Chinese": CHINESE,
         "Python": (ROOT / "stages/models/cross_entropy.py").read_text("utf-8")[:CHARACTERS],

@@ -17,7 +17,6 @@ from torch import Tensor
 from stages.memory.entries import target_log_sums
 from stages.memory.readers.interpolate.reader import Interpolate
 from stages.memory.recent import Recent, recent_entries, recent_matches
-from stages.models.backbone import State
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from tests.peers.agreement import Agreement, difference
@@ -130,10 +129,11 @@ class _Read:
     def eval(self) -> None:
         self.model.eval()
 
-    def init_hidden(self, rows: int) -> State:
+    def init_hidden(self, rows: int) -> None:
         return None
 
-    def __call__(self, data: Tensor, state: State, return_h: bool) -> tuple[Tensor, State, list[Tensor], None]:
-        encoding = self.model.encode(data.T, state)
+    def __call__(self, data: Tensor, state: Any, return_h: bool) -> tuple[Tensor, Any, list[Tensor], None]:
+        """Their loop detaches a tuple."""
+        encoding = self.model.encode(data.T, None if state is None else dict(zip("hc", state, strict=True)))
         hidden = encoding.hidden.transpose(0, 1)
-        return self.model.log_probs(hidden[:, 0])[:, None], encoding.state, [hidden], None
+        return self.model.log_probs(hidden[:, 0])[:, None], (encoding.state["h"], encoding.state["c"]), [hidden], None

@@ -42,7 +42,7 @@ class Read(NamedTuple):
     """-log p of its tokens, [B, L]."""
     loss: Tensor
     """Their mean."""
-    carried: State
+    carried: Any
     """What the next one goes on from, of either network."""
 
 
@@ -73,7 +73,7 @@ def _compare(network_of: Any, softmax: str, memory: int) -> Iterator[dict[str, f
         }
         if memory:
             cached = [layer.transpose(0, 1) for layer in other.carried[:LAYERS]]
-            apart["inputs of layers that are carried"] = difference(ours.carried[0], cached)
+            apart["inputs of layers that are carried"] = difference(ours.carried["cached"], cached)
         yield apart
 
 
@@ -81,7 +81,7 @@ def _model(softmax: str, memory: int) -> LanguageModel:
     torch.manual_seed(memory)
     sizes = {"vocab_size": V, "width": WIDTH, "heads": HEADS, "layers": LAYERS, "ffn_width": INNER}
     vocabulary = {"cutoffs": CUTOFFS, "factor": FACTOR} if softmax == "adaptive" else {"score_bias": True}
-    lengths = {"segment_length": LENGTH, "memory_length": memory}
+    lengths = {"segment_length": LENGTH, "mem_length": memory}
     config = TransformerXLConfig(**sizes, **vocabulary, **lengths, activation="relu", dropout=0.0)
     model = LanguageModel(config).double()
     model.backbone.norm = nn.Identity()
@@ -117,7 +117,7 @@ def _read_ours(model: LanguageModel, theirs: Any, inputs: Tensor, targets: Tenso
     return Read(-log_p.view(targets.shape), model.loss(*read), encoding.state)
 
 
-def _read_theirs(model: LanguageModel, theirs: nn.Module, inputs: Tensor, targets: Tensor, carried: State) -> Read:
+def _read_theirs(model: LanguageModel, theirs: nn.Module, inputs: Tensor, targets: Tensor, carried: Any) -> Read:
     """Their tensors have the positions first."""
     given = inputs.T.contiguous(), targets.T.contiguous(), *(carried or ())
     read = functional_call(theirs, dict(_weights(model)), given)

@@ -73,8 +73,8 @@ class SmallTokens(Stage[TokensConfig]):
 
 
 REMEMBERING = {
-    "compressive": {"compressed_length": 6},
-    "memorizing": {"memory_size": 20, "neighbors": 3},
+    "compressive": {"long_length": 6},
+    "memorizing": {"long_length": 20, "neighbors": 3},
     "infinity": {"basis": 8, "samples": 6},
 }
 """Attention whose layers remember more than the segment before: name -> small sizes."""
@@ -83,7 +83,7 @@ REMEMBERING = {
 def remembering(attention: str) -> dict[str, Any]:
     """A Transformer-XL with such attention, that reads segments of eight tokens."""
     sizes = {"vocab_size": VOCABULARY, "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
-    chosen = {"segment_length": 8, "memory_length": 8, "attention": {"name": attention, **REMEMBERING[attention]}}
+    chosen = {"segment_length": 8, "mem_length": 8, "attention": {"name": attention, **REMEMBERING[attention]}}
     return {"backbone": "transformer-xl", **sizes, **chosen}
 
 

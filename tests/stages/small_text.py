@@ -20,7 +20,7 @@ WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
 LSTM = {"backbone": "lstm", "layers": 2, "width": 8, "dropout": 0.0}
 TRANSFORMER_XL = {
     **{"backbone": "transformer-xl", "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
-    **{"segment_length": 8, "memory_length": 5},
+    **{"segment_length": 8, "mem_length": 5},
 }
 
 

@@ -109,7 +109,7 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
 XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "heads": 2, "ffn_width": 8}
-XL |= {"segment_length": 8, "memory_length": 6}
+XL |= {"segment_length": 8, "mem_length": 6}
 
 
 def one_pass(model, split, windows):

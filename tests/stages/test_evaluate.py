@@ -41,7 +41,7 @@ LINES = "external:k=6,lambda=0.3,temperature=2"
 def intervals_of_few():
     """Splits here are a few documents; reports of this module, which tests share, have intervals all the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.evaluation.results.bootstrap.FEWEST_UNITS", 2)
+        patch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
         yield
 
 

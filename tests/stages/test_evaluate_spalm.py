@@ -27,7 +27,7 @@ from tests.stages.small_store import REMEMBERING, VOCABULARY, array, remembering
 
 SIZES = {"vocab_size": VOCABULARY, "layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
 TRANSFORMER = {"backbone": "transformer", "max_positions": 16, "positions": "learned", **SIZES}
-TRANSFORMER_XL = {"backbone": "transformer-xl", "segment_length": 8, "memory_length": 6, **SIZES}
+TRANSFORMER_XL = {"backbone": "transformer-xl", "segment_length": 8, "mem_length": 6, **SIZES}
 ADAPTIVE = {"cutoffs": (4, 8), "factor": 2}
 MODELS = {
     "transformer": {**TRANSFORMER, "gate": "vector"},

@@ -61,7 +61,7 @@ def made(
 
 
 def indexed(store: Store, datastore: Artifact, notes: Notes | None = None, update: str | None = None, **settings):
-    config = IndexConfig(**{"index": "ivf-flat", "lists": 8, "probe": 4, "recall_queries": 50, **settings})
+    config = IndexConfig(**{"index": "ivf-flat", "lists": 8, "probe": 4, "recall": 50, **settings})
     return made(store, BuildIndex(), config, datastore, notes, **({} if update is None else {"update": update}))
 
 
@@ -215,16 +215,16 @@ def test_recall_of_a_changed_index_is_measured_in_proportion_to_what_changed(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = built(store, tmp_path)
-    index = indexed(store, before, recall_queries=400)
+    index = indexed(store, before, recall=400)
     after = made(store, UpdateDatastore(), UpdateConfig(forget=("4.txt",)), before)
     share = after.metrics["forgotten"] / before.metrics["rows"]
     assert 40 < share * 400 < 100
-    changed = indexed(store, after, recall_queries=400)
+    changed = indexed(store, after, recall=400)
     assert (index.metrics["queries"], changed.metrics["queries"]) == (400, 100)
     store.remove(changed.reference)
     monkeypatch.setattr("stages.index.FEWEST_QUERIES", 10)
-    changed = indexed(store, after, recall_queries=400)
+    changed = indexed(store, after, recall=400)
     assert changed.metrics["queries"] == np.ceil(share * 400)
     assert changed.metrics["recall_error"].keys() == changed.metrics["recall"].keys()
     assert "recall_error" not in index.metrics
-    assert "recall_error" not in indexed(store, after, recall_queries=0).metrics
+    assert "recall_error" not in indexed(store, after, recall=0).metrics

@@ -14,7 +14,7 @@ from stages.config import StageConfig
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
-from stages.evaluation.results.seed_groups import seed_of
+from stages.evaluation.figures.seed_groups import seed_of
 from stages.export.export import export
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig

@@ -61,7 +61,7 @@ def build_index(store: Store, datastore: Artifact, notes: Notes | None = None, *
 
 @pytest.mark.parametrize("index", ["auto", "ivf-flat", "IVF8,SQfp16", "hnsw"])
 def test_finds_what_the_definition_finds(store: Store, datastore: Artifact, index: str) -> None:
-    artifact = build_index(store, datastore, index=index, recall_queries=50)
+    artifact = build_index(store, datastore, index=index, recall=50)
     keys = array(datastore, "datastore.zarr", "keys").astype(np.float32)
     searcher = open_searcher(
         artifact.file("index.faiss"), artifact.config, (artifact.metrics["rows"], artifact.metrics["dim"])
@@ -89,13 +89,13 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
 
 def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, datastore: Artifact) -> None:
     notes = Notes()
-    build_index(store, datastore, notes, index="ivf-flat", recall_queries=20)
+    build_index(store, datastore, notes, index="ivf-flat", recall=20)
     assert notes.infos[-1] == f"measuring recall with 20 queries, each compared with {TRAIN} keys"
     assert notes.steps[0][0] == 0
     compared = [done for done, total in notes.steps if total == TRAIN]
     assert (len(compared), compared[-1]) == (10, TRAIN)
     notes = Notes()
-    metrics = build_index(store, datastore, notes, index="ivf-flat", recall_queries=0).metrics
+    metrics = build_index(store, datastore, notes, index="ivf-flat", recall=0).metrics
     assert not {"recall", "recall_by_probe", "queries", "queries_per_second"} & metrics.keys()
     assert not any("recall" in told for told in notes.infos)
 
@@ -111,7 +111,7 @@ def test_what_takes_long_at_the_start_is_said_before(
     store: Store, datastore: Artifact, settings: dict[str, Any], told: str | None
 ) -> None:
     notes = Notes()
-    build_index(store, datastore, notes, recall_queries=0, **settings)
+    build_index(store, datastore, notes, recall=0, **settings)
     assert [line for line in notes.infos if line.startswith("learning ")] == ([told] if told else [])
 
 
@@ -124,7 +124,7 @@ def test_codes_lose_some_neighbours_and_say_so(store: Store, datastore: Artifact
 def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     store: Store, datastore: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"index": "ivf-pq", "code_bits": 4, "recall_queries": 20}
+    settings = {"index": "ivf-pq", "code_bits": 4, "recall": 20}
     whole = build_index(store, datastore, **settings)
     expected = whole.file("index.faiss").read_bytes(), whole.metrics["recall"]
     store.remove(whole.reference)

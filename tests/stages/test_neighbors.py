@@ -79,7 +79,7 @@ def test_the_datastores_own_tokens_find_others_and_never_themselves(store: Store
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
 XL = {"backbone": "transformer-xl", "vocab_size": 11, "width": 8, "heads": 2, "ffn_width": 8}
-XL |= {"segment_length": 8, "memory_length": 6}
+XL |= {"segment_length": 8, "mem_length": 6}
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])

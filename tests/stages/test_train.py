@@ -191,7 +191,7 @@ def test_a_model_of_another_backbone_than_is_named_is_refused(store):
     tokens = small_tokens(store)
     first = train(store, tokens)
     message = rf"{first.reference}, .*, is a transformer: leave the backbone 'transformer-xl' out, or name a preset"
-    for model in ({"backbone": "transformer-xl"}, SMALL["model"] | {"backbone": "transformer-xl", "memory_length": 4}):
+    for model in ({"backbone": "transformer-xl"}, SMALL["model"] | {"backbone": "transformer-xl", "mem_length": 4}):
         with pytest.raises(UsageError, match=message):
             train(store, tokens, {"init_from": first.reference}, model=model)
     same = train(store, tokens, {"init_from": first.reference}, model={"backbone": "transformer"})
@@ -417,13 +417,13 @@ class TestNeighbors:
 
     def test_a_trained_transformer_xl_reads_the_segments_and_the_memory_of_the_run(self, store, tokens, index):
         xl = SMALL["model"] | {"backbone": "transformer-xl"}
-        start = train(store, tokens, model=xl | {"memory_length": 5})
-        assert (start.config["segment_length"], start.config["model"]["memory_length"]) == (8, 5)
+        start = train(store, tokens, model=xl | {"mem_length": 5})
+        assert (start.config["segment_length"], start.config["model"]["mem_length"]) == (8, 5)
         neighbors, references = self.neighbors(store, index), {"init_from": start.reference}
         model = self.spalm(store, neighbors, references, model=xl, segment_length=4)
-        assert (model.config["model"]["segment_length"], model.config["model"]["memory_length"]) == (4, 5)
-        longer = self.spalm(store, neighbors, references, model=xl | {"memory_length": 9})
-        assert (longer.config["model"]["segment_length"], longer.config["model"]["memory_length"]) == (8, 9)
+        assert (model.config["model"]["segment_length"], model.config["model"]["mem_length"]) == (4, 5)
+        longer = self.spalm(store, neighbors, references, model=xl | {"mem_length": 9})
+        assert (longer.config["model"]["segment_length"], longer.config["model"]["mem_length"]) == (8, 9)
 
     def test_a_gate_that_is_asked_for_is_added_to_a_trained_model(self, store, tokens, index):
         plain, neighbors = train(store, tokens), self.neighbors(store, index)

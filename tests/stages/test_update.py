@@ -21,7 +21,7 @@ from tests.stages.small_store import array, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
 XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "heads": 2, "ffn_width": 8}
-XL |= {"segment_length": 8, "memory_length": 6}
+XL |= {"segment_length": 8, "mem_length": 6}
 
 
 @pytest.fixture(params=[2**24, 32 * 10], ids=["one shard", "shards of ten rows"])

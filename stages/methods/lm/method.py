@@ -4,9 +4,8 @@ import numpy as np
 from torch import Tensor
 
 from stages.methods.lm.config import LmConfig
-from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.segments import Segments, shuffled_order
-from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -26,9 +25,9 @@ class LanguageModeling(Method[LmConfig]):
     def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
         return Batch.read(split, segments)
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
-        encoding = model.encode(batch.inputs, state)
-        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), encoding.state
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        encoding = batch.encode(model, carried.state)
+        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return model.log_prob(read.key("hidden"), read.targets)[0]

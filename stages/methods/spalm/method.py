@@ -8,10 +8,9 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.segments import Segments, shuffled_order
 from stages.methods.spalm.config import SpalmConfig
-from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -48,14 +47,14 @@ class Spalm(Method[SpalmConfig]):
         batch = Batch.read(split, segments)
         return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, NeighborBatch)
-        encoding = model.encode(batch.inputs, state)
+        encoding = batch.encode(model, carried.state)
         neighbors = batch.neighbor_tokens.flatten(0, 1)
         if model.training:
             neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
-        return model.loss(gated.hidden, batch.targets.flatten()), encoding.state
+        return model.loss(gated.hidden, batch.targets.flatten()), Carried(encoding.state)
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         places = np.arange(read.start, read.start + len(read.targets))

@@ -9,10 +9,9 @@ from torch import Tensor
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime.config import TrimeConfig
-from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -38,9 +37,9 @@ class Trime(Method[TrimeConfig]):
         batch = Batch.read(split, segments)
         return MemoryBatch(batch.inputs, batch.targets, in_batch.is_plain(self.settings, index))
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, MemoryBatch)
-        return in_batch.batch_loss(self.settings, model, batch, partial(_local, batch)), None
+        return in_batch.batch_loss(self.settings, model, batch, partial(_local, batch)), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return in_batch.joint_log_prob(self.settings, model, read, starts)

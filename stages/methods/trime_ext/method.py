@@ -11,10 +11,9 @@ from torch import distributed as ranks
 from stages.memory.in_batch.visible import others
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime_ext.config import TrimeExtConfig
-from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -71,9 +70,9 @@ class TrimeExt(Method[TrimeExtConfig]):
         plain = in_batch.is_plain(self.settings, index)
         return ExtBatch(batch.inputs, batch.targets, plain, torch.from_numpy(local))
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, ExtBatch)
-        return in_batch.batch_loss(self.settings, model, batch, partial(self._of_others, batch)), None
+        return in_batch.batch_loss(self.settings, model, batch, partial(self._of_others, batch)), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""

@@ -1,5 +1,6 @@
 """TRIME with long memory: consecutive segments share a batch, and each reads those before it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,9 @@ from torch import Tensor
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.segments import Segments, shuffled_order
 from stages.methods.trime_long.config import TrimeLongConfig
-from stages.models.backbone import State
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -63,11 +63,11 @@ class TrimeLong(Method[TrimeLongConfig]):
         plain = in_batch.is_plain(self.settings, index)
         return LongBatch(batch.inputs, batch.targets, plain, torch.from_numpy(back))
 
-    def loss(self, model: LanguageModel, batch: Batch, state: State) -> tuple[Tensor, State]:
-        """The state is the backbone's, then keys [B, P, d] and values [B, P] of the past."""
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The past is the keys [B, P, d] and values [B, P] of the latest segments."""
         assert isinstance(batch, LongBatch)
-        past = state and state[-2:]
-        encoding = model.encode(batch.inputs, state and (state[:-2] or None))
+        past = carried.past
+        encoding = batch.encode(model, carried.state)
         keys = encoding.key(in_batch.key_name(self.settings, model))
         layout = self.layout(model.config)
         if batch.plain:
@@ -77,31 +77,33 @@ class TrimeLong(Method[TrimeLongConfig]):
             memory = _chained(batch, in_batch.readable(self.settings, queries), past, layout.rows_together)
             loss = in_batch.joint_loss(self.settings, model, batch, encoding.hidden, queries, memory)
         if not layout.streams:
-            return loss, None
-        return loss, (*(encoding.state or ()), *self._past(keys, batch.targets, past))
+            return loss, Carried()
+        return loss, Carried(encoding.state, self._past(keys, batch.targets, past))
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads all that is at hand."""
         return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts))
 
-    def _past(self, keys: Tensor, values: Tensor, past: State) -> tuple[Tensor, Tensor]:
+    def _past(self, keys: Tensor, values: Tensor, past: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Keep the last m - 1 segments of each row for the next batch."""
         keys = keys.detach()
         length = keys.shape[1]
-        if past is not None:
-            keys, values = torch.cat((past[0].to(keys.dtype), keys), 1), torch.cat((past[1], values), 1)
+        if past:
+            keys = torch.cat((past["keys"].to(keys.dtype), keys), 1)
+            values = torch.cat((past["values"], values), 1)
         first = max(0, keys.shape[1] - (self.consecutive - 1) * length)
-        return keys[:, first:], values[:, first:]
+        return {"keys": keys[:, first:], "values": values[:, first:]}
 
 
-def _chained(batch: LongBatch, keys: Tensor, past: State, together: int) -> Memory:
+def _chained(batch: LongBatch, keys: Tensor, past: Mapping[str, Tensor], together: int) -> Memory:
     """Arrange keys [B·L, d] as memory of chains: `together` rows each, preceded by their own past."""
     length = batch.targets.shape[1]
     chains = keys.unflatten(0, (-1, together * length))
     values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
-    before = 0 if past is None else past[0].shape[1]
-    if past is not None:
-        chains, values = torch.cat((past[0].to(keys.dtype), chains), 1), torch.cat((past[1], values), 1)
+    before = past["values"].shape[1] if past else 0
+    if past:
+        chains = torch.cat((past["keys"].to(keys.dtype), chains), 1)
+        values = torch.cat((past["values"], values), 1)
     place = torch.arange(before, chains.shape[1], device=keys.device)
     own = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1] + place
     reach = torch.minimum(batch.back.view_as(own), place)

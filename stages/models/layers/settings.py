@@ -1,12 +1,12 @@
 """Settings of what stands in a place of a block; free of torch."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
 
 from stages.config import Settings
-from stages.models.config import Size, StateArray
+from stages.models.config import Size
 
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
@@ -30,15 +30,24 @@ class SublayerSettings(Settings):
         return None
 
 
+class Nothing(NamedTuple):
+    """Memory of a layer that has none."""
+
+
+def present(memory: NamedTuple) -> dict[str, Any]:
+    """The parts of a memory by name, less those that are None."""
+    return {name: part for name, part in memory._asdict().items() if part is not None}
+
+
 class StreamAttentionSettings(SublayerSettings):
     """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
 
-    remembered: ClassVar[str | None] = None
-    """The setting that says how much, which may be another at test; None: it remembers nothing that has a length."""
-
     @abstractmethod
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
-        """The arrays [1, 1, …] that one layer remembers of one stream at the most, read in segments of `context`.
+    def memory_spec(self, model: "AttentionConfig", context: int) -> NamedTuple:
+        """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream.
+
+        Args:
+            context: inputs of a segment.
 
         Raises: UsageError if it cannot read such segments.
         """
@@ -48,16 +57,11 @@ class StreamAttentionSettings(SublayerSettings):
         return 0
 
     @property
-    def long_length(self) -> int | None:
-        """How much it remembers."""
-        return None if self.remembered is None else int(getattr(self, self.remembered))
-
-    @property
     def reads_documents(self) -> bool:
         """Whether that ends where a document does, as a setting `scope` may say."""
         return getattr(self, "scope", "stream") == "document"
 
     def lengthened(self, length: int) -> Self:
         """The same layer that remembers so much; only of one that has such a setting."""
-        assert self.remembered is not None, "it has no length to change"
-        return self.model_copy(update={self.remembered: length})
+        assert "long_length" in type(self).model_fields, "it has no length to change"
+        return self.model_copy(update={"long_length": length})

@@ -1,12 +1,12 @@
 """Interfaces of a block's layers: attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-Memory = tuple[Tensor, ...]
-"""Memory of an attention layer besides the cached inputs of its block: tensors [1, B, …]; (): nothing."""
+Memory = TypeVar("Memory", bound=NamedTuple)
+"""Memory of an attention layer besides the cached inputs of its block: a NamedTuple of tensors [B, …]."""
 
 
 class Sublayer(nn.Module, ABC):
@@ -70,8 +70,8 @@ class Passage(NamedTuple):
     """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D at least the positions that a span sees."""
     ends_segment: bool
     """Whether a segment ends with the last position."""
-    back: Tensor | None = None
-    """How many positions of its own document stand before each of the n, int64 [B, n]; None: all before it are."""
+    document_offset: Tensor | None = None
+    """Positions of its own document before each of the n, int64 [B, n]; None: all before it are."""
 
 
 class StreamInputs(NamedTuple):
@@ -85,24 +85,27 @@ class StreamInputs(NamedTuple):
     """The block's; raw inputs that a layer keeps go through it when they are read."""
 
 
-class Attended(NamedTuple):
+class Attended(NamedTuple, Generic[Memory]):
     """Output of attention."""
 
     hidden: Tensor
     """Term of the residual stream, [B, n, d]."""
-    memory: Memory = ()
+    memory: Memory
     """Memory after the passage, passed on without its gradient."""
     auxiliary_loss: Tensor | None = None
     """Term that training adds to the loss, a scalar; None: nothing."""
 
 
-class StreamAttention(Sublayer):
-    """Reads a stream passage by passage: however it is cut, the numbers are the same."""
+class StreamAttention(Sublayer, Generic[Memory]):
+    """Reads a stream passage by passage: however it is cut, the numbers are the same.
+
+    Its memory is the NamedTuple that its settings describe (`memory_spec`).
+    """
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
         """Create the memory of a new stream; inputs [B, n, d] give its rows, type and device."""
 
     @abstractmethod
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
         """Read a passage, of which memory holds nothing yet."""

@@ -86,7 +86,7 @@ class PerContext(Grid):
             return self._learn(Positions.joined([Positions(**part) for part in parts if part]))
 
     def _learn(self, positions: Positions) -> Record:
-        """The number for all contexts, and the model where it gains; `stages.evaluation.results` shows the rest."""
+        """The number for all contexts, and the model where it gains; `stages.evaluation.figures` shows the rest."""
         weight, off = self.best.points[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)

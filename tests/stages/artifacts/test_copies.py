@@ -1,6 +1,10 @@
 import hashlib
 import json
+import multiprocessing
+import os
+import resource
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from stages.artifacts.bucket import Bucket
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, DataError, UsageError
+from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Silent
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
 
@@ -217,6 +221,56 @@ def test_an_artifact_that_is_half_made_is_not_thrown_away(cubes: Artifact, bucke
         copies.pull(cubes.reference, other, bucket, Silent())
 
 
+class FilesBucket:
+    """A bucket's reading side without its library, whose threads a forked process would not have."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.url = place, f"file://{place}"
+
+    def read(self, name: str, most: int) -> bytes | None:
+        file = self.place / name
+        return file.read_bytes() if file.exists() else None
+
+    def stream(self, name: str) -> Any:
+        yield (self.place / name).read_bytes()
+
+
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+
+
+def _pull_killed_at(step: int, reference: str, root: Path, place: Path) -> None:
+    left = step
+
+    def count(event: str, arguments: Any) -> None:
+        nonlocal left
+        if event in CHANGES and str(root) in str(arguments[0]):
+            left -= 1
+            if left == 0:
+                os._exit(9)
+
+    sys.addaudithook(count)
+    copies.pull(reference, Store(root), FilesBucket(place), Silent())  # type: ignore[arg-type]
+    os._exit(0)
+
+
+def test_a_pull_that_is_killed_at_any_step_goes_on(
+    cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    pushed(cubes, bucket)
+    squares, codes = cubes.input("squares"), list[int | None]()
+    while 0 not in codes:
+        root = tmp_path / f"killed-{len(codes)}"
+        given = (len(codes) + 1, squares.reference, root, place)
+        process = multiprocessing.get_context("fork").Process(target=_pull_killed_at, args=given)
+        process.start()
+        process.join()
+        codes.append(process.exitcode)
+        copies.pull(squares.reference, Store(root), FilesBucket(place), Silent())  # type: ignore[arg-type]
+        assert content(root / squares.reference) == content(squares.path), len(codes)
+        shutil.rmtree(root)
+    assert set(codes[:-1]) == {9} and len(codes) > 30
+
+
 def test_the_folder_of_another_store_is_pushed_from_there(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
     sent = copies.push(str(cubes.path), Store(tmp_path / "elsewhere"), bucket, Silent())
     assert sent == [cubes.input("squares").reference, cubes.reference]
@@ -236,6 +290,22 @@ def test_what_others_were_made_from_comes_first(store: Store, bucket: Bucket, tm
     copies.push(last.reference, store, bucket, Silent())
     received = copies.pull(last.reference, Store(tmp_path / "other"), bucket, Silent())
     assert received == [squares.reference, first.reference, last.reference]
+
+
+def test_a_full_bucket_holds_no_cut_copy_and_the_same_call_goes_on(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
+    limit, squares = resource.getrlimit(resource.RLIMIT_FSIZE), cubes.input("squares")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, limit[1]))
+    try:
+        with pytest.raises(ResourceError, match="same command"):
+            pushed(cubes, bucket)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with pytest.raises(DataError, match="or not all of it"):
+        copies.pull(squares.reference, Store(tmp_path / "other"), bucket, Silent())
+    assert pushed(cubes, bucket) == [squares.reference, cubes.reference]
+    copies.pull(cubes.reference, Store(tmp_path / "other"), bucket, Silent())
 
 
 def test_no_object_is_too_large_for_its_time_or_its_parts() -> None:

@@ -12,7 +12,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.evaluation.results.places import scored_places
+from stages.evaluation.figures.places import scored_places
 from stages.tokenize import Tokenize, TokenizeConfig
 
 

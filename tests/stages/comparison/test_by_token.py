@@ -12,7 +12,7 @@ from stages.comparison import token_table
 from stages.comparison.compare import compare
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.token_table import write_token_table
-from stages.evaluation.results import places
+from stages.evaluation.figures import places
 from tests.stages.comparison.made import corpus, report
 
 TRAIN = "a " * 12 + "b\nc\n"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.comparison.tally import PairedTokens, Tally, position_range, range_bounds
-from stages.evaluation.results.bootstrap import Bootstrap
+from stages.evaluation.figures.intervals import Bootstrap
 from tests.oracles import comparison as oracle
 
 TOKEN = st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.integers(0, 9))

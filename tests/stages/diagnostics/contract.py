@@ -144,7 +144,7 @@ class AttentionProbeContract(ProbeContract):
     kind: ClassVar[type[Probe]]
     attention: ClassVar[dict[str, Any]]
     """Its settings."""
-    sizes: ClassVar[dict[str, Any]] = {"memory_length": 4}
+    sizes: ClassVar[dict[str, Any]] = {"mem_length": 4}
     """Settings of the backbone beside those that all have."""
 
     @pytest.fixture

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class FakeEncoding:
     hidden: Tensor
     ffn_input: Tensor
-    state: tuple[Tensor, ...] | None = None
+    state: dict[str, Tensor] | None = None
 
     def key(self, name: str) -> Tensor:
         return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
@@ -27,7 +27,7 @@ class FakeModel(nn.Module):
         generator = torch.Generator().manual_seed(0)
         self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)
 
-    def encode(self, tokens: Tensor, state: None = None) -> FakeEncoding:
+    def encode(self, tokens: Tensor, state: None = None, document_offset: None = None) -> FakeEncoding:
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         seen = torch.arange(1, tokens.shape[1] + 1).expand_as(tokens)
         hidden = torch.stack((tokens, seen, tokens.cumsum(1)), dim=-1).float()
@@ -49,8 +49,10 @@ class AddingModel(FakeModel):
         super().__init__(vocabulary)
         self.config = SimpleNamespace(carries_state=True, reads_documents=False, pools=False)
 
-    def encode(self, tokens: Tensor, state: tuple[Tensor, ...] | None = None) -> FakeEncoding:
+    def encode(
+        self, tokens: Tensor, state: dict[str, Tensor] | None = None, document_offset: None = None
+    ) -> FakeEncoding:
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         inside = (tokens[..., None] / torch.tensor([3.0, 7.0, 10.0])).cumsum(1)
-        hidden = inside if state is None else state[0] + inside
-        return FakeEncoding(hidden, -hidden, (hidden[:, -1:],))
+        hidden = inside if state is None else state["sum"] + inside
+        return FakeEncoding(hidden, -hidden, {"sum": hidden[:, -1:]})

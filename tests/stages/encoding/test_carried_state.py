@@ -9,25 +9,25 @@ def scores(start: int, stop: int) -> LMScores:
     """Tokens that are their positions, and keys that are their positions and their negatives."""
     at = torch.arange(start, stop)
     keys = {"hidden": at[:, None].float(), "ffn-input": -at[:, None].float()}
-    return LMScores(start, at, at.float(), at.float(), keys, {}, None, (torch.tensor(stop),))
+    return LMScores(start, at, at.float(), at.float(), keys, {}, None, {"at": torch.tensor(stop)})
 
 
 def test_the_past_reaches_as_far_back_as_was_asked_across_ranges():
     carried = CarriedState()
     for start, stop in ((0, 4), (4, 5), (5, 12)):
-        carried = carried.after(scores(start, stop), 6, {"hidden"}, (torch.tensor(-stop),))
+        carried = carried.after(scores(start, stop), 6, {"hidden"}, {"at": torch.tensor(-stop)})
         first = max(0, stop - 6)
         assert carried.start == stop
         assert carried.tokens.tolist() == list(range(first, stop))
         assert carried.keys.keys() == {"hidden"}
         assert carried.keys["hidden"][:, 0].tolist() == list(range(first, stop))
-        assert (carried.state, carried.encoder_state) == ((torch.tensor(stop),), (torch.tensor(-stop),))
+        assert (carried.state, carried.encoder_state) == ({"at": torch.tensor(stop)}, {"at": torch.tensor(-stop)})
 
 
 def test_without_a_reach_states_alone_are_carried():
     carried = CarriedState(7).after(scores(7, 9), 0, {"hidden"})
     assert (carried.start, carried.keys, carried.tokens) == (9, {}, None)
-    assert carried.state == (torch.tensor(9),)
+    assert carried.state == {"at": torch.tensor(9)}
 
 
 def test_a_range_follows_the_past_without_a_gap():

@@ -109,7 +109,7 @@ def test_documents_are_read_from_the_token_before_them():
 def segmented():
     """A Transformer-XL, whose segments and cached positions a range takes over from the one before."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "ffn_width": 8, "segment_length": 4, "memory_length": 5}
+    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "ffn_width": 8, "segment_length": 4, "mem_length": 5}
     return LanguageModel(TransformerXLConfig(**sizes)).double().eval()
 
 
@@ -138,8 +138,8 @@ def test_segments_are_counted_from_the_start_of_a_document():
 def test_a_model_that_reads_documents_finds_nothing_of_another():
     """In blocks, from the middle of a split on: as one pass that is given how far back each document reaches."""
     torch.manual_seed(0)
-    attention = MemorizingSettings(memory_size=12, neighbors=2)
-    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "segment_length": 4, "memory_length": 4, "attention": attention}
+    attention = MemorizingSettings(long_length=12, neighbors=2)
+    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "segment_length": 4, "mem_length": 4, "attention": attention}
     model = LanguageModel(TransformerXLConfig(**sizes)).eval()
     ids, origins = np.random.default_rng(0).integers(0, 9, 30), np.array([0, 5, 19, 30])
     first = encode(ids, 0, 13, model, origins=origins)

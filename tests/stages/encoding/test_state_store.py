@@ -17,7 +17,7 @@ BACKWARDS = RANGES[::-1]
 def past(stop: int) -> CarriedState:
     """A state, that of another model, and ten positions, all told apart by the token behind them."""
     at = torch.tensor([float(stop)])
-    return CarriedState(stop, (at, -at), (at / 3,), {"hidden": at.expand(10, 1)}, torch.arange(10))
+    return CarriedState(stop, {"h": at, "c": -at}, {"h": at / 3}, {"hidden": at.expand(10, 1)}, torch.arange(10))
 
 
 def kept(states: StateStore, folder: Path, number: int, carried: CarriedState, idle: str | None = None) -> Written:
@@ -42,8 +42,8 @@ def test_another_run_finds_the_states_but_no_positions(tmp_path):
     found, lost = states.latest(BACKWARDS)
     assert lost == RANGES[2:]
     assert (found.start, found.keys, found.tokens) == (20, {}, None)
-    assert [part.tolist() for part in found.state] == [[20.0], [-20.0]]
-    torch.testing.assert_close(found.encoder_state, (torch.tensor([20.0]) / 3,), rtol=0, atol=0)
+    assert {name: part.tolist() for name, part in found.state.items()} == {"h": [20.0], "c": [-20.0]}
+    torch.testing.assert_close(found.encoder_state, {"h": torch.tensor([20.0]) / 3}, rtol=0, atol=0)
 
 
 def test_where_nothing_is_left_all_is_to_be_read_from_the_start(tmp_path):

@@ -8,6 +8,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.import_model import ImportConfig, ImportModel
+from stages.models.backbone import Inputs
 from stages.models.language_model import load_model
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
@@ -57,7 +58,7 @@ def imported(store: Store, tokens: Artifact, checkpoint) -> Artifact:
 def log_probs(model: Artifact, tokens: torch.Tensor) -> torch.Tensor:
     """Of memlm, [B·L, V], without a prefix."""
     ours = load_model(model.path, "cpu")
-    return ours.log_probs(ours.backbone(ours.vocabulary.embed(tokens)).hidden.flatten(0, 1))
+    return ours.log_probs(ours.backbone(Inputs(ours.vocabulary.embed(tokens))).hidden.flatten(0, 1))
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from tests.stages.small_store import VOCABULARY
 
 pytest.importorskip("transformers")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-XL = {"width": 8, "heads": 2, "segment_length": 8, "memory_length": 6}
+XL = {"width": 8, "heads": 2, "segment_length": 8, "mem_length": 6}
 TOKENS = torch.randint(VOCABULARY, (3, 16), generator=torch.Generator().manual_seed(0))
 
 

@@ -225,7 +225,7 @@ def test_a_text_finds_the_neighbours_that_are_stored_of_the_same_tokens(store, g
 
 def looking_up(store: Store, tokens: Artifact) -> Artifact:
     """Both blocks look up 3 entries of 24, of all documents."""
-    chosen = {"name": "memorizing", "layers": [1, 2], "memory_size": 24, "neighbors": 3, "scope": "stream"}
+    chosen = {"name": "memorizing", "layers": [1, 2], "long_length": 24, "neighbors": 3, "scope": "stream"}
     return text_model(store, tokens, TRANSFORMER_XL | {"attention": chosen})
 
 

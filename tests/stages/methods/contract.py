@@ -8,7 +8,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID, Batches
-from stages.methods.method import BatchIndex, SideInputs
+from stages.methods.method import BatchIndex, Carried, SideInputs
 from stages.methods.segments import Segments, aligned_order
 from stages.models import IMPORTED
 from stages.models.config import parse_model
@@ -97,18 +97,17 @@ class MethodContract:
     @pytest.mark.parametrize("index", [FIRST, LATE])
     def test_loss_is_a_finite_number_and_the_same_again(self, method, model, split, index):
         first, second = self.batches(method, model, split, index)
-        loss, state = method.loss(model, first, None)
+        loss, carried = method.loss(model, first, Carried())
         assert loss.shape == () and torch.isfinite(loss)
-        assert torch.equal(loss, method.loss(model, first, None)[0])
-        assert (state is not None) == method.layout(model.config).streams
-        carried = state and tuple(part.detach() for part in state)
-        assert torch.isfinite(method.loss(model, second, carried)[0])
+        assert torch.equal(loss, method.loss(model, first, Carried())[0])
+        assert bool(carried.tensors()) == method.layout(model.config).streams
+        assert torch.isfinite(method.loss(model, second, carried.each(torch.Tensor.detach))[0])
 
     def test_the_first_loss_is_the_mean_of_log_p_with_or_without_what_the_method_adds(self, method, model, split):
         """Of segments 0 and 1, which validation reads in one piece as a stream, or as windows."""
         rows = [0] if model.config.carries_state else [0, 1]
         batch = method.batch(split, np.array(rows), FIRST)
-        loss = float(method.loss(model, batch, None)[0].detach())
+        loss = float(method.loss(model, batch, Carried())[0].detach())
         with torch.no_grad():
             encoding = model.encode(batch.inputs)
             read = Encoded(encoding, batch.targets.flatten())
@@ -119,7 +118,7 @@ class MethodContract:
         assert any(loss == pytest.approx(-float(log_p.mean()), rel=1e-5) for log_p in (own, plain))
 
     def test_gradient_reaches_all_that_it_says_is_learnt(self, method, model, split):
-        loss, _ = method.loss(model, self.batches(method, model, split)[0], None)
+        loss, _ = method.loss(model, self.batches(method, model, split)[0], Carried())
         learnt = [parameter for group in method.parameter_groups(model) for parameter in group.parameters]
         assert learnt and len({id(parameter) for parameter in learnt}) == len(learnt)
         assert {id(parameter) for parameter in learnt} <= {id(parameter) for parameter in model.parameters()}
@@ -129,10 +128,10 @@ class MethodContract:
     def test_what_a_layer_adds_to_the_loss_is_added_once(self, method, model, split):
         batch = self.batches(method, model, split)[0]
         objective = Objective(model, method, torch.device("cpu"), "fp32")
-        plain, _ = objective(batch, None)
+        plain, _ = objective(batch, Carried())
         model.backbone.register_forward_hook(_with_auxiliary_loss, prepend=True)
         for _ in range(2):
-            torch.testing.assert_close(objective(batch, None)[0], plain + 0.25)
+            torch.testing.assert_close(objective(batch, Carried())[0], plain + 0.25)
 
 
 def _with_auxiliary_loss(backbone, inputs, encoding):

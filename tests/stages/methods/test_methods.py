@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stages.errors import DataError, UsageError
 from stages.methods import METHODS
 from stages.methods.lm.config import LmConfig
-from stages.methods.method import BatchIndex
+from stages.methods.method import BatchIndex, Carried
 from stages.methods.segments import Segments, aligned_order
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer.config import TransformerConfig
@@ -74,10 +74,10 @@ def test_loss_goes_on_from_the_state_that_is_handed_in(lm):
     model = LanguageModel(LSTMConfig(vocab_size=30, width=8)).eval()
     split = Segments(np.arange(10, 26), 4, EOS)
     first, second = (lm.batch(split, np.array(segments), TURN) for segments in ([0, 2], [1, 3]))
-    a, state = lm.loss(model, first, None)
+    a, carried = lm.loss(model, first, Carried())
     whole = lm.batch(Segments(np.arange(10, 26), 8, EOS), np.array([0, 1]), TURN)
-    both = (a + lm.loss(model, second, state)[0]) / 2
-    torch.testing.assert_close(both, lm.loss(model, whole, None)[0])
+    both = (a + lm.loss(model, second, carried)[0]) / 2
+    torch.testing.assert_close(both, lm.loss(model, whole, Carried())[0])
 
 
 def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
@@ -86,9 +86,9 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     model = LanguageModel(config).eval()
     batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]), TURN)
     scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
-    loss, state = lm.loss(model, batch, None)
+    loss, state = lm.loss(model, batch, Carried())
     torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))
-    assert state is None
+    assert not state.tensors()
 
 
 def test_unknown_methods_bring_the_nearest():

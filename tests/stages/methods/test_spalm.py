@@ -8,7 +8,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.config import Batches
-from stages.methods.method import BatchIndex, SideInputs
+from stages.methods.method import BatchIndex, Carried, SideInputs
 from stages.methods.segments import Segments
 from stages.methods.spalm.config import USUAL_DROPOUT, SpalmConfig
 from stages.methods.spalm.method import without_some
@@ -24,7 +24,7 @@ TURN = BatchIndex(0, 0, 1, 0)
 SIZES = {"vocab_size": V, "width": 8, "dropout": 0.0, "gate": "vector"}
 BACKBONES = {
     "transformer": TransformerConfig(layers=2, heads=2, ffn_width=8, max_positions=L, **SIZES),
-    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, memory_length=L, **SIZES),
+    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, mem_length=L, **SIZES),
     "lstm": LSTMConfig(initial_range=1.0, **SIZES),
 }
 VOCABULARIES = {"full": {}, "adaptive": {"cutoffs": (3, 7), "factor": 2}, "untied": {"tied": False}}
@@ -85,7 +85,7 @@ def test_loss_is_that_of_hidden_states_that_neighbours_have_entered(method, neig
     places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
     hidden = lm.encode(batch.inputs).hidden.flatten(0, 1)
     expected = read_with(lm, hidden, neighbors["train"][places], batch.targets.flatten())
-    torch.testing.assert_close(method.loss(lm, batch, None)[0], -expected.mean())
+    torch.testing.assert_close(method.loss(lm, batch, Carried())[0], -expected.mean())
 
 
 def test_a_position_reads_the_neighbours_of_the_token_that_it_predicts(method, neighbors):
@@ -101,9 +101,9 @@ def test_the_state_is_carried(method, backbone):
     lm, split = model(backbone), segments()
     assert method.layout(lm.config).streams
     first, second = (method.batch(split, np.array([number]), TURN) for number in (0, 1))
-    alone, _ = method.loss(lm, second, None)
-    _, state = method.loss(lm, first, None)
-    after, _ = method.loss(lm, second, state)
+    alone, _ = method.loss(lm, second, Carried())
+    _, carried = method.loss(lm, first, Carried())
+    after, _ = method.loss(lm, second, carried)
     assert not torch.isclose(alone, after)
 
 
@@ -119,7 +119,7 @@ def test_validation_reads_the_neighbours_of_its_own_split(method, neighbors):
 def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neighbors):
     lm = model("transformer", tied=False)
     batch = method.batch(segments(), np.array([0]), TURN)
-    method.loss(lm, batch, None)[0].backward()
+    method.loss(lm, batch, Carried())[0].backward()
     read = set(batch.inputs.flatten().tolist()) | set(batch.neighbor_tokens.flatten().tolist()) - {-1}
     moved = lm.vocabulary.embedding.grad.abs().sum(1).nonzero().flatten().tolist()
     assert set(moved) == read
@@ -133,14 +133,14 @@ def test_some_positions_go_without_their_neighbours_in_training(neighbors):
     places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
     hidden = lm.encode(batch.inputs).hidden.flatten(0, 1)
     whole = read_with(lm, hidden, neighbors["train"][places], batch.targets.flatten())
-    torch.testing.assert_close(dropping.loss(lm, batch, None)[0], -whole.mean())
+    torch.testing.assert_close(dropping.loss(lm, batch, Carried())[0], -whole.mean())
     lm.train()
     torch.manual_seed(3)
     kept = (torch.rand(len(places), 1) >= 0.5).numpy()
     assert 0 < kept.sum() < len(places)
     expected = read_with(lm, hidden, np.where(kept, neighbors["train"][places], -1), batch.targets.flatten())
     torch.manual_seed(3)
-    torch.testing.assert_close(dropping.loss(lm, batch, None)[0], -expected.mean())
+    torch.testing.assert_close(dropping.loss(lm, batch, Carried())[0], -expected.mean())
 
 
 def test_neighbours_are_left_out_a_position_at_a_time_and_as_often_as_is_said():
@@ -195,7 +195,7 @@ def loss_after_training(tokens):
     method = METHODS.load("spalm")(SpalmConfig(k=1), SideInputs(neighbor_tokens={"train": tokens}))
     optimizer = torch.optim.Adam(lm.parameters(), 0.03)
     for number in range(24):
-        loss, _ = method.loss(lm, method.batch(segments(), np.array([number % 8]), TURN), None)
+        loss, _ = method.loss(lm, method.batch(segments(), np.array([number % 8]), TURN), Carried())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -5,7 +5,7 @@ import torch
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.config import Batches
-from stages.methods.method import BatchIndex, SideInputs
+from stages.methods.method import BatchIndex, Carried, SideInputs
 from stages.methods.segments import Segments
 from stages.methods.trime.config import TrimeConfig
 from stages.methods.trime_ext.config import TrimeExtConfig
@@ -27,8 +27,8 @@ WHOLE = Batches(4, accumulate=8)
 LATE = BatchIndex(number=50, update=50, updates=100, seed=0)
 DOCUMENTS = np.array([0, 7, 18, 40])
 REMEMBERING = {
-    "compressive": CompressiveSettings(compressed_length=4, rate=5),
-    "memorizing": MemorizingSettings(memory_size=12, neighbors=3),
+    "compressive": CompressiveSettings(long_length=4, rate=5),
+    "memorizing": MemorizingSettings(long_length=12, neighbors=3),
     "infinity": InfinitySettings(basis=4, samples=4),
 }
 
@@ -38,10 +38,10 @@ def model(backbone="transformer", **settings):
     blocks = {"vocab_size": V, "width": 8, "heads": 2, "ffn_width": 8, "layers": 2} | settings
     config = {
         "transformer": TransformerConfig(**blocks, max_positions=L),
-        "transformer-xl": TransformerXLConfig(**blocks, segment_length=L, memory_length=L + 2),
+        "transformer-xl": TransformerXLConfig(**blocks, segment_length=L, mem_length=L + 2),
         "lstm": LSTMConfig(vocab_size=V, width=8, dropout=0.0, initial_range=1.0, **settings),
         **{
-            name: TransformerXLConfig(**blocks, segment_length=L, memory_length=L, attention=attention)
+            name: TransformerXLConfig(**blocks, segment_length=L, mem_length=L, attention=attention)
             for name, attention in REMEMBERING.items()
         },
     }[backbone]
@@ -90,14 +90,14 @@ def lm(request):
 
 def agree(method, lm, batch, cells, key="ffn-input", temperature=1.0, constant=False):
     """Loss and gradients of a method are those of the oracle's cells."""
-    loss, state = method.loss(lm, batch, None)
+    loss, state = method.loss(lm, batch, Carried())
     got = torch.autograd.grad(loss, list(lm.parameters()), allow_unused=True)
     log_p, log_z, keys = scored(lm, batch, key)
     readable = keys.detach() if constant else keys
     expected = oracle.joint_loss(log_p, log_z, keys, batch.targets, cells, temperature, readable)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(got, torch.autograd.grad(expected, list(lm.parameters()), allow_unused=True))
-    assert state is None
+    assert not state.tensors()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
@@ -155,14 +155,14 @@ def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
     members = [[6, 0], [3, 5], [1, 2]]
     index = BatchIndex(number=3, update=50, updates=100, seed=0)
     batch = method.batch(split(), np.concatenate(members), index)
-    loss, _ = method.loss(lm, batch, None)
+    loss, _ = method.loss(lm, batch, Carried())
     losses = []
     for group, segments in enumerate(members):
         local = bool(batch.local[2 * group])
         alone = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.0 if local else 1.0))
         part = alone.batch(split(), np.array(segments), LATE)
         agree(alone, lm, part, oracle.of_others(2, L, local))
-        losses.append(alone.loss(lm, part, None)[0])
+        losses.append(alone.loss(lm, part, Carried())[0])
     parameters = list(lm.parameters())
     got, expected = (
         torch.autograd.grad(made, parameters, allow_unused=True) for made in (loss, torch.stack(losses).mean())
@@ -197,7 +197,7 @@ def test_nothing_to_read_is_the_plain_loss(lm):
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=1.0))
     batch = method.batch(split(), np.array([3]), LATE)
     torch.testing.assert_close(
-        method.loss(lm, batch, None)[0],
+        method.loss(lm, batch, Carried())[0],
         lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten()),
     )
 
@@ -209,7 +209,7 @@ def test_the_first_updates_minimize_the_plain_loss(lm, name):
     assert plain == [True] * 5 + [False] * 2
     batch = method.batch(split(), np.array([0, 1]), BatchIndex(0, 0, 100, 0))
     expected = lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten())
-    torch.testing.assert_close(method.loss(lm, batch, None)[0], expected)
+    torch.testing.assert_close(method.loss(lm, batch, Carried())[0], expected)
 
 
 def test_local_memory_is_dropped_as_often_as_asked_and_again_in_a_run_that_goes_on():
@@ -270,7 +270,7 @@ def test_validation_reads_local_memory(lm):
     starts = torch.tensor([0] * L + [L] * L)
     with torch.no_grad():
         log_p = method.log_prob(lm, EncodedTokens, starts)
-        torch.testing.assert_close(-log_p.mean(), method.loss(lm, batch, None)[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(-log_p.mean(), method.loss(lm, batch, Carried())[0], rtol=1e-5, atol=1e-5)
 
 
 class TestStreams:
@@ -292,17 +292,17 @@ class TestStreams:
         settings = TrimeLongConfig(consecutive=3, scope="stream", key="hidden")
         method = METHODS.load("trime-long")(settings)
         assert method.layout(recurrent.config).streams
-        state, constants, values = None, [], []
+        carried, constants, values = Carried(), [], []
         for index in range(4):
             batch = method.batch(split(), np.array([index, 4 + index]), LATE)
-            encoding = recurrent.encode(batch.inputs, state and state[:-2])
-            loss, state = method.loss(recurrent, batch, state)
+            encoding = recurrent.encode(batch.inputs, carried.state)
+            loss, carried = method.loss(recurrent, batch, carried)
             parameters = list(recurrent.parameters())
             got = torch.autograd.grad(loss, parameters, allow_unused=True)  # compression learns by a loss of its own
             expected = self.with_past(recurrent, encoding, batch, constants[-2:], values[-2:])
             torch.testing.assert_close(loss, expected)
             torch.testing.assert_close(got, torch.autograd.grad(expected, parameters, allow_unused=True))
-            state = tuple(part.detach() for part in state)
+            carried = carried.each(torch.Tensor.detach)
             constants.append(encoding.hidden.detach())
             values.append(batch.targets)
 

@@ -25,7 +25,7 @@ class Holder(BaseModel):
         ({"heads": 2}, TransformerConfig(heads=2)),
         ({"backbone": "transformer"}, TransformerConfig()),
         ({"backbone": "lstm", "layers": 2, "cutoffs": [5, 9]}, LSTMConfig(layers=2, cutoffs=(5, 9))),
-        ({"backbone": "transformer-xl", "memory_length": 3}, TransformerXLConfig(memory_length=3)),
+        ({"backbone": "transformer-xl", "mem_length": 3}, TransformerXLConfig(mem_length=3)),
     ],
 )
 def test_the_backbone_says_which_configuration_a_table_is(table, config):
@@ -107,13 +107,13 @@ def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
 
 
 def test_only_segments_with_a_memory_of_a_length_change_at_test():
-    xl = TransformerXLConfig(segment_length=8, memory_length=6)
-    assert xl.reading(WindowSettings(5, 5)) == TransformerXLConfig(segment_length=5, memory_length=6)
-    assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(segment_length=5, memory_length=0)
-    assert xl.carried_positions == 6
+    xl = TransformerXLConfig(segment_length=8, mem_length=6)
+    assert xl.reading(WindowSettings(5, 5)) == TransformerXLConfig(segment_length=5, mem_length=6)
+    assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(segment_length=5, mem_length=0)
+    assert xl.lengths.mem_length == 6
     for other in (TransformerConfig(), LSTMConfig()):
         assert other.reading(WindowSettings(5, 5)) == other
-        assert other.carried_positions is None
+        assert other.lengths.mem_length is None
 
 
 def test_cutoffs_are_checked_whatever_the_backbone():

@@ -159,7 +159,7 @@ def test_weights_that_no_model_computes_with_are_damage(tmp_path, weights, messa
 
 
 def test_a_transformer_carries_nothing():
-    assert model().config.state_spec(12) == ()
+    assert model().config.state_spec(12) == {}
 
 
 def test_tied_embeddings_are_stored_once(tmp_path):

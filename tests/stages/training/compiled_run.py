@@ -19,7 +19,7 @@ from stages.models.config import parse_model
 from stages.models.layers.dropout import Dropout
 from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
 
-XL = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 2, "memory_length": 8, "dropout": 0.1}
+XL = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 2, "mem_length": 8, "dropout": 0.1}
 MODELS = {"transformer": settings().model, "transformer-xl": parse_model(XL).sized(V, 8)}
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.method import BatchLayout
+from stages.methods.method import BatchLayout, Carried
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.layers.compressive.settings import CompressiveSettings
@@ -23,15 +23,15 @@ from stages.training.validate import validate
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
-XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, memory_length=12)
+XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, mem_length=12)
 KEYS = XL.model_copy(
     update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
 )
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
-SLOTS = XL.model_copy(update={"attention": CompressiveSettings(compressed_length=5, rate=4)})
-ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(memory_size=30, neighbors=3)})
-SIGNAL = XL.model_copy(update={"memory_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
+SLOTS = XL.model_copy(update={"attention": CompressiveSettings(long_length=5, rate=4)})
+ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, neighbors=3)})
+SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
 ALL = pytest.mark.parametrize(
     "model",
     [LSTM, XL, KEYS, SLOTS, ENTRIES, SIGNAL],
@@ -40,12 +40,12 @@ ALL = pytest.mark.parametrize(
 
 
 def seen_states(run, monkeypatch):
-    """Segments and states that each forward batch is given, in order."""
+    """Segments of each forward batch, what the batch before left, and what it leaves, in order."""
     seen, loss = [], run.method.loss
 
-    def spy(model, batch, state):
-        value, after = loss(model, batch, state)
-        seen.append((batch.inputs.clone(), state, after))
+    def spy(model, batch, carried):
+        value, after = loss(model, batch, carried)
+        seen.append((batch.inputs.clone(), carried, after))
         return value, after
 
     monkeypatch.setattr(run.method, "loss", spy)
@@ -59,14 +59,14 @@ def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(a
     seen = seen_states(run, monkeypatch)
     run.run()
     stream = np.concatenate(([0], splits().train)).astype(np.int64)
-    for number, (inputs, state, _) in enumerate(seen):
+    for number, (inputs, carried, _) in enumerate(seen):
         starts = [(row * 9 + number % 9) * 8 for row in range(4)]
         assert inputs.tolist() == [stream[start : start + 8].tolist() for start in starts]
         if number % 9 == 0:
-            assert state is None
+            assert not carried.tensors()
         else:
-            torch.testing.assert_close(state, seen[number - 1][2])
-            assert not any(part.requires_grad for part in state)
+            torch.testing.assert_close(carried.tensors(), seen[number - 1][2].tensors())
+            assert not any(part.requires_grad for part in carried.tensors().values())
     assert len(seen) == 20
 
 
@@ -120,7 +120,7 @@ def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monk
     with pytest.raises(Crash):
         trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, model=LSTM).run()
     load = loop.load_checkpoint
-    monkeypatch.setattr(loop, "load_checkpoint", lambda *where: (load(*where)[0], None))
+    monkeypatch.setattr(loop, "load_checkpoint", lambda *where: (load(*where)[0], Carried()))
     run = trainer(tmp_path / "parts", model=LSTM)
     run.run()
     assert outcome(tmp_path / "parts", run)[0] != outcome(tmp_path / "whole", whole)[0]
@@ -142,7 +142,7 @@ def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeyp
     run = trainer(tmp_path, model=LSTM, steps=3)
     seen = seen_states(run, monkeypatch)
     run.run()
-    assert [state for _, state, _ in seen] == [None] * 3
+    assert [carried for _, carried, _ in seen] == [Carried()] * 3
     assert seen[0][0].tolist() != [
         [0, *splits().train[:7]],
         *(splits().train[i - 1 : i + 7].tolist() for i in (72, 144, 216)),
@@ -156,9 +156,9 @@ def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeyp
     run, given = trainer(tmp_path, data=data, model=ENTRIES, steps=2, valid_every=0), []
     encode = run.model.backbone.forward
 
-    def spy(embedded, state=None, back=None):
-        given.append(back)
-        return encode(embedded, state, back)
+    def spy(inputs):
+        given.append(inputs.document_offset)
+        return encode(inputs)
 
     monkeypatch.setattr(run.model.backbone, "forward", spy)
     run.run()

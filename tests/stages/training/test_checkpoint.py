@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from stages.errors import ArtifactError
+from stages.methods.method import Carried
 from stages.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -15,7 +16,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, kept: int) -> None:
     model, path = nn.Linear(3, 2), tmp_path / "checkpoint.safetensors"
     optimizer = torch.optim.Adam(model.parameters())
     save_checkpoint(path, model, optimizer, [], {"step": 3})
-    assert load_checkpoint(path, model, optimizer) == ({"step": 3}, None)
+    assert load_checkpoint(path, model, optimizer) == ({"step": 3}, Carried())
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors is damaged .*; remove it"):
         load_checkpoint(path, model, optimizer)

@@ -15,6 +15,7 @@ from stages.encoding.windows import windows
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.interrupts import Terminated
 from stages.methods import METHODS
+from stages.methods.method import Carried
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
@@ -257,7 +258,7 @@ def test_losses_read_later_are_the_same_in_the_journal_and_after_an_interruption
 def test_a_loss_that_is_read_later_ends_the_run_at_its_step_and_is_not_saved(tmp_path):
     run = behind(tmp_path, steps=4, log_every=50)
     made = iter([1.0, 2.0, math.nan, 3.0])
-    run.method.loss = lambda model, batch, state: (next(made) * model.vocabulary.embed(batch.inputs).sum(), None)
+    run.method.loss = lambda model, batch, carried: (next(made) * model.vocabulary.embed(batch.inputs).sum(), Carried())
     with pytest.raises(UsageError, match="loss is nan at step 3 of 4"):
         run.run()
     assert not (tmp_path / "checkpoint.safetensors").exists()
@@ -349,12 +350,12 @@ def test_a_checkpoint_serves_ranks_that_were_not_there(tmp_path):
     """Their random numbers are their own, and streams that are shared otherwise carry nothing."""
     path, model = tmp_path / "checkpoint", torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    carried = torch.ones(1, 4, 2), torch.zeros(1, 4, 2)
+    carried = Carried({"h": torch.ones(1, 4, 2)}, {"keys": torch.zeros(1, 4, 2)})
     save_checkpoint(path, model, optimizer, [RankState(random_state(), carried)], {"step": 3})
     torch.manual_seed(5)
     own = torch.get_rng_state()
-    assert load_checkpoint(path, model, optimizer, rank=1, ranks=2) == ({"step": 3}, None)
+    assert load_checkpoint(path, model, optimizer, rank=1, ranks=2) == ({"step": 3}, Carried())
     assert torch.equal(torch.get_rng_state(), own)
-    assert load_checkpoint(path, model, optimizer, rank=0, ranks=2)[1] is None
+    assert load_checkpoint(path, model, optimizer, rank=0, ranks=2)[1] == Carried()
     assert not torch.equal(torch.get_rng_state(), own)
-    torch.testing.assert_close(load_checkpoint(path, model, optimizer)[1], carried)
+    torch.testing.assert_close(load_checkpoint(path, model, optimizer)[1].tensors(), carried.tensors())

@@ -88,7 +88,7 @@ def test_a_gate_adds_nothing_but_its_weight(name, types, gate, added):
 def test_segments_and_short_term_memory_of_spalm_are_those_of_the_paper(name, length, memory):
     """Yogatama et al. 2021, sections 4.2 and 4.4; the encoder reads segments as long."""
     config = TrainConfig.model_validate(load_preset(name))
-    assert (config.segment_length, config.model.memory_length) == (length, memory)
+    assert (config.segment_length, config.model.mem_length) == (length, memory)
     assert load_preset(f"{name}-encoder")["segment_length"] == length
 
 

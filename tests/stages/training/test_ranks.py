@@ -45,7 +45,7 @@ def test_the_first_rank_does_not_follow(tmp_path, monkeypatch):
 def half_by_half(loss, monkeypatch):
     """The mean loss of both halves of a batch, each with keys of the other that get no gradient."""
 
-    def of_batch(method, model, batch, state):
+    def of_batch(method, model, batch, carried):
         size = len(batch.inputs) // 2
         losses = []
         for own, other in ((slice(size), slice(size, None)), (slice(size, None), slice(size))):
@@ -57,8 +57,8 @@ def half_by_half(loss, monkeypatch):
             monkeypatch.setattr(
                 trime_ext, "with_other_ranks", lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()]))
             )
-            losses.append(loss(method, model, half, state)[0])
-        return sum(losses) / 2, None
+            losses.append(loss(method, model, half, carried)[0])
+        return sum(losses) / 2, carried
 
     return of_batch
 

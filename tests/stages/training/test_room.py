@@ -55,7 +55,7 @@ def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
 
 
 def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
-    attention = {"name": "memorizing", "layers": [1], "memory_size": 1 << 20}
+    attention = {"name": "memorizing", "layers": [1], "long_length": 1 << 20}
     sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1, "attention": attention}
     config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64})
     monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
@@ -63,7 +63,7 @@ def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
 
 
-@pytest.mark.parametrize(("name", "remembered"), [("memorizing", "memory_size"), ("compressive", "compressed_length")])
+@pytest.mark.parametrize(("name", "remembered"), [("memorizing", "long_length"), ("compressive", "long_length")])
 def test_a_memory_that_no_batch_can_hold_is_refused_with_the_longest_that_fits(monkeypatch, name, remembered):
     sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1}
     config = TrainConfig(segment_length=16, batch_tokens=16)
@@ -100,7 +100,7 @@ def test_too_many_slots_are_refused_with_the_number_of_keys_that_fits(monkeypatc
 
 def test_what_positions_take_from_memory_counts_for_each_block_that_does():
     def needed(layers, neighbors):
-        attention = {"name": "memorizing", "layers": layers, "memory_size": 64, "neighbors": neighbors}
+        attention = {"name": "memorizing", "layers": layers, "long_length": 64, "neighbors": neighbors}
         sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 3, "attention": attention}
         config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 32})
         return room.training_bytes(config, config.model.sized(50, 16), 10)

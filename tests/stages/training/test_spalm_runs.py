@@ -14,7 +14,7 @@ from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
 
 XL = TransformerXLConfig(
-    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, memory_length=12, cutoffs=(4, 8), factor=2
+    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, mem_length=12, cutoffs=(4, 8), factor=2
 )
 
 
@@ -90,10 +90,13 @@ def test_what_is_frozen_is_read_without_dropout(only_gate, tmp_path, monkeypatch
     run = trainer(tmp_path, memory={"k": 2, "only_gate": only_gate}, steps=6, valid_every=2)
     loss, same = run.method.loss, []
 
-    def spy(model, batch, state):
-        first, second = (model.encode(batch.inputs, state) for _ in range(2))
-        same.append(torch.equal(first.hidden, second.hidden) and torch.equal(first.state[0], second.state[0]))
-        return loss(model, batch, state)
+    def spy(model, batch, carried):
+        first, second = (batch.encode(model, carried.state) for _ in range(2))
+        same.append(
+            torch.equal(first.hidden, second.hidden)
+            and all(torch.equal(part, second.state[name]) for name, part in first.state.items())
+        )
+        return loss(model, batch, carried)
 
     monkeypatch.setattr(run.method, "loss", spy)
     run.run()

@@ -43,7 +43,7 @@ def test_a_memory_that_training_never_fills_is_named(method, attention):
     assert f"method {method!r} reads every segment by itself, so attention {attention!r}" in warning()
     assert ("--long-length 0" in warning()) == (attention != "infinity")
     if attention != "infinity":
-        assert warning(**{"memory_size" if attention == "memorizing" else "compressed_length": 0}) is None
+        assert warning(long_length=0) is None
 
 
 def test_a_model_without_such_layers_trains_silently():

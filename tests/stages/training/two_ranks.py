@@ -24,14 +24,14 @@ MODELS = {
 }
 KEYS = {"name": "product-keys", "heads": 2, "sub_keys": 4, "neighbors": 2}
 REMEMBERING = {
-    "compressive": {"compressed_length": 6},
-    "memorizing": {"memory_size": 12, "neighbors": 3},
+    "compressive": {"long_length": 6},
+    "memorizing": {"long_length": 12, "neighbors": 3},
     "infinity": {"basis": 4, "samples": 4, "scope": "stream"},
 }
 MODELS["product-keys"] = MODELS["transformer"] | {"feed_forward": KEYS}
-MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "memory_length": 12}
+MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "mem_length": 12}
 MODELS |= {
-    name: MODELS["transformer-xl"] | {"memory_length": 8, "attention": {"name": name} | settings}
+    name: MODELS["transformer-xl"] | {"mem_length": 8, "attention": {"name": name} | settings}
     for name, settings in REMEMBERING.items()
 }
 CASES = {

@@ -33,19 +33,11 @@ class HuggingFaceConfig(BackboneConfig):
         return None if self.max_positions is None else self.max_positions - (self.prefix is not None)
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return ()
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if it was not imported, or cannot read segments as long."""

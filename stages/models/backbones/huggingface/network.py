@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.backbones.huggingface.config import HuggingFaceConfig
 from stages.models.from_transformers import blocks_of, model_of_settings
 
@@ -22,17 +22,17 @@ class HuggingFace(Backbone):
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
         self.model = blocks_of(causal_model(config.architecture))
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
-        inputs: list[Tensor] = []
-        embedded = embedded if self.input_scale == 1 else self.input_scale * embedded
-        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, inputs)]
+        ffn_inputs: list[Tensor] = []
+        embedded = inputs.embedded if self.input_scale == 1 else self.input_scale * inputs.embedded
+        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
         try:
             hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[0]
         finally:
             for hook in hooks:
                 hook.remove()
-        return Encoding(hidden, inputs[0].reshape(hidden.shape) if inputs else None)
+        return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None)
 
     def _watch(self, name: str, inputs: list[Tensor]) -> Any:
         """Have what enters a module added to a list."""

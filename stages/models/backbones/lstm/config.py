@@ -23,21 +23,12 @@ class LSTMConfig(BackboneConfig):
         return None
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+    def state_spec(self, context: int) -> dict[str, StateArray]:
         """h and c of each layer."""
-        of_each_layer = StateArray((self.layers, 1, self.width))
-        return of_each_layer, of_each_layer
+        return dict.fromkeys(("h", "c"), StateArray((self.layers, 1, self.width)))
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {}

@@ -1,9 +1,9 @@
 """Long short-term memory (Hochreiter and Schmidhuber 1997) with torch's fused kernels."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.backbones.lstm.config import LSTMConfig
 from stages.models.layers.dropout import Dropout
 
@@ -25,12 +25,12 @@ class LSTM(Backbone):
             for parameter in self.lstm.parameters():
                 nn.init.uniform_(parameter, -config.initial_range, config.initial_range)
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] and state -> hidden [B, L, d], no feed-forward input, the state after them.
 
-        Args:
-            state: h and c, each [layers, B, d]; None: zeros.
+        The state is h and c of each layer, [layers, B, d]; both are 0 where a stream begins.
         """
-        with torch.autocast(embedded.device.type, enabled=False):
-            hidden, state = self.lstm(self.dropout(embedded).to(self.lstm.weight_ih_l0.dtype), state)
-        return Encoding(self.dropout(hidden), None, state)
+        before = None if inputs.state is None else (inputs.state["h"], inputs.state["c"])
+        with torch.autocast(inputs.embedded.device.type, enabled=False):
+            hidden, (h, c) = self.lstm(self.dropout(inputs.embedded).to(self.lstm.weight_ih_l0.dtype), before)
+        return Encoding(self.dropout(hidden), None, {"h": h, "c": c})

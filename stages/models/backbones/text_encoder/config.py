@@ -38,19 +38,11 @@ class TextEncoderConfig(BackboneConfig):
         return self.longest
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return ()
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError, since it predicts nothing that it could be trained on."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from stages.models.backbone import Backbone, Encoding, State
+from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.backbones.text_encoder.config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of, model_of_settings
 
@@ -25,11 +25,12 @@ class TextEncoder(Backbone):
         self.after = nn.Parameter(torch.empty(len(config.after), config.width))
         self.model = encoder_blocks(model_of_settings(config.architecture, "AutoModel"))
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, 1, d], the pooled hidden states of all inputs, [CLS] and [SEP] among them.
 
         Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084), section 3.
         """
+        embedded = inputs.embedded
         before, after = (part.expand(len(embedded), -1, -1) for part in (self.before, self.after))
         hidden = self.model(inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True).last_hidden_state
         return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)

@@ -37,19 +37,11 @@ class TransformerConfig(AttentionConfig):
         return self.max_positions if self.positions == "learned" else None
 
     @property
-    def carried_positions(self) -> None:
-        return None
-
-    @property
-    def long_length(self) -> None:
-        return None
-
-    @property
     def reads_documents(self) -> bool:
         return False
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
-        return ()
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if segments are longer than the learned positions."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Compilable, Encoding, State
+from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
 from stages.models.backbones.transformer.config import TransformerConfig
 from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
 from stages.models.layers.config import PLACES
@@ -79,8 +79,9 @@ class Transformer(Backbone, Compilable):
     def compiled_parts(self) -> list[nn.Module]:
         return [self]
 
-    def forward(self, embedded: Tensor, state: State = None) -> Encoding:
+    def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
+        embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:

@@ -1,17 +1,17 @@
 """Settings of the Transformer-XL; free of torch."""
 
-from itertools import chain, repeat
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import Field, model_validator
 
-from stages.config import OneOf
+from stages.config import OneOf, Spelling
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, Size, StateArray, unless
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.relative.settings import RelativeSettings
-from stages.models.layers.settings import StreamAttentionSettings
+from stages.models.layers.settings import StreamAttentionSettings, present
 from stages.models.windows import WindowSettings
 
 
@@ -22,13 +22,13 @@ class TransformerXLConfig(AttentionConfig):
     """
 
     carries_state: ClassVar[bool] = True
-    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "memory_length")
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
-    memory_length: Annotated[int, Field(ge=0)] | None = None
-    """M, positions before its segment that an input attends to; None: the segment length."""
+    mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
+    """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name"), unless(RelativeSettings())] = (
         RelativeSettings()
     )
@@ -45,30 +45,23 @@ class TransformerXLConfig(AttentionConfig):
         return None
 
     @property
-    def carried_positions(self) -> int | None:
-        return self.memory_length
-
-    @property
-    def long_length(self) -> int | None:
-        return self.attention.long_length
-
-    @property
     def reads_documents(self) -> bool:
         return self.attention.reads_documents
 
-    def state_spec(self, context: int) -> tuple[StateArray, ...]:
+    def state_spec(self, context: int) -> dict[str, StateArray]:
         """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
 
-        Then what attention layers remember, those that do one behind the other: [layers, 1, …].
+        Then the memory of each block's attention layer, by the block's number.
         """
-        assert self.memory_length is not None, "the stage fills it in"
-        positions = self.memory_length + context - 1
-        remembered = [spec for spec in map(self.memory_spec, range(1, self.layers + 1), repeat(context)) if spec]
-        stacked = (StateArray((len(remembered), *array.shape[1:]), array.dtype) for array in chain(*remembered[:1]))
-        return StateArray((self.layers, 1, positions, self.width)), StateArray((1,), "int64"), *stacked
+        assert self.mem_length is not None, "the stage fills it in"
+        cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
+        spec = {"cached": cached, "place": StateArray((1,), "int64")}
+        for block in range(1, self.layers + 1):
+            spec |= in_block(block, present(self.memory_spec(block, context)))
+        return spec
 
-    def memory_spec(self, block: int, context: int) -> tuple[StateArray, ...]:
-        """Shapes of the state that a block's attention layer keeps besides cached inputs; blocks count from 1.
+    def memory_spec(self, block: int, context: int) -> NamedTuple:
+        """Shapes of what a block's attention layer keeps besides cached inputs; blocks count from 1.
 
         Raises: UsageError if it cannot read such segments.
         """
@@ -82,16 +75,24 @@ class TransformerXLConfig(AttentionConfig):
                 f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
                 "tokens; leave it out."
             )
-        memory = segment_length if self.memory_length is None else self.memory_length
-        lengths = {"segment_length": segment_length, "memory_length": memory}
+        memory = segment_length if self.mem_length is None else self.mem_length
+        lengths = {"segment_length": segment_length, "mem_length": memory}
         self.model_copy(update=lengths).state_spec(segment_length)
         return lengths
 
     def reading(self, windows: WindowSettings) -> Self:
-        memory = self.memory_length if windows.mem_length is None else windows.mem_length
-        lengths: dict[str, Any] = {"segment_length": windows.context, "memory_length": memory}
+        memory = self.mem_length if windows.mem_length is None else windows.mem_length
+        lengths: dict[str, Any] = {"segment_length": windows.context, "mem_length": memory}
         if windows.long_length is not None:
             lengths["attention"] = self.attention.lengthened(windows.long_length)
         read = self.model_copy(update=lengths)
         read.state_spec(windows.context)
         return read
+
+
+Part = TypeVar("Part")
+
+
+def in_block(block: int, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Parts of a block's memory, as the state of the whole network names them."""
+    return {f"block{block}.{name}": part for name, part in parts.items()}

@@ -1,25 +1,19 @@
 """Transformer-XL: segments that attend to hidden states of the positions before them, by distance."""
 
-from typing import NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Compilable, Encoding, State
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
+from stages.models.backbones.transformer_xl.config import TransformerXLConfig, in_block
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.config import PLACES
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import present
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import (
-    Attended,
-    FeedForward,
-    Memory,
-    Passage,
-    Span,
-    StreamAttention,
-    StreamInputs,
-)
+from stages.models.layers.sublayer import Attended, FeedForward, Passage, Span, StreamAttention, StreamInputs
 
 
 class Block(nn.Module):
@@ -29,7 +23,7 @@ class Block(nn.Module):
         super().__init__()
         attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
         self.attention_norm = nn.LayerNorm(config.width)
-        self.attention: StreamAttention = STREAM_ATTENTION.load(attention.name)(config, attention)
+        self.attention: StreamAttention[Any] = STREAM_ATTENTION.load(attention.name)(config, attention)
         self.ffn_norm = nn.LayerNorm(config.width)
         self.ffn: FeedForward = FEED_FORWARD.load(feed_forward.name)(config, feed_forward)
         self.dropout = Dropout(config.dropout)
@@ -39,11 +33,13 @@ class Block(nn.Module):
         self.attention.initialize(blocks)
         self.ffn.initialize(blocks)
 
-    def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Memory) -> tuple[Tensor, Tensor, Attended]:
+    def forward(
+        self, past: Tensor, x: Tensor, passage: Passage, memory: NamedTuple
+    ) -> tuple[Tensor, Tensor, Attended[Any]]:
         """Cached [B, m, d] and present [B, n, d] -> the next residual stream, the feed-forward input, attention's."""
         raw = torch.cat((past, x), 1)
         inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
-        attended: Attended = self.attention(inputs, passage, memory)
+        attended: Attended[Any] = self.attention(inputs, passage, memory)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, attended
@@ -56,7 +52,7 @@ class Carried(NamedTuple):
     """Inputs of each layer at the latest m positions, [layers, B, m, d]."""
     place: int
     """How many positions of the segment under way they end with."""
-    memories: list[Memory]
+    memories: list[NamedTuple]
     """Memory of each layer."""
 
 
@@ -72,35 +68,33 @@ class TransformerXL(Backbone, Compilable):
 
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
-        assert config.segment_length is not None and config.memory_length is not None, "the stage fills them in"
-        self.length, self.memory = config.segment_length, config.memory_length
+        assert config.segment_length is not None and config.mem_length is not None, "the stage fills them in"
+        self.length, self.memory = config.segment_length, config.mem_length
         self.scale = config.width**0.5
         self.dropout = Dropout(config.dropout)
         blocks = [Block(config, number + 1) for number in range(config.layers)]
         for block in blocks:
             block.initialize(config.layers)
         self.blocks = nn.ModuleList(blocks)
-        self.remembering = [n for n in range(config.layers) if config.memory_spec(n + 1, self.length)]
+        self.memories: list[type[Any]] = [type(config.memory_spec(n + 1, self.length)) for n in range(config.layers)]
         self.norm = nn.LayerNorm(config.width)
 
     def compiled_parts(self) -> list[nn.Module]:
         return list(self.blocks)
 
-    def forward(self, embedded: Tensor, state: State = None, back: Tensor | None = None) -> Encoding:
+    def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
 
-        Args:
-            state: inputs of each layer at the latest m positions [layers, B, m, d], how many
-                positions of the segment under way they end with, int64 [1], and what layers remember,
-                each [layers that do, B, …]; None: a stream begins.
-            back: how many positions of its own document stand before each, int64 [B, n]; None: all that is before.
+        The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each layer under its block's number.
         """
-        carried = self._begin(embedded) if state is None else self._opened(state)
+        embedded = inputs.embedded
+        carried = self._begin(embedded) if inputs.state is None else self._opened(inputs.state)
         hidden, ffn_input, losses = [], [], list[Tensor]()
         borders = self._borders(embedded.shape[1], carried.place)
-        backs = [None] * (len(borders) + 1) if back is None else back.tensor_split(borders, 1)
-        for piece, its_back in zip(embedded.tensor_split(borders, 1), backs, strict=True):
-            f, g, carried, auxiliary = self._read(piece, its_back, carried)
+        offset = inputs.document_offset
+        offsets = [None] * (len(borders) + 1) if offset is None else offset.tensor_split(borders, 1)
+        for piece, its_offset in zip(embedded.tensor_split(borders, 1), offsets, strict=True):
+            f, g, carried, auxiliary = self._read(piece, its_offset, carried)
             hidden.append(f)
             ffn_input.append(g)
             losses += auxiliary
@@ -111,39 +105,42 @@ class TransformerXL(Backbone, Compilable):
         cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
         return Carried(cached, 0, [cast(Block, block).attention.begin(embedded) for block in self.blocks])
 
-    def _opened(self, state: tuple[Tensor, ...]) -> Carried:
-        cached, place, *remembered = state
-        memories: list[Memory] = [()] * len(self.blocks)
-        for row, layer in enumerate(self.remembering):
-            memories[layer] = tuple(tensor[row : row + 1] for tensor in remembered)
-        return Carried(cached, int(place), memories)
+    def _opened(self, state: Mapping[str, Tensor]) -> Carried:
+        memories = []
+        for block, memory in enumerate(self.memories, 1):
+            names = in_block(block, {field: field for field in memory._fields})
+            memories.append(memory(**{field: state[name] for name, field in names.items() if name in state}))
+        return Carried(state["cached"], int(state["place"]), memories)
 
-    def _state(self, carried: Carried) -> tuple[Tensor, ...]:
-        remembered = zip(*(carried.memories[layer] for layer in self.remembering), strict=True)
-        return carried.cached, torch.tensor([carried.place]), *map(torch.cat, remembered)
+    def _state(self, carried: Carried) -> dict[str, Tensor]:
+        state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
+        for block, memory in enumerate(carried.memories, 1):
+            state |= in_block(block, present(memory))
+        return state
 
     def _borders(self, number: int, place: int) -> list[int]:
         """Where to cut what is read at once: at segments where gradients are wanted, for those before are to have none.
 
         Or where a layer remembers, for what it writes at the end of a segment the next one reads.
         """
-        if not torch.is_grad_enabled() and not self.remembering:
+        if not torch.is_grad_enabled() and not any(memory._fields for memory in self.memories):
             return []
         return list(range(self.length - place, number, self.length))
 
     def _read(
-        self, embedded: Tensor, back: Tensor | None, carried: Carried
+        self, embedded: Tensor, document_offset: Tensor | None, carried: Carried
     ) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
-        """As `forward`, of positions read at once; and the auxiliary losses of layers."""
+        """As `read`, of positions read at once; and the auxiliary losses of layers."""
         x = self.dropout(embedded * self.scale)
-        passage = self._passage(x, carried)._replace(back=back)
+        passage = self._passage(x, carried)._replace(document_offset=document_offset)
         after = (carried.place + x.shape[1]) % self.length
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
-            memories.append(tuple(tensor.detach() for tensor in attended.memory))
+            kept_parts = {name: part.detach() for name, part in present(attended.memory).items()}
+            memories.append(attended.memory._replace(**kept_parts))
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
         return self.norm(x), ffn_input, Carried(torch.stack(kept), after, memories), losses
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.compressive.compression import compressor
-from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.compressive.settings import CompressiveSettings, Slots
 from stages.models.layers.config import AttentionConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.relative.layer import RelativeAttention
@@ -15,7 +15,6 @@ from stages.models.layers.sublayer import (
     Apart,
     Attended,
     LearnsApart,
-    Memory,
     Passage,
     Span,
     StreamAttention,
@@ -23,11 +22,11 @@ from stages.models.layers.sublayer import (
 )
 
 
-class CompressiveAttention(StreamAttention, LearnsApart):
+class CompressiveAttention(StreamAttention[Slots], LearnsApart):
     """Relative attention with slots before the cached inputs, the distance to a slot counted in slots.
 
-    When a segment ends, cached inputs that are dropped become slots [1, B, s, d], which are not normalized yet. What
-    makes them learns to leave attention what it read (`reconstruction_loss`), and by nothing else.
+    When a segment ends, cached inputs that are dropped become slots. What makes them
+    learns to leave attention what it read (`reconstruction_loss`), and by nothing else.
 
     Source: Rae et al. 2020 (arXiv:1911.05507), section 3.
     """
@@ -36,7 +35,7 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
         self.compress = compressor(settings.compression, config.width, settings.rate)
-        self.most, self.cached = settings.compressed_length, config.carried_positions or 0
+        self.most, self.cached = settings.long_length, config.lengths.mem_length or 0
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
 
@@ -49,23 +48,23 @@ class CompressiveAttention(StreamAttention, LearnsApart):
         gradients."""
         return Apart(list(self.compress.parameters()))
 
-    def begin(self, x: Tensor) -> Memory:
-        return (x.new_empty(1, len(x), 0, x.shape[2], dtype=self._exact),)
+    def begin(self, x: Tensor) -> Slots:
+        return Slots(x.new_empty(len(x), 0, x.shape[2], dtype=self._exact))
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> Attended[Slots]:
         hidden = self.relative.attend(*self.before(inputs, passage, memory))
         if not passage.ends_segment:
             return Attended(hidden, memory, self._unused() if self.training else None)
         left = self.dropped(inputs)
         new = self.compressed(left)
-        slots = torch.cat((memory[0][0], new.detach()), 1)
+        slots = torch.cat((memory.slots, new.detach()), 1)
         loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
-        return Attended(hidden, (slots[None, :, max(0, slots.shape[1] - self.most) :],), loss)
+        return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
 
-    def before(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> tuple[Tensor, Passage]:
+    def before(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, Passage]:
         """Slots and inputs, normalized, [B, s + m + n, d], and the passage with them counted as cached."""
         ((begin, first, stop),) = passage.spans
-        slots = memory[0][0].to(inputs.raw.dtype)
+        slots = memory.slots.to(inputs.raw.dtype)
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
         more = slots.shape[1] - begin
         distances = self._distances(stop + more, passage)
@@ -73,13 +72,13 @@ class CompressiveAttention(StreamAttention, LearnsApart):
             cached=passage.cached + more, spans=[Span(0, first + more, stop + more)], distances=distances
         )
 
-    def looked(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> tuple[Tensor, int]:
+    def looked(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, int]:
         """How much each position attends to slots, cached inputs and its segment; and how many slots there are.
 
         Returns: [heads, B, n, s + m' + n], m' the cached inputs that are seen; s.
         """
         (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
-        return weights, memory[0].shape[2]
+        return weights, memory.slots.shape[1]
 
     def _distances(self, longest: int, passage: Passage) -> Tensor:
         """Those of the passage, or more where slots lie farther back, [D + 1, d]."""

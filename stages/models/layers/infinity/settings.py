@@ -1,6 +1,6 @@
 """Settings of attention to a continuous signal; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 Width = Annotated[float, Field(ge=1e-3, le=10)]
 BINS = 128
 """D, equal parts of the signal whose attention says where it is sampled."""
+
+
+class Signal(NamedTuple):
+    """Memory of attention to a continuous signal."""
+
+    coefficients: Any
+    """The signal, [B, N, d]."""
+    left: Any
+    """Inputs that left the cache when a segment ended, [B, L, d]; they enter the signal when the next begins."""
+    attention: Any = None
+    """How much each part of a sticky signal was attended to in the segment under way, [B, D]."""
 
 
 class InfinitySettings(StreamAttentionSettings):
@@ -50,20 +61,20 @@ class InfinitySettings(StreamAttentionSettings):
             raise ValueError(f"basis {self.basis} is not a multiple of the number of widths, {number}: {near} is")
         return self
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+    def memory_spec(self, model: "AttentionConfig", context: int) -> Signal:
         """Coefficients, what left the cache last, and, of a sticky memory, how much attention each bin had.
 
         Raises: UsageError if other numbers of positions than a segment's would leave the cache.
         """
-        cached = model.carried_positions or 0
+        cached = model.lengths.mem_length or 0
         if cached % context:
             near = round(cached / context) * context
             raise UsageError(
                 f"Attention 'infinity' writes a segment at a time, so --mem-length is a multiple of the segment length "
                 f"(--context at test), {context}; {cached} is none: {near} is."
             )
-        signal, left = (StateArray((1, 1, number, model.width)) for number in (self.basis, context))
-        return (signal, left, StateArray((1, 1, BINS))) if self.sticky else (signal, left)
+        signal, left = (StateArray((1, number, model.width)) for number in (self.basis, context))
+        return Signal(signal, left, StateArray((1, BINS)) if self.sticky else None)
 
     def taken_numbers(self, model: "AttentionConfig") -> int:
         """How much each head attends to each function."""

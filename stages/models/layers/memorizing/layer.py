@@ -10,16 +10,16 @@ from stages.models.layers.config import AttentionConfig
 from stages.models.layers.initialization import initialize
 from stages.models.layers.memorizing.bucket_bias import BucketBias
 from stages.models.layers.memorizing.search import Search
-from stages.models.layers.memorizing.settings import MemorizingSettings
-from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention, StreamInputs
+from stages.models.layers.memorizing.settings import KeysAndValues, MemorizingSettings
+from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
 
 LARGEST_SCALE = 100.0
 USUAL_LENGTH = 128
 """Inputs of a segment, where the model says nothing of them."""
 
 
-class MemorizingAttention(StreamAttention):
-    """A gate a head between local attention and attention to the best k of N entries [1, B, heads, N, d_head].
+class MemorizingAttention(StreamAttention[KeysAndValues]):
+    """A gate a head between local attention and attention to the best k of N entries.
 
     Queries and keys have length 1, and a learned scale a head. Keys and values of a segment are kept, as they are, when
     it has ended.
@@ -30,7 +30,7 @@ class MemorizingAttention(StreamAttention):
     def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
         super().__init__()
         self.heads, self.dropout = config.heads, config.attention_dropout
-        self.most, self.by_document = settings.memory_size, settings.scope == "document"
+        self.most, self.by_document = settings.long_length, settings.scope == "document"
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.log_scale = nn.Parameter(torch.empty(config.heads))
@@ -46,10 +46,10 @@ class MemorizingAttention(StreamAttention):
         nn.init.zeros_(self.gate)
         nn.init.zeros_(self.distance.bias)
 
-    def begin(self, x: Tensor) -> Memory:
-        shape = (1, len(x), self.heads, 0, x.shape[2] // self.heads)
+    def begin(self, x: Tensor) -> KeysAndValues:
+        shape = (len(x), self.heads, 0, x.shape[2] // self.heads)
         empty = x.new_empty(shape, dtype=self.log_scale.dtype)
-        return empty, empty
+        return KeysAndValues(empty, empty)
 
     def gates(self) -> Tensor:
         """How much of a head's attention goes to memory, [heads]."""
@@ -63,7 +63,7 @@ class MemorizingAttention(StreamAttention):
         bounded = self.log_scale.clamp(max=log(LARGEST_SCALE))
         return (self.log_scale + (bounded - self.log_scale).detach()).exp()
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
         with torch.autocast(projected.device.type, enabled=False):
@@ -74,7 +74,7 @@ class MemorizingAttention(StreamAttention):
         hidden = self.out(read.transpose(1, 2).flatten(2))
         if passage.ends_segment:
             own = passage.cached - passage.place - begin
-            memory = tuple(self._kept(old, new[:, :, own:]) for old, new in zip(memory, (k, v), strict=True))
+            memory = KeysAndValues(*(self._kept(old, new[:, :, own:]) for old, new in zip(memory, (k, v), strict=True)))
         return Attended(hidden, memory)
 
     def _local(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -82,15 +82,15 @@ class MemorizingAttention(StreamAttention):
         weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
         return F.dropout(weights, self.dropout, self.training) @ v
 
-    def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: Memory) -> Tensor:
+    def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues) -> Tensor:
         """`local`, or, where a query may see an entry, its mean with what the memory gives, as the gate weighs them."""
-        keys, values = (part[0].to(q.dtype) for part in memory)
-        found = self.search(q, keys, values, passage.place, passage.back if self.by_document else None)
+        keys, values = (part.to(q.dtype) for part in memory)
+        found = self.search(q, keys, values, passage.place, passage.document_offset if self.by_document else None)
         sees = found.scores.isfinite().any(-1, keepdim=True)
         gate = self.gates()[:, None, None] * sees
         return gate * found.read + (1 - gate) * local
 
     def _kept(self, old: Tensor, new: Tensor) -> Tensor:
-        """The latest N entries, [1, B, heads, N, d_head]."""
-        joined = torch.cat((old, new.detach()[None]), 3)
-        return joined[:, :, :, max(0, joined.shape[3] - self.most) :]
+        """The latest N entries, [B, heads, N, d_head]."""
+        joined = torch.cat((old, new.detach()), 2)
+        return joined[:, :, max(0, joined.shape[2] - self.most) :]

@@ -32,30 +32,30 @@ class Search(nn.Module):
         super().__init__()
         self.neighbors = neighbors
 
-    def forward(self, q: Tensor, keys: Tensor, values: Tensor, place: int, back: Tensor | None) -> Retrieved:
+    def forward(self, q: Tensor, keys: Tensor, values: Tensor, place: int, document_offset: Tensor | None) -> Retrieved:
         """Args:
         q: scaled queries [B, heads, n, d_head].
         keys, values: [B, heads, N, d_head], the oldest first.
         place: where the first query stands in its segment.
-        back: int64 [B, n], how far back a query may see; None: to the oldest.
+        document_offset: int64 [B, n], how far back a query may see; None: to the oldest.
         """
-        chosen = self._best(q.detach(), keys, place, back)
+        chosen = self._best(q.detach(), keys, place, document_offset)
         scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
         ages = self._ages(chosen, keys.shape[2], place)
-        if back is not None:
-            scores = scores.masked_fill(ages > back[:, None, :, None], -torch.inf)
+        if document_offset is not None:
+            scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
         sees = scores.isfinite().any(-1, keepdim=True)
         weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
         read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
         return Retrieved(read, ages, scores, weights)
 
     @torch.no_grad()
-    def _best(self, q: Tensor, keys: Tensor, place: int, back: Tensor | None) -> Tensor:
+    def _best(self, q: Tensor, keys: Tensor, place: int, document_offset: Tensor | None) -> Tensor:
         """Places of the best entries in memory, int64 [B, heads, n, k], some queries at a time."""
         rows, heads, entries, _ = keys.shape
         step = max(1, SCORES // max(1, rows * heads * entries))
         number, found = torch.arange(entries, device=keys.device), []
-        hidden = None if back is None else self._hidden(back, entries, place)
+        hidden = None if document_offset is None else self._hidden(document_offset, entries, place)
         for start in range(0, q.shape[2], step):
             part = slice(start, start + step)
             scores = q[:, :, part] @ keys.transpose(2, 3)
@@ -64,9 +64,11 @@ class Search(nn.Module):
             found.append(scores.topk(min(self.neighbors, entries)).indices)
         return torch.cat(found, 2)
 
-    def _hidden(self, back: Tensor, entries: int, place: int) -> Tensor | None:
+    def _hidden(self, document_offset: Tensor, entries: int, place: int) -> Tensor | None:
         """How many of the oldest entries each query may not see, int64 [B, n]; None: all see all of them."""
-        number = entries + place + torch.arange(back.shape[1], device=back.device) - back
+        number = (
+            entries + place + torch.arange(document_offset.shape[1], device=document_offset.device) - document_offset
+        )
         return number if bool((number > 0).any()) else None
 
     def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Settings of memorizing attention; free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -11,16 +11,21 @@ if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
 
 
+class KeysAndValues(NamedTuple):
+    """Memory of memorizing attention: the latest N entries, the oldest first, [B, heads, N, d_head] each."""
+
+    keys: Any
+    values: Any
+
+
 class MemorizingSettings(StreamAttentionSettings):
     """Attention that also looks up keys and values of the latest positions, as they were made when these were read.
 
     Source: Wu et al. 2022 (Memorizing Transformers, arXiv:2203.08913).
     """
 
-    remembered: ClassVar[str | None] = "memory_size"
-
     name: Literal["memorizing"] = "memorizing"
-    memory_size: Annotated[int, Field(ge=0, lt=2**31)] = 2048
+    long_length: Annotated[int, Field(ge=0, lt=2**31)] = 2048
     """N, positions before the segment whose keys and values are kept; 0: none, attention is local."""
     neighbors: Size = 32
     """k, entries of them that a head reads: those with the largest scores."""
@@ -49,11 +54,11 @@ class MemorizingSettings(StreamAttentionSettings):
         """
         return (-(-3 * blocks // 4),)
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+    def memory_spec(self, model: "AttentionConfig", context: int) -> KeysAndValues:
         """Keys and values by head."""
-        array = StateArray((1, 1, model.heads, self.memory_size, model.width // model.heads))
-        return array, array
+        array = StateArray((1, model.heads, self.long_length, model.width // model.heads))
+        return KeysAndValues(array, array)
 
     def taken_numbers(self, model: "AttentionConfig") -> int:
         """Keys and values of the k best entries of each head."""
-        return 2 * min(self.neighbors, self.memory_size) * model.width
+        return 2 * min(self.neighbors, self.long_length) * model.width

@@ -12,7 +12,8 @@ from stages.models.layers.config import AttentionConfig
 from stages.models.layers.initialization import initialize
 from stages.models.layers.relative.kernel import relative_attention, relative_weights
 from stages.models.layers.relative.settings import RelativeSettings
-from stages.models.layers.sublayer import Attended, Memory, Passage, StreamAttention, StreamInputs
+from stages.models.layers.settings import Nothing
+from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
 
 
 class Projected(NamedTuple):
@@ -23,7 +24,7 @@ class Projected(NamedTuple):
     values: Float[Tensor, "heads B all d_head"]
 
 
-class RelativeAttention(StreamAttention):
+class RelativeAttention(StreamAttention[Nothing]):
     """Positions attend to those of their own segment and to cached ones; nothing else is remembered."""
 
     def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
@@ -38,11 +39,11 @@ class RelativeAttention(StreamAttention):
     def initialize(self, blocks: int) -> None:
         initialize(self, self.out, blocks)
 
-    def begin(self, x: Tensor) -> Memory:
-        return ()
+    def begin(self, x: Tensor) -> Nothing:
+        return Nothing()
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended:
-        return Attended(self.attend(inputs.normalized, passage))
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Nothing) -> Attended[Nothing]:
+        return Attended(self.attend(inputs.normalized, passage), memory)
 
     def attend(self, x: Tensor, passage: Passage) -> Tensor:
         """[B, m + n, d], of which the first m are cached -> [B, n, d]."""

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from stages.models.config import StateArray
-from stages.models.layers.settings import StreamAttentionSettings
+from stages.models.layers.settings import Nothing, StreamAttentionSettings
 
 if TYPE_CHECKING:
     from stages.models.layers.config import AttentionConfig
@@ -14,6 +13,6 @@ class RelativeSettings(StreamAttentionSettings):
 
     name: Literal["relative"] = "relative"
 
-    def memory_spec(self, model: "AttentionConfig", context: int) -> tuple[StateArray, ...]:
+    def memory_spec(self, model: "AttentionConfig", context: int) -> Nothing:
         """Nothing but the cached inputs, which every block has."""
-        return ()
+        return Nothing()

@@ -13,13 +13,13 @@ from stages.models.config import parse_model
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
-CHOSEN = {"name": "compressive", "compressed_length": 3, "rate": 2}
+CHOSEN = {"name": "compressive", "long_length": 3, "rate": 2}
 
 
 class TestCompressive(AttentionProbeContract):
     registered_as = "compressive"
     kind, attention = CompressiveProbe, CHOSEN
-    sizes: ClassVar = {"memory_length": 4, "activation": "relu"}
+    sizes: ClassVar = {"mem_length": 4, "activation": "relu"}
 
     def test_it_reports_the_loss_of_every_segment_and_where_attention_goes(self, probe, model):
         (seen,) = self.seen(probe, model, [TOKENS])
@@ -44,7 +44,7 @@ class TestCompressive(AttentionProbeContract):
         )
 
 
-@pytest.mark.parametrize("changes", [{}, {"backbone": "transformer", "memory_length": None}])
+@pytest.mark.parametrize("changes", [{}, {"backbone": "transformer", "mem_length": None}])
 def test_other_models_have_no_probe(changes):
     other = {name: value for name, value in changes.items() if value is not None}
     sizes: ClassVar = {"width": 8, "heads": 2, "backbone": "transformer-xl"}

@@ -20,7 +20,7 @@ CHOSEN = {"name": "infinity", "basis": 8, "samples": 5, "widths": (0.05, 0.2), "
 class TestInfinity(AttentionProbeContract):
     registered_as = "infinity"
     kind, attention = InfinityProbe, CHOSEN
-    sizes: ClassVar = {"memory_length": 0, "activation": "relu"}
+    sizes: ClassVar = {"mem_length": 0, "activation": "relu"}
 
     def test_it_reports_where_every_head_looks(self, probe, model):
         (seen,) = self.seen(probe, model, [TOKENS])

@@ -12,7 +12,7 @@ from stages.diagnostics.memorizing.report import AGES, ANGLES, search_figures, s
 from stages.models.config import parse_model
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
-CHOSEN = {"name": "memorizing", "memory_size": 12, "neighbors": 3, "layers": [2]}
+CHOSEN = {"name": "memorizing", "long_length": 12, "neighbors": 3, "layers": [2]}
 
 
 class TestMemorizing(AttentionProbeContract):

@@ -69,15 +69,17 @@ class BackboneContract:
         told, state, largest = config.state_spec(L), None, 0
         assert bool(told) == config.carries_state
         with torch.no_grad():
-            for _ in range(4 * L + (config.carried_positions or 0)):
+            for _ in range(4 * L + (config.lengths.mem_length or 0)):
                 state = model.encode(self.tokens(1)[:1], state).state
-                carried = state or ()
-                assert [str(array.dtype).removeprefix("torch.") for array in carried] == [one.dtype for one in told]
-                for array, one in zip(carried, told, strict=True):
+                carried = state or {}
+                assert carried.keys() == told.keys()
+                for name, one in told.items():
+                    array = carried[name]
+                    assert str(array.dtype) == f"torch.{one.dtype}"
                     assert len(array.shape) == len(one.shape)
                     assert all(size <= most for size, most in zip(array.shape, one.shape, strict=True))
-                largest = max(largest, sum(array.nbytes for array in carried))
-        assert largest == sum(one.nbytes for one in told)
+                largest = max(largest, sum(array.nbytes for array in carried.values()))
+        assert largest == config.state_bytes(L)
 
     def test_every_weight_learns(self, model):
         encoding = model.train().encode(self.tokens(L))

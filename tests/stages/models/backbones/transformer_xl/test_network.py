@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
+from stages.models.backbone import Inputs
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.models.windows import WindowSettings
@@ -20,7 +21,7 @@ V, D, HEADS, LAYERS = 30, 8, 2, 3
 
 def config(length=4, memory=6, **changes):
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    return TransformerXLConfig(**{**sizes, "segment_length": length, "memory_length": memory, **changes})
+    return TransformerXLConfig(**{**sizes, "segment_length": length, "mem_length": memory, **changes})
 
 
 def model(length=4, memory=6, **changes):
@@ -47,7 +48,7 @@ def read(backbone, stream, cuts, gradients):
     state, f, g = None, [], []
     with torch.set_grad_enabled(gradients):
         for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            read = backbone(stream[:, start:stop], state)
+            read = backbone(Inputs(stream[:, start:stop], state))
             state = read.state
             f.append(read.hidden)
             g.append(read.ffn_input)
@@ -60,14 +61,14 @@ SHAPES = [(4, 6), (4, 4), (5, 0), (3, 1), (1, 2), (25, 3), (2, 50)]
 @pytest.mark.parametrize(("length", "memory"), SHAPES)
 def test_a_stream_is_read_as_the_equations_say(length, memory):
     net = model(length, memory)
-    f, g, (cached, place) = read(net.backbone, embedded(), [], False)
+    f, g, state = read(net.backbone, embedded(), [], False)
     kept = min(19, memory + 19 % length)
     for row in range(2):
         want = transformer_xl(embedded()[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory))
         np.testing.assert_allclose(f[row], want[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(g[row], want[1], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(cached[:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6)
-    assert place.tolist() == [19 % length]
+        np.testing.assert_allclose(state["cached"][:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6)
+    assert state["place"].tolist() == [19 % length]
 
 
 @settings(max_examples=30, deadline=None)
@@ -99,9 +100,9 @@ def test_gradients_stop_at_the_border_of_a_segment(length, memory, cuts):
 
 
 def test_what_is_carried_has_no_gradient():
-    cached, place = model().backbone(embedded().requires_grad_()).state
-    assert not cached.requires_grad
-    assert (cached.shape, place.dtype) == ((LAYERS, 2, 9, D), torch.int64)
+    state = model().backbone(Inputs(embedded().requires_grad_())).state
+    assert not state["cached"].requires_grad
+    assert (state["cached"].shape, state["place"].dtype) == ((LAYERS, 2, 9, D), torch.int64)
 
 
 def test_no_position_sees_what_comes_after_it():
@@ -109,7 +110,7 @@ def test_no_position_sees_what_comes_after_it():
     changed = embedded()
     changed[:, 11:, 0] += 1
     with torch.no_grad():
-        before, after = backbone(embedded()).hidden, backbone(changed).hidden
+        before, after = backbone(Inputs(embedded())).hidden, backbone(Inputs(changed)).hidden
     torch.testing.assert_close(before[:, :11], after[:, :11])
     assert (before[:, 11:] != after[:, 11:]).all()
 
@@ -122,7 +123,7 @@ def test_memory_reaches_as_far_as_its_length_in_every_layer(memory):
     changed = stream.clone()
     changed[:, 0, 0] += 1
     with torch.no_grad():
-        differs = (backbone(stream).hidden != backbone(changed).hidden).any(-1)[0].nonzero().flatten()
+        differs = (backbone(Inputs(stream)).hidden != backbone(Inputs(changed)).hidden).any(-1)[0].nonzero().flatten()
     assert int(differs.max()) == (1 if memory == 0 else 1 + LAYERS * memory)
 
 
@@ -130,11 +131,11 @@ def test_low_precision_is_near_and_keeps_exact_states():
     net = LanguageModel(config(16, 16)).eval()
     stream = embedded(2, 40).float()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        low = net.backbone(stream)
+        low = net.backbone(Inputs(stream))
     with torch.no_grad():
-        full = net.backbone(stream).hidden
+        full = net.backbone(Inputs(stream)).hidden
     assert float((low.hidden.float() - full).abs().max()) < 0.1
-    assert low.state[0].dtype == torch.float32
+    assert low.state["cached"].dtype == torch.float32
 
 
 def test_dropout_is_drawn_while_training_alone():
@@ -174,14 +175,14 @@ def test_room_for_a_state_is_that_of_the_largest_of_a_stream(length, memory):
     for _ in range(2 * (length + memory)):
         with torch.no_grad():
             state = net.encode(torch.zeros((1, 1), dtype=torch.int64), state).state
-        sizes.append(sum(part.nbytes for part in state))
-    assert sum(array.nbytes for array in net.config.state_spec(length)) == max(sizes)
+        sizes.append(sum(part.nbytes for part in state.values()))
+    assert net.config.state_bytes(length) == max(sizes)
 
 
 def test_sizes_follow_from_the_segments_of_training():
     bare = TransformerXLConfig()
-    assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, memory_length=8)
-    assert TransformerXLConfig(memory_length=0).sized(50, 8).memory_length == 0
+    assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, mem_length=8)
+    assert TransformerXLConfig(mem_length=0).sized(50, 8).mem_length == 0
     assert bare.sized(50, 8).sized(50, 8) == bare.sized(50, 8)
     with pytest.raises(UsageError, match=r"segment_length is 4, but segments of training have 8 tokens; leave it out"):
         TransformerXLConfig(segment_length=4).sized(50, 8)
@@ -189,7 +190,7 @@ def test_sizes_follow_from_the_segments_of_training():
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "memory_l")],
+    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "mem_l")],
 )
 def test_sizes_that_do_not_fit_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):

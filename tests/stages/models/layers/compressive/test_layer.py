@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
+from stages.models.backbone import Inputs
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -24,9 +25,9 @@ KINDS = ["conv", "mean", "max"]
 
 
 def config(shape, compression="conv", **changes):
-    chosen = CompressiveSettings(compressed_length=shape.slots, rate=shape.rate, compression=compression)
+    chosen = CompressiveSettings(long_length=shape.slots, rate=shape.rate, compression=compression)
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory}
     return TransformerXLConfig(**{**sizes, **lengths, "dropout": 0.0, "attention": chosen, **changes})
 
 
@@ -53,7 +54,7 @@ def read(backbone, stream, cuts, gradients=False):
     state, hidden, losses = None, [], []
     with torch.set_grad_enabled(gradients):
         for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(stream[:, start:stop], state)
+            encoding = backbone(Inputs(stream[:, start:stop], state))
             state = encoding.state
             hidden.append(encoding.hidden)
             losses += [] if encoding.auxiliary_loss is None else [encoding.auxiliary_loss]
@@ -64,16 +65,17 @@ def read(backbone, stream, cuts, gradients=False):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stream_is_read_as_the_equations_say(shape, compression):
     net = model(shape, compression)
-    hidden, (_, _, slots), _ = read(net.backbone, embedded(), [])
+    hidden, state, _ = read(net.backbone, embedded(), [])
     blocks, last = weights(net.backbone)
     for row in range(2):
         wanted, inputs = compressive(embedded()[row].numpy(), blocks, last, shape, compression)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-5, atol=1e-6)
         kept = slots_before(T // shape.length, shape)
-        assert slots.shape == (LAYERS, 2, len(kept), D)
-        for layer, (w, x) in enumerate(zip(blocks, inputs, strict=True)):
+        for block, (w, x) in enumerate(zip(blocks, inputs, strict=True), 1):
+            slots = state[f"block{block}.slots"]
+            assert slots.shape == (2, len(kept), D)
             made = np.array([slot(x, n, w, shape, compression) for n in kept]).reshape(-1, D)
-            np.testing.assert_allclose(slots[layer, row], made, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(slots[row], made, rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -118,7 +120,7 @@ def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
 
 def test_what_is_carried_has_no_gradient():
     state = read(model(SHAPES[0]).train().backbone, embedded().requires_grad_(), [], True)[1]
-    assert not any(part.requires_grad for part in state)
+    assert not any(part.requires_grad for part in state.values())
 
 
 def test_nothing_is_lost_where_there_is_nothing_to_compress():
@@ -145,7 +147,7 @@ def test_what_compresses_learns_apart():
 def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(6, 6, 2, 9))
-    assert (longer.segment_length, longer.memory_length, longer.long_length) == (6, 2, 9)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (6, 2, 9)
     assert net.config.reading(WindowSettings(4, 4)) == net.config
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
@@ -162,11 +164,11 @@ def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     ],
 )
 def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memory, words):
-    bare = TransformerXLConfig(memory_length=memory, attention=CompressiveSettings(rate=4))
+    bare = TransformerXLConfig(mem_length=memory, attention=CompressiveSettings(rate=4))
     with pytest.raises(UsageError, match=words):
         bare.sized(V, segment)
     with pytest.raises(UsageError, match=words):
-        bare.model_copy(update={"memory_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
+        bare.model_copy(update={"mem_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
@@ -183,5 +185,5 @@ class TestBackboneOfIt(BackboneContract):
     @pytest.fixture(params=[("conv", None), ("mean", (2,))])
     def config(self, request, backbone):
         compression, blocks = request.param
-        chosen = {"name": "compressive", "compressed_length": 3, "rate": 5, "compression": compression}
+        chosen = {"name": "compressive", "long_length": 3, "rate": 5, "compression": compression}
         return parse_model({"backbone": backbone, "width": 8, "attention": {**chosen, "layers": blocks}}).sized(30, 5)

@@ -13,5 +13,5 @@ SIGNAL = {"name": "infinity", "basis": 16, "widths": (0.05, 0.1), "samples": 16,
 def test_the_beginning_is_known_through_the_signal_alone(chosen, least, most):
     """Six segments of 8 with 8 cached positions; a guess is right in 1 of 8."""
     train, test = (beginnings(rows, 8, 49, 8, seed) for rows, seed in ((4096, 1), (512, 2)))
-    model = parse_model({**ONE_LAYER, "memory_length": 8, **chosen}).sized(17, 8)
+    model = parse_model({**ONE_LAYER, "mem_length": 8, **chosen}).sized(17, 8)
     assert least <= accuracy(learned(model, batches_of(train, 64, 3), 480, 1e-2, segment=8), test) <= most

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.errors import UsageError
+from stages.models.backbone import Inputs
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -44,7 +45,7 @@ def config(shape, **changes):
     names = ("basis", "samples", "contraction", "sticky", "widths", "ridge", "deviation")
     chosen = InfinitySettings(**{name: getattr(shape, name) for name in names}, **changes)
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory}
     return TransformerXLConfig(**sizes, **lengths, dropout=0.0, attention=chosen)
 
 
@@ -73,7 +74,7 @@ def read(backbone, stream, cuts, back=None, gradients=False):
     state, hidden, losses = None, [], []
     with torch.set_grad_enabled(gradients):
         for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(stream[:, start:stop], state, None if back is None else back[:, start:stop])
+            encoding = backbone(Inputs(stream[:, start:stop], state, None if back is None else back[:, start:stop]))
             state = encoding.state
             hidden.append(encoding.hidden)
             losses += [] if encoding.auxiliary_loss is None else [encoding.auxiliary_loss]
@@ -90,8 +91,8 @@ def test_a_stream_is_read_as_the_equations_say(shape, documents):
         own = starts(row) if documents else [0] * T
         wanted, reads = infinity(embedded()[row].numpy(), *weights(net.backbone), shape, own)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-4, atol=1e-5)  # distances are made in float32
-        for layer, one in enumerate(reads):
-            np.testing.assert_allclose(state[2][layer, row], one.signals[-1], rtol=1e-4, atol=1e-5)
+        for layer, one in enumerate(reads, 1):
+            np.testing.assert_allclose(state[f"block{layer}.coefficients"][row], one.signals[-1], rtol=1e-4, atol=1e-5)
             assert np.ptp([mean for look in one.looks for mean, _ in look]) > 0.1  # they look at several places
             assert one.divergence
 
@@ -109,9 +110,9 @@ def test_nothing_of_an_earlier_document_is_in_memory():
     other[0, : BEGINS[0][-1]] += 1
     other[1, : BEGINS[1][-1]] -= 1
     one, two = (read(net.backbone, stream, [], BACK)[1] for stream in (embedded(), other))
-    assert one[2][0].any(1).all()
-    torch.testing.assert_close(one[2][0], two[2][0], rtol=0, atol=0)
-    whole = [read(net.backbone, stream, [])[1][2] for stream in (embedded(), other)]
+    assert one["block1.coefficients"].any(2).any(1).all()
+    torch.testing.assert_close(one["block1.coefficients"], two["block1.coefficients"], rtol=0, atol=0)
+    whole = [read(net.backbone, stream, [])[1]["block1.coefficients"] for stream in (embedded(), other)]
     assert (whole[0] != whole[1]).any()
 
 
@@ -130,7 +131,8 @@ def test_a_row_knows_nothing_of_the_others():
     for row in (0, 1):
         hidden, state, _ = read(net.backbone, embedded()[row : row + 1], [], BACK[row : row + 1])
         torch.testing.assert_close(hidden[0], both[0][row])
-        torch.testing.assert_close(state[2][:, 0], both[1][2][:, row])
+        for name in ("block1.coefficients", "block2.coefficients"):
+            torch.testing.assert_close(state[name][0], both[1][name][row])
 
 
 @pytest.mark.parametrize("documents", [True, False])
@@ -161,13 +163,13 @@ def test_the_loss_is_0_where_attention_is_as_wide_as_it_should_be_and_grows_to_b
 def test_gradients_reach_what_reads_and_the_gate_of_what_is_new_and_nothing_that_is_carried():
     net = model(SHAPES[0], kl=0.01).train()
     before, own = (part.requires_grad_() for part in embedded().split((12, T - 12), 1))
-    state = net.backbone(before).state
-    assert not any(part.requires_grad for part in state)
-    encoding = net.backbone(own[:, :4], state)
+    state = net.backbone(Inputs(before)).state
+    assert not any(part.requires_grad for part in state.values())
+    encoding = net.backbone(Inputs(own[:, :4], state))
     encoding.hidden.square().sum().backward(retain_graph=True)
     assert [n for n, p in net.backbone.named_parameters() if p.grad is None or not p.grad.any()] == []
     assert (before.grad, bool(own.grad.any())) == (None, True)
-    assert not any(part.requires_grad for part in encoding.state)
+    assert not any(part.requires_grad for part in encoding.state.values())
     net.zero_grad()
     encoding.auxiliary_loss.backward()
     reached = {n for n, p in net.backbone.blocks[-1].named_parameters() if p.grad is not None and p.grad.any()}
@@ -182,13 +184,13 @@ def test_gradients_reach_what_reads_and_the_gate_of_what_is_new_and_nothing_that
 
 def test_without_a_weight_of_the_loss_none_is_added():
     net = model(SHAPES[0], kl=0.0).train()
-    assert net.backbone(embedded()).auxiliary_loss.item() == 0
+    assert net.backbone(Inputs(embedded())).auxiliary_loss.item() == 0
 
 
 def test_a_longer_cache_and_other_segments_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(3, 3, 6))
-    assert (longer.segment_length, longer.memory_length, longer.long_length) == (3, 6, None)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (3, 6, None)
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     wanted, _ = infinity(
@@ -201,8 +203,8 @@ def test_a_longer_cache_and_other_segments_at_test():
 def test_a_cache_of_no_whole_segments_is_refused_with_one_that_is(context, memory, near):
     words = f"--mem-length is a multiple of the segment length .*, {context}; {memory} is none: {near} is"
     with pytest.raises(UsageError, match=words):
-        TransformerXLConfig(memory_length=memory, attention=InfinitySettings()).sized(V, context)
-    whole = TransformerXLConfig(memory_length=8, attention=InfinitySettings()).sized(V, 8)
+        TransformerXLConfig(mem_length=memory, attention=InfinitySettings()).sized(V, context)
+    whole = TransformerXLConfig(mem_length=8, attention=InfinitySettings()).sized(V, 8)
     with pytest.raises(UsageError, match=words):
         whole.reading(WindowSettings(context, context, memory))
 
@@ -229,7 +231,9 @@ def test_settings_that_make_no_signal_are_refused(changes, words):
 @pytest.mark.parametrize("sticky", [True, False])
 def test_state_that_does_not_stick_is_not_carried(sticky):
     spec = config(SHAPES[0]._replace(sticky=sticky)).state_spec(4)
-    assert [one.shape for one in spec[2:]] == [(2, 1, 6, D), (2, 1, 4, D), (2, 1, 128)][: 2 + sticky]
+    shapes = {"coefficients": (1, 6, D), "left": (1, 4, D)} | ({"attention": (1, 128)} if sticky else {})
+    wanted = {f"block{block}.{name}": shape for block in (1, 2) for name, shape in shapes.items()}
+    assert {name: one.shape for name, one in spec.items() if name.startswith("block")} == wanted
 
 
 def test_low_precision_is_near_and_keeps_exact_states():

@@ -12,6 +12,6 @@ ONE_LAYER = {"backbone": "transformer-xl", "width": 32, "layers": 1, "heads": 2,
 def test_the_beginning_is_found_if_the_memory_reaches_it(entries, least, most):
     """Six segments of 8 with 8 cached positions; a guess is right in 1 of 8."""
     train, test = (beginnings(rows, 8, 49, 8, seed) for rows, seed in ((4096, 1), (512, 2)))
-    chosen = {"name": "memorizing", "memory_size": entries, "neighbors": 8}
-    model = parse_model({**ONE_LAYER, "memory_length": 8, "attention": chosen}).sized(17, 8)
+    chosen = {"name": "memorizing", "long_length": entries, "neighbors": 8}
+    model = parse_model({**ONE_LAYER, "mem_length": 8, "attention": chosen}).sized(17, 8)
     assert least <= accuracy(learned(model, batches_of(train, 64, 3), 300, 1e-2, segment=8), test) <= most

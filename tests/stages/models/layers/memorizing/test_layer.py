@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.models.backbone import Inputs
 from stages.models.backbones.transformer_xl.config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -22,6 +23,7 @@ from tests.stages.models.layers.precision import assert_low_precision_is_near
 
 V, D, HEADS, T, BUCKETS, LONGEST = 30, 8, 2, 23, 6, 10
 SHAPES = [Shape(HEADS, 4, 4, 8, 3), Shape(HEADS, 4, 0, 100, 5), Shape(HEADS, 3, 6, 7, 100), Shape(HEADS, 5, 2, 0, 2)]
+ENTRIES = ("block1.keys", "block1.values")
 BEGINS = [[0, 7, 13], [0, 3]]
 """Where the documents of two rows begin."""
 
@@ -37,9 +39,9 @@ BACK = torch.tensor([[i - start for i, start in enumerate(starts(row))] for row 
 def model(shape, **changes):
     """Of one block, in float64, with weights, biases and norms that are all different."""
     torch.manual_seed(0)
-    chosen = {"memory_size": shape.entries, "neighbors": shape.neighbors, "buckets": BUCKETS}
+    chosen = {"long_length": shape.entries, "neighbors": shape.neighbors, "buckets": BUCKETS}
     sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": 1, "ffn_width": 12, "activation": "relu"}
-    lengths = {"segment_length": shape.length, "memory_length": shape.memory, "dropout": 0.0}
+    lengths = {"segment_length": shape.length, "mem_length": shape.memory, "dropout": 0.0}
     own = MemorizingSettings(**chosen, longest_distance=LONGEST, **changes)
     net = LanguageModel(TransformerXLConfig(**sizes, **lengths, attention=own)).double().eval()
     for parameter in net.backbone.parameters():
@@ -63,7 +65,7 @@ def read(backbone, stream, cuts, back=None, gradients=False):
     state, hidden = None, []
     with torch.set_grad_enabled(gradients):
         for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(stream[:, start:stop], state, None if back is None else back[:, start:stop])
+            encoding = backbone(Inputs(stream[:, start:stop], state, None if back is None else back[:, start:stop]))
             state = encoding.state
             hidden.append(encoding.hidden)
     return torch.cat(hidden, 1), state
@@ -106,25 +108,25 @@ def test_however_a_stream_and_the_search_are_cut_the_numbers_are_those_of_one_pa
 def test_memory_holds_keys_and_values_as_they_were_made():
     """The weights change after the first segment; its entries do not."""
     net = model(SHAPES[0])
-    first = net.backbone(embedded()[:, :4]).state
+    first = net.backbone(Inputs(embedded()[:, :4])).state
     for parameter in net.backbone.parameters():
         parameter.data += 1
-    after = net.backbone(embedded()[:, 4:8], first).state
-    for old, new in zip(first[2:], after[2:], strict=True):
-        torch.testing.assert_close(new[:, :, :, :4], old)
-        assert new.shape == (1, 2, HEADS, 8, D // HEADS)
+    after = net.backbone(Inputs(embedded()[:, 4:8], first)).state
+    for name in ENTRIES:
+        torch.testing.assert_close(after[name][:, :, :4], first[name])
+        assert after[name].shape == (2, HEADS, 8, D // HEADS)
 
 
 def test_gradients_reach_what_asks_and_not_what_is_remembered():
     net = model(SHAPES[0])
-    state = net.backbone(embedded()[:, :8].requires_grad_()).state
-    assert not any(part.requires_grad for part in state)
-    memory = [part.clone().requires_grad_() for part in state[2:]]
-    net.backbone(embedded()[:, 8:12], (*state[:2], *memory)).hidden.square().sum().backward()
+    state = net.backbone(Inputs(embedded()[:, :8].requires_grad_())).state
+    assert not any(part.requires_grad for part in state.values())
+    memory = {name: state[name].clone().requires_grad_() for name in ENTRIES}
+    net.backbone(Inputs(embedded()[:, 8:12], {**state, **memory})).hidden.square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in net.backbone.parameters())
     # What was found enters with its gradient only through queries: entries that are handed in as leaves have one, but
     # the backbone hands them on without.
-    assert not any(part.requires_grad for part in net.backbone(embedded()[:, 8:12], state).state)
+    assert not any(part.requires_grad for part in net.backbone(Inputs(embedded()[:, 8:12], state)).state.values())
 
 
 def test_a_gate_that_is_shut_leaves_local_attention():
@@ -146,7 +148,7 @@ def test_a_scale_is_bounded_and_a_head_beyond_the_bound_can_come_back():
     net = model(SHAPES[0])
     scales = net.backbone.blocks[0].attention.log_scale
     scales.data = torch.tensor([log(30), 200], dtype=torch.float64)
-    hidden = net.backbone(embedded()[:1]).hidden
+    hidden = net.backbone(Inputs(embedded()[:1])).hidden
     wanted = memorizing(embedded()[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST)
     np.testing.assert_allclose(hidden[0].detach(), wanted, rtol=1e-6, atol=1e-8)
     hidden.square().sum().backward()
@@ -164,7 +166,7 @@ def test_buckets_are_those_of_t5():
 def test_a_longer_memory_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(4, 4, 4, 12))
-    assert longer.long_length == 12
+    assert longer.lengths.long_length == 12
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     shape = SHAPES[0]._replace(entries=12)
@@ -185,5 +187,5 @@ class TestBackboneOfIt(BackboneContract):
 
     @pytest.fixture(params=[None, (2,)])
     def config(self, request, backbone):
-        chosen = {"name": "memorizing", "memory_size": 9, "neighbors": 3, "layers": request.param}
+        chosen = {"name": "memorizing", "long_length": 9, "neighbors": 3, "layers": request.param}
         return parse_model({"backbone": backbone, "width": 8, "attention": chosen}).sized(30, 5)

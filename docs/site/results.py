@@ -1,0 +1,123 @@
+"""Tables of the results pages, made from data: `python docs/site/results.py` writes them into `docs/results/*.md`.
+
+A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/data/PAGE/NAME.toml`. Such a file has
+
+    columns = ["what is compared", "measured", …]
+    [[rows]]
+    cells = ["TRIME", {mean = 128.1, interval = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
+
+and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as they are known.
+`notes` are measurements of the same runs that have no row. A cell is a text, a number, a mean with its interval, a
+change in percent with its interval, or a list of these.
+"""
+
+import re
+import sys
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+MARKED = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.S)
+MINUS = "−"
+
+
+def main() -> int:
+    """Write every page whose tables are not those of the data; returns how many there were."""
+    changed = 0
+    for page in sorted(RESULTS.glob("*.md")):
+        text = page.read_text("utf-8")
+        made = with_tables(text, page.stem)
+        if made != text:
+            page.write_text(made, "utf-8")
+            print(f"{page.name}: tables written")
+            changed += 1
+    return changed
+
+
+def with_tables(text: str, page: str) -> str:
+    """A page with its tables made from the data."""
+
+    def table(marked: re.Match[str]) -> str:
+        name = marked["name"]
+        return f"<!-- table: {name} -->\n{markdown(read(page, name))}\n<!-- end -->"
+
+    return MARKED.sub(table, text)
+
+
+def read(page: str, name: str) -> dict[str, Any]:
+    """The data of a table, with numbers as they are written: 70.50 keeps its digits."""
+    text = (RESULTS / "data" / page / f"{name}.toml").read_text("utf-8")
+    return tomllib.loads(text, parse_float=Decimal)
+
+
+def markdown(table: dict[str, Any]) -> str:
+    """A table as Markdown, with a line of what is true of all its rows below it."""
+    columns = table["columns"]
+    lines = [columns, ["---"] * len(columns), *([cell_text(cell) for cell in row["cells"]] for row in table["rows"])]
+    shown = "\n".join(_line(cells, len(columns)) for cells in lines)
+    return "\n\n".join([shown, *_about(table)])
+
+
+def _line(cells: list[str], width: int) -> str:
+    """A row of a Markdown table, filled up to `width` cells."""
+    if cells[0] == "---":
+        return "|---" * width + "|"
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in [*cells, *[""] * (width - len(cells))])
+
+
+def _about(table: dict[str, Any]) -> list[str]:
+    """Setup, seeds, machine, date, commands and notes of a table, as paragraphs; empty where none is known."""
+    known = [table["setup"]] if "setup" in table else []
+    if "seeds" in table:
+        known.append("One seed." if table["seeds"] == 1 else f"{table['seeds']} seeds.")
+    known += [f"{table['machine']}."] if "machine" in table else []
+    known += [f"{table['date']}."] if "date" in table else []
+    lines = [f"    {line}" for line in table.get("command", "").strip().splitlines()]
+    notes = [f"- {note}" for note in table.get("notes", [])]
+    return [part for part in (" ".join(known), "\n".join(lines), "\n".join(notes)) if part]
+
+
+def cell_text(cell: Any) -> str:
+    """A cell as Markdown.
+
+    >>> cell_text({"percent": Decimal("-15.7"), "low": Decimal("-20.1"), "high": Decimal("-11.3"), "of": "the cache"})
+    '−15.7 % [−20.1, −11.3] of the cache'
+    >>> cell_text([{"mean": Decimal("7786"), "interval": 5108}, "diverged"])
+    '7,786 ± 5,108; diverged'
+    """
+    if isinstance(cell, list):
+        return "; ".join(map(cell_text, cell))
+    if not isinstance(cell, dict):
+        return number(cell) if isinstance(cell, (int, Decimal)) else str(cell)
+    if "mean" in cell:
+        text = f"{number(cell['mean'])} ± {number(cell['interval'])}"
+    elif "percent" in cell:
+        text = f"{number(cell['percent'], signed=cell.get('signed', True))} %" + _bounds(cell)
+    else:
+        text = number(cell["value"]) + _bounds(cell)
+    text = f"{text} of {cell['of']}" if "of" in cell else text
+    return f"**{text}**" if cell.get("best") else text
+
+
+def _bounds(cell: dict[str, Any]) -> str:
+    if "low" not in cell:
+        return ""
+    signed = "percent" in cell and cell["high"] > 0 and cell.get("signed", True)
+    return f" [{number(cell['low'], signed)}, {number(cell['high'], signed)}]"
+
+
+def number(value: int | Decimal, signed: bool = False) -> str:
+    """A number as the pages show it: thousands with a comma, no zero before the point, a true minus.
+
+    >>> number(Decimal("-0.50")), number(12345), number(Decimal("2.5"), signed=True)
+    ('−.50', '12,345', '+2.5')
+    """
+    shown = f"{abs(value):,}"
+    sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
+    return sign + (shown.removeprefix("0") if shown.startswith("0.") else shown)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() >= 0 else 1)

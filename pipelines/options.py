@@ -1,0 +1,181 @@
+"""Options of commands as settings say them: type, choices, range, default and help of each field.
+
+A field of a settings class is an option, and its docstring the help. A `Spelling` beside the field says what cannot be
+told from these. No options are groups of settings, fields in `not_options`, and `precision`, which all commands share.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from textwrap import dedent
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pipelines.settings import groups_of
+from stages.config import OneOf, Settings, Spelling
+
+SHARED = ("precision",)
+"""Settings whose option stands with those that all commands have."""
+WITHOUT = re.compile(r"(?:^|[;.,] )None(?: or `auto`)?: (.*)$", re.DOTALL)
+"""The end of a docstring that says what None means: what is done where the option is not given."""
+BOUNDS: dict[type, tuple[str, str]] = {
+    Gt: ("gt", "above"),
+    Ge: ("ge", "at least"),
+    Lt: ("lt", "below"),
+    Le: ("le", "at most"),
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a command."""
+
+    name: str
+    """With `_` for `-`."""
+    setting: str
+    """Dotted name of the setting that it gives."""
+    type: Any
+    """bool, int, float, str, or a Literal."""
+    help: str
+    metavar: str | None
+    repeated: bool
+    """Whether it is given once for each value."""
+    separated: bool
+    """Whether commas stand between its values."""
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    def value(self, given: Any) -> Any:
+        """The value of the setting, from what was typed or given in Python."""
+        if isinstance(given, str) and (self.repeated or self.separated):
+            return given.split(",") if self.separated else [given]
+        return given
+
+
+@cache
+def options_of(config: type[Settings]) -> dict[str, Option]:
+    """The options that give these settings, by name: those of the class itself before those that it inherits.
+
+    >>> from stages.datastore import DatastoreConfig
+    >>> options_of(DatastoreConfig)["fraction"].help
+    'Share of the split to store, from its start (above 0, at most 1; default: 1).'
+    """
+    found = [_option(path, field, owner, config.has_presets) for path, field, owner in _fields(config)]
+    return {option.name: option for option in found}
+
+
+def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+    """Settings that are options, by dotted name, and the class that each belongs to."""
+    inherited = {name for base in config.__mro__[1:] for name in getattr(base, "model_fields", ())}
+    order = sorted(config.model_fields, key=inherited.__contains__).index
+    for name in sorted(config.model_fields.keys() - {*config.not_options, *SHARED}, key=order):
+        field = config.model_fields[name]
+        if groups := groups_of(field):
+            yield from ((f"{name}.{mark.by}", field, config) for mark in field.metadata if _names_part(field, mark))
+            for group in groups:
+                below = ((inner, f) for inner, f in group.model_fields.items() if _spelling(f) and not groups_of(f))
+                yield from ((f"{name}.{inner}", f, group) for inner, f in below)
+        elif _types(field.annotation):
+            yield name, field, config
+
+
+def _names_part(field: FieldInfo, mark: Any) -> bool:
+    """Whether the name of a registered part is an option that a field spells: `--backbone` of the model."""
+    return isinstance(mark, OneOf) and _spelling(field) is not None
+
+
+def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> Option:
+    name = path.rpartition(".")[2]
+    spelling = _spelling(field) or Spelling()
+    kind, separated = _kind(field.annotation)
+    kind = str if spelling.metavar else kind  # it stands for more than numbers
+    help = _help(spelling.help or docstrings(owner).get(name, ""), field, owner, presets)
+    repeated, separated = spelling.repeated, separated and not spelling.repeated
+    return Option(name, path, kind, help, spelling.metavar, repeated, separated)
+
+
+def _spelling(field: FieldInfo) -> Spelling | None:
+    return next((mark for mark in field.metadata if isinstance(mark, Spelling)), None)
+
+
+def _kind(annotation: Any) -> tuple[Any, bool]:
+    """The type of an option, str where several are legal, and whether it takes several values."""
+    kinds = _types(annotation)
+    kind = kinds[0] if len(kinds) == 1 else str
+    return (str, True) if get_origin(kind) is tuple else (kind, False)
+
+
+def _types(annotation: Any) -> list[Any]:
+    """The types that a value may have, None aside; nothing where only one value is legal."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _types(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        return [kind for one in get_args(annotation) for kind in _types(one)]
+    alone = origin is Literal and len(get_args(annotation)) == 1
+    return [] if annotation in (NoneType, None) or alone else [annotation]
+
+
+def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> str:
+    """A docstring as the help of an option: names of settings as options, and at the end the range and the default."""
+    text = " ".join(doc.split())
+    without = WITHOUT.search(text)
+    text = (text[: without.start()] if without else text).rstrip(".")
+    default = without[1].rstrip(".") if without else "" if presets else _spelled(field.default)
+    notes = [*_range(field), *([f"default: {default}"] if default else [])]
+    text += f" ({'; '.join(notes)})" if notes else ""
+    return re.sub(r"`([^`]*)`", lambda name: _named(name[1], owner), text) + "."
+
+
+def _named(word: str, owner: type[BaseModel]) -> str:
+    return f"--{word.replace('_', '-')}" if word in owner.model_fields else word
+
+
+def _spelled(default: Any) -> str:
+    """A default as it would be typed; nothing for what is off or not there."""
+    if default in (None, "", ()) or isinstance(default, bool):
+        return ""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return (
+        f"{default:,}" if isinstance(default, int) else f"{default:g}" if isinstance(default, float) else str(default)
+    )
+
+
+def _range(field: FieldInfo) -> Iterator[str]:
+    """Bounds of a number that has an upper one; that others are not negative goes without saying."""
+    bounds = {BOUNDS[type(mark)]: mark for mark in _marks(field) if type(mark) in BOUNDS}
+    if _kind(field.annotation)[0] is float and any(name in ("lt", "le") for name, _ in bounds):
+        yield ", ".join(f"{word} {getattr(mark, name):g}" for (name, word), mark in bounds.items())
+
+
+def _marks(field: FieldInfo) -> Iterator[Any]:
+    """Marks that constrain the values of a field."""
+    yield from field.metadata
+    for one in get_args(field.annotation):
+        if get_origin(one) is Annotated:
+            yield from (mark for info in one.__metadata__ for mark in getattr(info, "metadata", (info,)))
+
+
+@cache
+def docstrings(config: type) -> dict[str, str]:
+    """The text under each field of a class and of those that it inherits from, by name of the field."""
+    found: dict[str, str] = {}
+    for base in reversed(config.__mro__):
+        if not (issubclass(base, Settings) and base is not Settings):
+            continue
+        (tree,) = ast.parse(dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[ast.unparse(field.target)] = str(text.value.value)
+    return found

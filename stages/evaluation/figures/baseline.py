@@ -1,0 +1,75 @@
+"""The row of another report above those of a report: whose it is, and how its model differs. Free of torch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.evaluation.figures.row_names import SHUT
+from stages.models.config import model_of
+from stages.numbers import number
+
+SETTINGS = ("segment_length",)
+"""Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
+FIGURES = ("parameters", "steps", "tokens")
+OWN_MEMORY = frozenset(("gate", "gate_values", "attention", "segment_length"))
+"""Settings of a model that are its memory, or follow from training."""
+
+
+def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
+    """The first row of another report, to stand above those of `model`, and how its model differs; JSON."""
+    made, theirs = report.metrics, report.input("model")
+    outside = made.get("outside_repeated_paragraphs")
+    return {
+        "report": report.reference,
+        "model": theirs.reference,
+        "method": made["method"],
+        "row": made["rows"][0],
+        "differs": list(_differences(model, theirs)) if not model.matches(theirs.record) else [],
+        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
+    }
+
+
+def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
+    """Differences of two models besides their memory, as phrases: `backbone transformer-xl, not transformer`."""
+    kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
+    if kinds[0]["backbone"] != kinds[1]["backbone"]:
+        yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
+    else:
+        names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
+        yield from (_phrase(name, kinds[0][name], kinds[1][name]) for name in names if kinds[0][name] != kinds[1][name])
+    for name in SETTINGS:
+        yield from _differing(name, own.config, theirs.config)
+    for name in FIGURES:
+        yield from _differing(name, own.metrics, theirs.metrics)
+
+
+def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    first, second = own.get(name), theirs.get(name)
+    if None not in (first, second) and first != second:
+        yield _phrase(name, first, second)
+
+
+def _phrase(name: str, own: Any, theirs: Any) -> str:
+    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
+    return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"
+
+
+def shut_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The sentence about a gate whose neighbours cost more than they give."""
+    first, *others = rows
+    for row in others:
+        pair = first["perplexity"], row["perplexity"]
+        if row["row"] == SHUT and None not in pair and pair[1] <= pair[0]:
+            yield (
+                f"the gate gains nothing here: the same weights with the gate shut have {number(pair[1])}, "
+                f"with it open {number(pair[0])}"
+            )
+
+
+def unlike_line(baseline: Mapping[str, Any]) -> Iterator[str]:
+    """The sentence about a baseline whose model differs in more than its memory."""
+    if baseline.get("differs"):
+        yield (
+            f"{baseline['model']} is no fair baseline: the model here differs in more than its memory "
+            f"({'; '.join(baseline['differs'])}), so the change is not the memory's alone"
+        )

@@ -1,0 +1,301 @@
+"""The control of each row: a trigram that counts on the scored tokens, against which a gain is held.
+
+The control of a row counts in all the text that the row may read: the model's training text, the rows of the
+datastores and, where the row has a cache, what was scored so far. The text that is there beforehand makes one trigram
+of joined counts. What was scored makes another, which goes on counting. Both are mixed with one weight.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
+from stages.lineage.corpus import array_digests
+from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.rows import DatastoreRows
+from stages.metrics import finite, perplexity
+from stages.retrieval.sources.settings import Past
+from stages.search.exclusion import forbidden_rows
+from stages.text.tokens import TokenSplit, open_split, start_id
+
+if TYPE_CHECKING:
+    from stages.retrieval.rows import MemoryRow
+
+
+MOST_TOKENS = 10_000_000
+"""Maximum number of tokens counted, and scored: 10 s and 1 GB for each control at most."""
+LENGTH = 3
+
+
+class Reads(NamedTuple):
+    """Texts that a row may read besides the training text."""
+
+    datastores: tuple[Artifact, ...] = ()
+    past: Past | None = None
+    """The tokens before each that its caches hold; None: it has no cache."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Texts that are counted beforehand."""
+        return tuple(store.reference for store in self.datastores)
+
+
+@dataclass
+class Counting:
+    """The controls of one evaluation; what two rows share is counted once.
+
+    `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`, `exclude`: its settings, resolved.
+    `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
+    `last_words`: of the splits that are read, the tokens that alone count; None: all.
+    """
+
+    read: Mapping[str, Artifact]
+    split: str
+    tune_split: str | None = None
+    reset: str = "none"
+    exclude: str | None = None
+    outside: np.ndarray | None = None
+    last_words: Mapping[str, LastWords] | None = None
+    _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
+    _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
+    _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
+
+    def trigram(self) -> dict[str, Any] | None:
+        """A trigram of the text that the model learned, JSON; None where `control` has no figures."""
+        found = self.control(Reads())
+        if found is None or found["perplexity"] is None:
+            return None
+        figures = {name: found[name] for name in ("nll", "perplexity", "perplexity_on_new_text")}
+        return {**found["texts"][0], **figures}
+
+    def reads(self, row: "MemoryRow | None") -> Reads:
+        """Texts that a row may read; None: the model without memories."""
+        settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
+        stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
+        if any(one.reads_datastore for one in settings):
+            stores.append(self.read["datastore"])
+        pasts = {one.past(self.reset) for one in settings}
+        past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
+        return Reads(tuple({store.reference: store for store in stores}.values()), past)
+
+    def control(self, reads: Reads) -> dict[str, Any] | None:
+        """The control of a row, JSON.
+
+        Returns: None where counting would say nothing: of the text that the model learned, and of a row that reads
+            nothing that can be counted. Without figures where it would cost much: of more than MOST_TOKENS tokens.
+        """
+        texts, scored = self._texts(self.split, reads), self._tokens(self.split)
+        if not scored or self._is_learned(self.split) or not (texts or reads.past):
+            return None
+        listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
+        found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
+        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS:
+            return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
+        if texts and reads.past:
+            found["tune_split"] = self._fitted_on()
+            found["weight"] = self._weight(reads, found["tune_split"])
+        return {**found, **self._figures(-np.log(self._probability(self.split, reads, found["weight"])))}
+
+    def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
+        """Figures of the tokens that count, from the nats [T] of all."""
+        counts = self._that_count(self.split, len(nll))
+        new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
+        return {
+            "nll": finite(float(nll[counts].mean())),
+            "perplexity": perplexity(float(nll[counts].sum()), len(nll[counts])),
+            "perplexity_on_new_text": perplexity(float(new.sum()), len(new)),
+        }
+
+    def _fitted_on(self) -> str | None:
+        """The split that the weight of a mixture is fitted on; None where there is none that says anything.
+
+        It is the one that memory is tuned on; where nothing is tuned, `valid`.
+        """
+        split = self.tune_split or "valid"
+        known = split in self.read["tokens"].metrics["splits"] and 0 < self._tokens(split) <= MOST_TOKENS
+        if not known or self._is_learned(split) or (self.tune_split is None and self.split == split):
+            return None
+        return split if self.last_words is None or split in self.last_words else None
+
+    def _weight(self, reads: Reads, tune_split: str | None) -> float:
+        """The weight of what goes on counting: the best on the tuning split."""
+        if tune_split is None:
+            return EVEN
+        key = (reads.past, *reads.stores)
+        if key not in self._weights:
+            before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
+            counts = self._that_count(tune_split, len(before))
+            self._weights[key] = best_weight(before[counts], on[counts])
+        return self._weights[key]
+
+    def _probability(self, split: str, reads: Reads, weight: float | None) -> np.ndarray:
+        """Probability of each token of a split, float64 [T]."""
+        if weight is not None:
+            return mixed(self._beforehand(split, reads), self._counting_on(split, reads), weight)
+        return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
+
+    def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
+        """By the text that is there beforehand, less the rows that a token may not find; float64 [T]."""
+        key = ("beforehand", split, *reads.stores)
+        if key not in self._p:
+            texts, tokens = self._texts(split, reads), self._open(split)
+            scored = self._stream(tokens, self.reset)
+            own = next((text for text in texts if text.ids == digests_of(self.read["tokens"], split)), None)
+            left_out = None
+            if own is not None and self.exclude is not None:
+                ranges = forbidden_rows(self.exclude, 0, len(scored.ids), tokens.doc_offsets)
+                left_out = None if ranges is None else LeftOut(own.open(), ranges)
+            self._p[key] = self._ngrams(texts).p(scored, left_out)
+        return self._p[key]
+
+    def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
+        """By what was scored before each token, float64 [T]."""
+        key = ("counting on", split, reads.past)
+        if key not in self._p:
+            anew = reads.past == "document"
+            stream = self._stream(self._open(split), "document" if anew else self.reset)
+            self._p[key] = counting_on(stream, LENGTH, self._start, self._vocabulary, anew)
+        return self._p[key]
+
+    def _ngrams(self, texts: "list[CountedText]") -> Ngrams:
+        """Joined counts, of which the last are kept: several splits are read with them."""
+        key = tuple((text.ids, text.tokens) for text in texts)
+        if key not in self._counted:
+            self._counted.clear()  # before others are counted, since each takes much memory
+            pieces = [text.open() for text in texts]
+            self._counted[key] = Ngrams.count(pieces, LENGTH, self._start, self._vocabulary)
+        return self._counted[key]
+
+    def _texts(self, split: str, reads: Reads) -> "list[CountedText]":
+        """Texts that are counted before a split is read: its own rows only if a part of them may be found."""
+        own = digests_of(self.read["tokens"], split)
+        texts = counted_texts(self.read["model"], reads.datastores)
+        return [text for text in texts if text.ids != own or self.exclude is not None]
+
+    def _is_learned(self, split: str) -> bool:
+        learned = learned_text(self.read["model"])
+        return learned is not None and learned.ids == digests_of(self.read["tokens"], split)
+
+    def _tokens(self, split: str) -> int:
+        return int(self.read["tokens"].metrics["splits"][split]["tokens"])
+
+    def _that_count(self, split: str, tokens: int) -> Any:
+        """Which tokens of a split count, as an index."""
+        return slice(None) if self.last_words is None else self.last_words[split].scored(0, tokens)
+
+    def _open(self, split: str) -> TokenSplit:
+        return open_split(self.read["tokens"].zarr("tokens.zarr"), split)
+
+    def _stream(self, tokens: TokenSplit, reset: str) -> Pieces:
+        """A split as it is read: as one text, or its documents each by itself."""
+        ids = np.asarray(tokens.ids[:])
+        return Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:])) if reset == "document" else Pieces(ids)
+
+    @property
+    def _start(self) -> int:
+        return start_id(self.read["tokens"].metrics)
+
+    @property
+    def _vocabulary(self) -> int:
+        return int(self.read["tokens"].metrics["vocabulary_size"])
+
+
+LEARNED = "train"
+
+Digests = frozenset[tuple[str, str]]
+"""The bytes of a split's ids, wherever they lie."""
+
+
+@dataclass(frozen=True)
+class CountedText:
+    """All of a split, or rows of it that a datastore has.
+
+    `corpus`: reference of its tokens; `tokens`: how many are counted.
+    """
+
+    ids: Digests
+    corpus: str
+    split: str
+    tokens: int
+    held: "TokenSplit | tuple[DatastoreRows, int]"
+    """A whole split, or a datastore and the number of its source."""
+
+    def open(self) -> Pieces:
+        """The tokens that are counted, each with its place in the split."""
+        if isinstance(self.held, TokenSplit):
+            return Pieces(np.asarray(self.held.ids[:]))
+        rows, source = self.held
+        first, end = rows.runs.block(source)
+        places = rows.runs.places_of(np.arange(first, end))[1]
+        return Pieces.of_places(np.asarray(rows.text.ids[first:end]), places)
+
+
+def digests_of(tokens: Artifact, split: str) -> Digests:
+    """Digests that identify a split."""
+    return frozenset(array_digests(tokens, f"{split}/ids").items())
+
+
+def learned_text(model: Artifact) -> CountedText | None:
+    """The text that a model was trained on; None of a model that learned elsewhere, whose tokens say nothing of it."""
+    tokens: Any = model.input("tokens")
+    splits = tokens.metrics["splits"]
+    if model.manifest.outside_files or LEARNED not in splits:
+        return None
+    held = open_split(tokens.zarr("tokens.zarr"), LEARNED)
+    return CountedText(digests_of(tokens, LEARNED), tokens.reference, LEARNED, splits[LEARNED]["tokens"], held)
+
+
+def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[CountedText]:
+    """The texts that a model and datastores were made of, each once: where two hold parts of one, the larger part."""
+    learned = learned_text(model)
+    texts = {} if learned is None else {learned.ids: learned}
+    for datastore in datastores:
+        for text in _held(datastore):
+            if text.ids not in texts or texts[text.ids].tokens < text.tokens:
+                texts[text.ids] = text
+    return list(texts.values())
+
+
+def _held(datastore: Artifact) -> Iterator[CountedText]:
+    """The rows of a datastore, by the split that they are of."""
+    rows = DatastoreRows(datastore)
+    for number, source in enumerate(rows.sources):
+        first, end = rows.runs.block(number)
+        ids = frozenset(source.ids.items())
+        yield CountedText(ids, source.tokens.reference, source.split, end - first, (rows, number))
+
+
+EVEN = 0.5
+"""The weight of each where there is no text to fit it on."""
+HALVINGS = 14
+"""Halvings of the range of weights: to 1/16,384, which moves no perplexity by a digit that is shown."""
+
+
+def mixed(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
+    """(1 - weight) first + weight second, float64 [T]."""
+    return (1 - weight) * first + weight * second
+
+
+def best_weight(first: np.ndarray, second: np.ndarray) -> float:
+    """The weight with which the mixture gives tokens the highest likelihood, from 0 to 1.
+
+    The log-likelihood is concave in the weight, so its slope is halved down to where it is 0.
+
+    Args:
+        first, second: positive, float64 [T]; of no token the weight is that of EVEN.
+
+    >>> best_weight(np.array([0.1, 0.9]), np.array([0.9, 0.1]))
+    0.5
+    """
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        weight = (low + high) / 2
+        slope = float(((second - first) / mixed(first, second, weight)).sum())
+        if slope == 0:
+            return weight
+        low, high = (weight, high) if slope > 0 else (low, weight)
+    return (low + high) / 2

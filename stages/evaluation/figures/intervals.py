@@ -1,0 +1,220 @@
+"""Intervals of changes of perplexity: the percentile bootstrap over documents, for rows paired by document or block.
+
+Tokens of one document resemble each other, so documents are drawn, not tokens (a cluster bootstrap). A mean is a
+ratio of sums, since documents differ in length. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap,
+chapters 8 and 13. `memlm compare` draws in the same way; no scores of tokens need to be kept for a report's own
+intervals.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.array_files import save_arrays
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.output import ShardOutput
+from stages.evaluation.figures.places import Units
+from stages.evaluation.figures.token_scores import has_scores, open_scores
+from stages.metrics import FEWEST_UNITS, perplexity
+from stages.reporting import Progress, unheard
+
+if TYPE_CHECKING:
+    from stages.evaluation.range_scores import RangeScores
+
+
+DRAWS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How units are drawn: `samples` times as many as there are, with replacement."""
+
+    samples: int = 10_000
+    confidence: float = 0.95
+    """Share of the resamples that an interval holds."""
+    seed: int = 0
+
+    def intervals(
+        self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard
+    ) -> list[tuple[float, float] | None]:
+        """The interval of each mean, sum(totals) / sum(weights), all from the same draws.
+
+        Args:
+            totals: float64 [U, C], the sum over each of U units for each of C means.
+            weights: float64 [U, C], how many tokens (or words, or characters) each sum is of.
+            progress: hears how many resamples are drawn.
+        Returns: per mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means, those
+            without weight left out; None for a mean that fewer than `FEWEST_UNITS` units have a part in.
+        """
+        means = self.resampled_means(totals, weights, progress)
+        enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
+        return [self._interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
+
+    def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:
+        """The means of all resamples, float64 [samples, C]; NaN where no weight was drawn."""
+        random, units = np.random.default_rng(self.seed), len(totals)
+        sums = np.concatenate([totals, weights], axis=1)
+        at_once = max(1, DRAWS_AT_ONCE // units)
+        parts = []
+        for start in range(0, self.samples, at_once):
+            drawn = random.integers(0, units, (min(at_once, self.samples - start), units))
+            parts.append(_times(drawn) @ sums)
+            progress(start + len(drawn), self.samples, "resamples")
+        total, weight = np.hsplit(np.concatenate(parts), 2)
+        return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
+
+    def _interval(self, means: np.ndarray) -> tuple[float, float] | None:
+        means = means[~np.isnan(means)]
+        if not len(means):
+            return None
+        low, high = np.quantile(means, [(1 - self.confidence) / 2, (1 + self.confidence) / 2])
+        return float(low), float(high)
+
+
+def _times(drawn: np.ndarray) -> np.ndarray:
+    """How often each of U units is among the U draws of a row, float64 [n, U]."""
+    rows, units = drawn.shape
+    cells = drawn + np.arange(rows)[:, None] * units
+    return np.bincount(cells.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+
+
+GROUPS = 2
+"""All counted tokens, and those in no paragraph that was read before."""
+
+
+@dataclass(frozen=True)
+class UnitSums:
+    """Sums over the counted tokens of each of U units, in each of GROUPS groups."""
+
+    nll: np.ndarray
+    """Nats of each of R rows, float64 [GROUPS, R, U]."""
+    tokens: np.ndarray
+    """How many there are, float64 [GROUPS, U]."""
+
+    @classmethod
+    def nothing(cls, rows: int, units: int) -> "UnitSums":
+        return cls(np.zeros((GROUPS, rows, units)), np.zeros((GROUPS, units)))
+
+    def add(self, first: int, some: "UnitSums") -> None:
+        """Take in the sums of unit `first` and those after it."""
+        units = slice(first, first + some.tokens.shape[-1])
+        self.nll[..., units] += some.nll
+        self.tokens[..., units] += some.tokens
+
+
+@dataclass(frozen=True)
+class UnitFiles:
+    """Files in which shards leave the sums of their documents, or blocks."""
+
+    units: Units
+    outside: np.ndarray | None
+    """Tokens of the split in no paragraph that was read before, bool [T]; None: that is not known."""
+    rows: int
+    """The model alone, and those of memory."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of all that is left, where no unit lies in two shards."""
+        return 8 * GROUPS * (self.rows + 1) * self.units.count
+
+    def write(self, output: ShardOutput, number: int, scores: "RangeScores", start: int, stop: int) -> None:
+        """Let shard `number` leave the sums of tokens [start, stop)."""
+        chosen = self.units.places.chosen
+        places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
+        first, found = self._sums(places, np.stack(scores.nll()))
+        save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
+
+    def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
+        """The sums of all shards; None where a memlm that left none began the work."""
+        paths = [folder / _file(number) for number in numbers]
+        if not all(path.is_file() for path in paths):
+            return None
+        total = UnitSums.nothing(self.rows, self.units.count)
+        for path in paths:
+            with path.open("rb") as file:
+                total.add(int(np.load(file)), UnitSums(np.load(file), np.load(file)))
+        return total
+
+    def of_baseline(self, report: Artifact) -> UnitSums | None:
+        """The sums of another report's first row, of the same tokens; None where it kept no scores of them."""
+        if not has_scores(report):
+            return None
+        scores, total = open_scores(report, "model"), UnitSums.nothing(1, self.units.count)
+        for start, stop in self.units.places.blocks():
+            total.add(*self._sums(self.units.places.read(start, stop), scores.nll(start, stop)[None]))
+        return total
+
+    def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
+        """The first unit of some tokens, and the sums of it and those after it; nll float64 [R, n]."""
+        if not len(places):
+            return 0, UnitSums.nothing(len(nll), 0)
+        units = self.units.of(places)
+        first, count = int(units[0]), int(units[-1] - units[0]) + 1
+        groups = np.ones(len(places)), np.zeros(len(places)) if self.outside is None else self.outside[places]
+        with np.errstate(invalid="ignore"):
+            sums = [[np.bincount(units - first, np.where(held, row, 0), count) for row in nll] for held in groups]
+        return first, UnitSums(np.array(sums), np.array([np.bincount(units - first, held, count) for held in groups]))
+
+
+def _file(number: int) -> str:
+    return f"scratch/drawn-{number:06d}.npy"
+
+
+def change_intervals(
+    names: Sequence[str], sums: UnitSums, units: Units, baseline: UnitSums | None = None
+) -> dict[str, Any] | None:
+    """By how much the perplexity of each row would differ from the first's had other documents been drawn; JSON.
+
+    Args:
+        names: of the rows.
+        sums: of the rows.
+        baseline: of the row that all are compared with; None: the first of them.
+    Returns: as shares of perplexity, None where there is no interval: of each row the `interval` of its change, that
+        `on_new_text`, and that of how far it lies `above_lowest` of these rows; None if there is nothing to compare.
+    """
+    first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
+    if baseline is not None:
+        first, rows, compared = baseline.nll, sums.nll, names
+    held = sums.tokens[0] > 0
+    if not len(compared) or not held.any():
+        return None
+    bootstrap, tokens = Bootstrap(), sums.tokens[:, held]
+    everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
+    lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())
+    (above,) = _intervals(bootstrap, rows[:1, :, held], rows[:1, [lowest]][..., held], tokens[:1])
+    above[lowest] = None
+    named = zip(compared, everywhere, on_new_text, above, strict=True)
+    return {
+        **asdict(bootstrap),
+        **units.facts(int(held.sum())),
+        "rows": [dict(zip(("row", "interval", "on_new_text", "above_lowest"), row, strict=True)) for row in named],
+    }
+
+
+def _intervals(
+    bootstrap: Bootstrap, rows: np.ndarray, first: np.ndarray, tokens: np.ndarray
+) -> list[list[list[float] | None]]:
+    """Intervals of each row's change against another, as shares, for each group of tokens.
+
+    Args:
+        rows: sums of nats in each of U units, float64 [G, R, U].
+        first: the same of what they are compared with, float64 [G, 1, U].
+        tokens: how many each sum is of, float64 [G, U].
+    """
+    groups, count = rows.shape[:2]
+    with np.errstate(invalid="ignore"):
+        differences = (rows - first).reshape(groups * count, -1).T
+    finite = np.isfinite(differences).all(axis=0)
+    found = bootstrap.intervals(np.where(finite, differences, 0), np.repeat(tokens, count, axis=0).T)
+    shares = [_shares(interval) if known else None for interval, known in zip(found, finite, strict=True)]
+    return [shares[start : start + count] for start in range(0, len(shares), count)]
+
+
+def _shares(interval: tuple[float, float] | None) -> list[float] | None:
+    """By how much perplexity changes, as shares, where the mean loss does by so many nats."""
+    ratios = [] if interval is None else [perplexity(edge, 1) for edge in interval]
+    known = [ratio - 1 for ratio in ratios if ratio is not None]
+    return known if len(known) == 2 else None

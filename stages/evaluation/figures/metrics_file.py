@@ -1,0 +1,196 @@
+"""The content of a report's `metrics.json`."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stages.evaluation.figures import report
+from stages.evaluation.figures.baseline import baseline_row
+from stages.evaluation.figures.control import Counting
+from stages.evaluation.figures.frequency import chance_accuracy, type_counts
+from stages.evaluation.figures.intervals import change_intervals
+from stages.evaluation.figures.learned_weight import learned_figures
+from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
+from stages.lineage.evaluation import reads_neighbors
+from stages.methods import METHODS
+from stages.methods.config import TRAIN
+from stages.metrics import Counts, figures
+from stages.text.form import differences
+
+if TYPE_CHECKING:
+    from stages.artifacts.stage import Job
+    from stages.encoding.probe import Probe
+    from stages.evaluation.config import EvaluateConfig
+    from stages.evaluation.plan import Plan
+    from stages.evaluation.row_weights import RowWeights
+    from stages.retrieval.rows import MemoryRow
+
+
+def metrics_of(
+    job: "Job[EvaluateConfig]",
+    plan: "Plan",
+    memory: "Sequence[MemoryRow]",
+    weights: "RowWeights",
+    records: Sequence[Mapping[str, Any]],
+    probes: "Mapping[str, Probe]",
+    shown: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
+    totals, counts = report.Totals.of(records), _counts(job, plan)
+    first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
+    names = [first, *(row.name for row in memory)]
+    vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
+    tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
+    rows = report.table(
+        names,
+        weights.memories(),
+        totals,
+        counts,
+        tokens,
+        vocabulary,
+    )
+    main = rows[1] if memory else rows[0]
+    counting = _counting(job, plan)
+    shut = _gate_shut(shown, counts) if job.config.score == "all" else []
+    controls = _controls(counting, names, memory)
+    last_words = plan.breakdown.last_words
+    trained = job.inputs["model"].metrics
+    unknown = report.unknown_tokens(names, totals)
+    accuracy = report.retrieval_accuracy(totals)
+    varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
+    return {
+        "split": job.config.split,
+        "score": job.config.score,
+        "tokens": counts.tokens,
+        "words": counts.words,
+        "unknown_rate": unknown and unknown["rate"],
+        "unknown_tokens": unknown,
+        "form": _form(job),
+        "document_ends": _document_ends(job),
+        "end_tokens": report.end_tokens(names, totals),
+        **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
+        **({} if last_words is None else {"unknown_words": last_words.unknown}),
+        **{name: value for name, value in main.items() if name != "row"},
+        "method": job.inputs["model"].config["method"],
+        "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
+        "valid_perplexity": _valid_perplexity(job),
+        "trigram": counting.trigram(),
+        "rows": [{**row, "control": controls[row["row"]]} for row in rows] + shut,
+        "baseline": _baseline(job),
+        "change_intervals": _change_intervals(job, plan, names),
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
+        "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
+        "retrieval_accuracy": accuracy,
+        "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
+        **_learned_weight(names, memory, weights, records, totals),
+        "curves": [*report.curves(weights.curves(), totals), *varied],
+        **{"gate": None, **shown},
+        "grid": weights.grid(),
+        "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
+    }
+
+
+def _learned_weight(
+    names: Sequence[str],
+    memory: "Sequence[MemoryRow]",
+    weights: "RowWeights",
+    records: Sequence[Mapping[str, Any]],
+    totals: report.Totals,
+) -> dict[str, Any]:
+    """Figures of the first row's learned weight; empty where it is not learned."""
+    learned = weights.learned()
+    if learned is None:
+        return {}
+    name = memory[0].sources[-1].reading.weight_name
+    return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
+
+
+def _baseline(job: "Job[EvaluateConfig]") -> dict[str, Any] | None:
+    return baseline_row(job.inputs["baseline"], job.inputs["model"]) if "baseline" in job.inputs else None
+
+
+def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
+    """The row of the same weights without a neighbour: the control of what the gate reads; none without a gate."""
+    for found in (shown.get("gate") or {}).get("by_neighbors", ()):
+        if not found["neighbors"]:
+            nll = inf if found["nll"] is None else found["nll"]
+            row = {"row": SHUT, **figures(nll, counts), "diverged": found["nll"] is None}
+            return [{**row, "tokens_per_second": None, "memories": []}]
+    return []
+
+
+def _form(job: "Job[EvaluateConfig]") -> list[str]:
+    """Differences in form between the model's training text and the scored split; of an imported model none."""
+    model, split = job.inputs["model"], job.config.split
+    splits = model.input("tokens").metrics["splits"]
+    if TRAIN not in splits or "steps" not in model.config:
+        return []
+    return differences(split, splits[TRAIN], job.inputs["tokens"].metrics["splits"][split])
+
+
+def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
+    """Share of the scored split's tokens that are the `<eos>` of a document; None where documents have none."""
+    tokens, split = job.inputs["tokens"].metrics, job.inputs["tokens"].metrics["splits"][job.config.split]
+    if job.config.score != "all" or tokens["eos_after"] != "document":
+        return None
+    return float(split["documents"] / split["tokens"])
+
+
+def _counting(job: "Job[EvaluateConfig]", plan: "Plan") -> Counting:
+    config = job.config
+    return Counting(
+        job.inputs.artifacts,
+        config.split,
+        config.tune_split,
+        config.reset,
+        config.exclude,
+        plan.breakdown.outside,
+        plan.last_words,
+    )
+
+
+def _controls(counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]") -> dict[str, Any]:
+    """Controls of the rows, by name."""
+    rows = zip(names, (None, *memory), strict=True)
+    return {name: counting.control(counting.reads(row)) for name, row in rows}
+
+
+def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
+    """Perplexity at the end of training, where valid is another split of this text, read as the first row is."""
+    model, config = job.inputs["model"], job.config
+    method = model.config["method"]
+    known = method in METHODS.names() and not METHODS.settings(method).evaluation.trained_with_memory
+    same = model.input("tokens").reference == job.inputs["tokens"].reference
+    if not (known and same and config.score == "all" and config.split not in ("train", "valid")):
+        return None
+    return model.metrics.get("valid_perplexity")
+
+
+def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> dict[str, float]:
+    """How often one of so many rows of the datastore would be right, were they drawn at random."""
+    tokens, words = job.inputs["tokens"], plan.breakdown.last_words
+    ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
+    counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
+    vocabulary = tokens.metrics["vocabulary_size"]
+    stored: Any = job.inputs["datastore"].zarr("datastore.zarr")["values"]
+    return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
+
+
+def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
+    """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
+    files, shards = plan.unit_files, plan.scoring
+    sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
+    if files is None or sums is None:
+        return None
+    if "baseline" not in job.inputs:
+        return change_intervals(names, sums, files.units)
+    baseline = files.of_baseline(job.inputs["baseline"])
+    return None if baseline is None else change_intervals(names, sums, files.units, baseline)
+
+
+def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
+    """How long what is scored is: the split, or the last words of its passages."""
+    words = plan.breakdown.last_words
+    if words is None:
+        return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
+    return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)

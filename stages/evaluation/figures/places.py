@@ -1,0 +1,149 @@
+"""Where scored tokens stand: in the split, in a document, in a block of consecutive tokens."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.text.tokens import TokenSplit, open_split
+
+if TYPE_CHECKING:
+    from stages.evaluation.figures.last_word import LastWords
+
+TOKENS_AT_ONCE = 1 << 19
+LONGEST_BLOCK = 512
+FEWEST_BLOCKS = 20
+SHORTEST_GROUP = LONGEST_BLOCK
+"""Tokens of the fewest consecutive documents that are drawn together, where documents are parts of a passage."""
+PARTS = ("line", "blank-line")
+"""Values of `tokenize --documents` for lines or paragraphs, where a cache of one document serves the next."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places in a split of its scored tokens."""
+
+    split: TokenSplit
+    doc_offsets: np.ndarray
+    """int64 [D + 1]."""
+    chosen: np.ndarray | None
+    """int64 [n], ascending; None: every token is scored."""
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of the split, scored or not."""
+        return int(self.doc_offsets[-1])
+
+    def __len__(self) -> int:
+        return self.tokens if self.chosen is None else len(self.chosen)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Places in the split of scored tokens [start, stop), int64."""
+        return np.arange(start, stop) if self.chosen is None else self.chosen[start:stop]
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Scored tokens [start, stop) that are in memory at a time, in order."""
+        for start in range(0, len(self), TOKENS_AT_ONCE):
+            yield start, min(start + TOKENS_AT_ONCE, len(self))
+
+    def documents(self, places: np.ndarray) -> np.ndarray:
+        """The document of each place, int64 [n]."""
+        return np.searchsorted(self.doc_offsets, places, side="right") - 1
+
+    def positions(self, places: np.ndarray) -> np.ndarray:
+        """Tokens of its document before each place, int64 [n]."""
+        return places - self.doc_offsets[self.documents(places)]
+
+    def documents_with_tokens(self) -> int:
+        """How many documents have a scored token."""
+        if self.chosen is None:
+            return int(np.count_nonzero(np.diff(self.doc_offsets)))
+        return len(np.unique(self.documents(self.chosen)))
+
+
+def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
+    """The places of all tokens of a split, or of those of its documents' last words (`last-word`)."""
+    opened = open_split(tokens.zarr("tokens.zarr"), split)
+    if counted == "all":
+        return places_of(opened, None)
+    from stages.evaluation.figures.last_word import find_last_words
+
+    return places_of(opened, find_last_words(tokens, split))
+
+
+def places_of(split: TokenSplit, words: "LastWords | None") -> Places:
+    """The places of all tokens of a split, or of some last words."""
+    doc_offsets = np.asarray(split.doc_offsets[:])
+    if words is None:
+        return Places(split, doc_offsets, None)
+    return Places(split, doc_offsets, np.flatnonzero(words.scored(0, int(doc_offsets[-1]))))
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of the bootstrap: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
+
+    `groups`: the document with which each group begins, then how many there are, int64 [G + 1]; None: no groups.
+    """
+
+    places: Places
+    block_tokens: int | None
+    groups: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """Units of the split, those without a scored token included."""
+        if self.block_tokens is None:
+            return len(self.places.doc_offsets if self.groups is None else self.groups) - 1
+        return -(-self.places.tokens // self.block_tokens)
+
+    def of(self, places: np.ndarray) -> np.ndarray:
+        """The unit of each place, int64 [n]."""
+        if self.block_tokens is not None:
+            return places // self.block_tokens
+        documents = self.places.documents(places)
+        return documents if self.groups is None else np.searchsorted(self.groups, documents, side="right") - 1
+
+    def facts(self, held: int) -> dict[str, Any]:
+        """Description of the units in a comparison; `held` of them have a scored token."""
+        if self.groups is not None:
+            return {"unit": "group", "block_tokens": SHORTEST_GROUP, "units": held}
+        unit = "document" if self.block_tokens is None else "block"
+        return {"unit": unit, "block_tokens": self.block_tokens, "units": held}
+
+
+def units_of(places: Places, block_tokens: int | None, documents: str | None = None) -> Units:
+    """Documents; or blocks, if their length is given or all scored tokens lie in one document.
+
+    These blocks have LONGEST_BLOCK tokens, fewer where that leaves less than FEWEST_BLOCKS of them. Documents that are
+    parts of a passage resemble their neighbours, and are drawn in groups of SHORTEST_GROUP tokens or more.
+
+    Args:
+        documents: what they are, as in `tokenize --documents`.
+    """
+    if block_tokens is None and places.documents_with_tokens() == 1:
+        block_tokens = min(LONGEST_BLOCK, max(1, places.tokens // FEWEST_BLOCKS))
+    if block_tokens is None and are_parts(places, documents):
+        return Units(places, None, grouped(places.doc_offsets))
+    return Units(places, block_tokens)
+
+
+def are_parts(places: Places, documents: str | None) -> bool:
+    """Whether documents are parts of a passage, and shorter than what is drawn; last words are of passages."""
+    return documents in PARTS and places.chosen is None and len(grouped(places.doc_offsets)) < len(places.doc_offsets)
+
+
+def grouped(offsets: np.ndarray) -> np.ndarray:
+    """The part with which each group of SHORTEST_GROUP tokens or more begins, then the number of parts, int64 [G + 1].
+
+    Args:
+        offsets: where parts begin, then where the last ends, int64 [P + 1].
+    """
+    first, last = [0], len(offsets) - 1
+    while True:
+        after = int(np.searchsorted(offsets, offsets[first[-1]] + SHORTEST_GROUP))
+        if after >= last or offsets[last] - offsets[after] < SHORTEST_GROUP:
+            return np.array([*first, last])
+        first.append(after)

@@ -1,0 +1,228 @@
+"""Figures of a report: rows from the sums that the shards left. Free of torch."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stages.diagnostics import PROBES
+from stages.evaluation.figures.frequency import Frequencies, buckets
+from stages.metrics import Counts, diverged, figures, finite, perplexity
+from stages.numbers import rate
+
+if TYPE_CHECKING:
+    from stages.evaluation.figures.breakdown import Repeated
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the counted tokens of the split; lists are row by row, the plain model first.
+
+    `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
+    tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
+    `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
+    `nll_ends`: of the `tokens_ends` tokens that end documents; None where these have no `<eos>`.
+    `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
+    tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
+    neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
+    asked for. `seconds`: the model's own included.
+    """
+
+    tokens: int
+    nll: list[float]
+    nll_outside: list[float] | None
+    tokens_outside: int
+    nll_unknown: list[float] | None
+    tokens_unknown: int
+    nll_ends: list[float] | None
+    tokens_ends: int
+    nll_by_cutoff: list[list[float]]
+    bucket_tokens: list[int] | None
+    bucket_nll: list[list[float]] | None
+    matches: dict[str, int]
+    wrong: list[set[int]] | None
+    seconds: list[float]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
+        """Add up the records of all shards."""
+        outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
+        ends = [r["nll_ends"] for r in records if "nll_ends" in r]  # absent: without, or the shard of an older draft
+        in_buckets = [r["bucket_tokens"] for r in records]
+        wrong = [r["wrong"] for r in records]
+        return cls(
+            tokens=sum(r["tokens"] for r in records),
+            nll=_columns([r["nll"] for r in records]),
+            nll_outside=None if outside[0] is None else _columns(outside),
+            tokens_outside=sum(r["tokens_outside"] for r in records),
+            nll_unknown=None if unknown[0] is None else _columns(unknown),
+            tokens_unknown=sum(r["tokens_unknown"] for r in records),
+            nll_ends=_columns(ends) if len(ends) == len(records) else None,
+            tokens_ends=sum(r.get("tokens_ends", 0) for r in records),
+            nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
+            bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
+            bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
+            matches={k: sum(r["matches"][k] for r in records) for k in records[0]["matches"]},
+            wrong=None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)],
+            seconds=_columns([r["seconds"] for r in records]),
+        )
+
+
+def _columns(table: Sequence[Sequence[float | None]]) -> list[float]:
+    return [sum(math.inf if value is None else value for value in column) for column in zip(*table, strict=True)]
+
+
+def _tables(tables: Sequence[Sequence[Sequence[float | None]]]) -> list[list[float]]:
+    return [_columns(rows) for rows in zip(*tables, strict=True)]
+
+
+def table(
+    names: Sequence[str],
+    memories: Sequence[Sequence[Mapping[str, Any]]],
+    totals: Totals,
+    counts: Counts,
+    read_tokens: int,
+    vocabulary: int,
+) -> list[dict[str, Any]]:
+    """The rows of the report: name, figures of merit, whether they diverged, tokens a second, readings of memory.
+
+    Args:
+        counts: of what is scored: the split, or the last words of its passages.
+        read_tokens: tokens of the split, scored or not.
+        vocabulary: number of types; a row is said to diverge where it is worse than a uniform guess among them.
+    """
+    columns = zip(names, memories, totals.nll, totals.seconds, strict=True)
+    rows = [
+        {
+            "row": name,
+            **figures(nll, counts),
+            "diverged": diverged(perplexity(nll, counts.tokens), vocabulary),
+            "tokens_per_second": rate(read_tokens, seconds),
+            "memories": list(readings),
+        }
+        for name, readings, nll, seconds in columns
+    ]
+    if totals.wrong is not None:
+        for row, wrong in zip(rows, totals.wrong, strict=True):
+            row["accuracy"] = 1 - len(wrong) / counts.words
+    return rows
+
+
+def outside_repeated_paragraphs(
+    names: Sequence[str], totals: Totals, repeated: Sequence["Repeated"] = ()
+) -> dict[str, Any] | None:
+    """The rows again, on the tokens in no paragraph that stands word for word in a text that was read before.
+
+    Args:
+        repeated: the texts of the model and the datastores, and what was found of each.
+    """
+    if totals.nll_outside is None:
+        return None
+    left = totals.tokens_outside
+    return {
+        "tokens": left,
+        "repeated_tokens": totals.tokens - left,
+        "repeated_share": 1 - left / totals.tokens,
+        "texts": [
+            {
+                "corpus": one.text.corpus,
+                "split": one.text.split,
+                "read_by": list(one.text.read_by),
+                "repeated_share": one.tokens / totals.tokens,
+                **({} if one.undivided is None else {"undivided": one.undivided}),
+            }
+            for one in repeated
+        ],
+        "rows": [
+            {"row": name, "perplexity": perplexity(nll, left)}
+            for name, nll in zip(names, totals.nll_outside, strict=True)
+        ],
+    }
+
+
+def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again without the tokens that are `<unk>`, and how much of each gain comes from these."""
+    return None if totals.nll_unknown is None else _without(names, totals, totals.nll_unknown, totals.tokens_unknown)
+
+
+def end_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
+    """The rows again without the tokens that end documents, and how much of each gain comes from these."""
+    return None if totals.nll_ends is None else _without(names, totals, totals.nll_ends, totals.tokens_ends)
+
+
+def _without(names: Sequence[str], totals: Totals, left_out: Sequence[float], tokens: int) -> dict[str, Any]:
+    """The rows again without so many tokens.
+
+    Args:
+        left_out: sums over these tokens, row by row.
+    """
+    nll = totals.nll
+    return {
+        "tokens": tokens,
+        "rate": tokens / totals.tokens,
+        "rows": [
+            {
+                "row": name,
+                "perplexity_without": perplexity(nll[row] - left_out[row], totals.tokens - tokens),
+                "share_of_gain": _share_of_gain(nll[0] - nll[row], left_out[0] - left_out[row]),
+            }
+            for row, name in enumerate(names)
+        ],
+    }
+
+
+def _share_of_gain(gain: float, of_unknown: float) -> float | None:
+    """Which part of a gain, in nats, some tokens have; more than 1 where the others lose; None without a gain."""
+    return finite(of_unknown / gain) if gain > 0 else None
+
+
+def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
+    """The rows again, bucket by bucket of tokens whose types stand equally often in a text; those that hold any."""
+    if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
+        return None
+    held = buckets(totals.bucket_tokens)
+    return {
+        "counted_in": frequencies.counted_in,
+        "corpus": frequencies.corpus,
+        "buckets": [bucket for _, bucket in held],
+        "rows": [
+            {
+                "row": name,
+                "nll": [finite(sums[number] / totals.bucket_tokens[number]) for number, _ in held],
+                "perplexity": [perplexity(sums[number], totals.bucket_tokens[number]) for number, _ in held],
+            }
+            for name, sums in zip(names, totals.bucket_nll, strict=True)
+        ],
+    }
+
+
+def retrieval_accuracy(totals: Totals) -> dict[str, float] | None:
+    """Share of tokens whose target is among the values of the best K neighbours, by K."""
+    return {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
+
+
+def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
+    """Perplexity of reading fewer entries, for every row that reads one memory.
+
+    Args:
+        rows: of each memory row its name, what its cut-offs count (`k`, `size`), and its settings at each.
+    """
+    return [
+        {
+            "row": name,
+            "over": over,
+            "points": [
+                {**point, "perplexity": perplexity(nll, totals.tokens)} for point, nll in zip(points, sums, strict=True)
+            ],
+        }
+        for (name, over, points), sums in zip(rows, totals.nll_by_cutoff, strict=True)
+        if points
+    ]
+
+
+HEADLINE = (
+    *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
+    *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
+    *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
+)
+"""Names of the figures that a report's manifest holds."""

@@ -1,0 +1,163 @@
+"""Reports that differ by the seed of what was trained alone, taken together: means, deviations, intervals."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.manifest import InputRecord
+from stages.errors import ArtifactError
+from stages.evaluation.figures.control_text import counting
+
+
+class Spread(NamedTuple):
+    """Mean and spread of n numbers; deviation and interval are None for a single one."""
+
+    n: int
+    mean: float
+    deviation: float | None
+    """Standard deviation of a run, with n − 1."""
+    interval: tuple[float, float] | None
+    """Interval of the mean: mean ± t s / √n (Student 1908)."""
+
+
+def spread(values: Sequence[float], confidence: float) -> Spread:
+    """Summarize runs that differ by luck alone.
+
+    >>> spread([1.0, 2.0, 3.0], 0.95)
+    Spread(n=3, mean=2.0, deviation=1.0, interval=(-0.484138, 4.484138))
+    """
+    from scipy.special import stdtrit
+
+    n, mean = len(values), float(np.mean(values))
+    if n < 2:
+        return Spread(n, mean, None, None)
+    deviation = float(np.std(values, ddof=1))
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * deviation / sqrt(n)
+    return Spread(n, mean, deviation, (round(mean - half, 6), round(mean + half, 6)))
+
+
+def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    """Mean and spread of every row over the seeds, and the differences from the first group's.
+
+    Args:
+        reports: of the same scored text, in any order.
+        confidence: of the intervals.
+    Returns: JSON; its fields are in docs/how-to/compare.md.
+    Raises: ArtifactError for reports of another text, or nothing to be compared with.
+    """
+    _require_same_text(reports)
+    groups = seed_groups(reports)
+    first = groups[0]
+    return {
+        "split": first[0].metrics["split"],
+        "unknown_rate": first[0].metrics.get("unknown_rate"),
+        "confidence": confidence,
+        "groups": [_summary(group, first, confidence) for group in groups],
+    }
+
+
+def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Reports by all but their seeds, in the order in which they are first met; those of a group by seed."""
+    groups: dict[str, list[Artifact]] = {}
+    for report in dict.fromkeys(reports):
+        groups.setdefault(json.dumps(_without_seed(report), sort_keys=True), []).append(report)
+    return [sorted(group, key=seed_of) for group in groups.values()]
+
+
+def seed_of(report: Artifact) -> int:
+    """The seed of the model that a report is of; 0 for one that was imported, which has none."""
+    return int(report.input("model").config.get("seed", 0))
+
+
+def _without_seed(artifact: Artifact) -> dict[str, Any]:
+    """Identity of an artifact, its own settings and all above it, without the seed of training."""
+    config = {name: value for name, value in artifact.config.items() if (artifact.kind, name) != ("model", "seed")}
+    inputs = {
+        role: _without_seed(above) if (above := _above(artifact, record)) else record.id
+        for role, record in artifact.manifest.inputs.items()
+    }
+    return {"kind": artifact.kind, "config": config, "inputs": inputs, "files": artifact.manifest.outside_files}
+
+
+def _above(artifact: Artifact, record: InputRecord) -> Artifact | None:
+    """An input, if it is still in the store."""
+    try:
+        return artifact.store.open(record.reference)
+    except ArtifactError:
+        return None
+
+
+def _require_same_text(reports: Sequence[Artifact]) -> None:
+    texts = {report.reference: text_of(report) for report in reports}
+    first, *others = texts
+    for other in others:
+        if texts[other] != texts[first]:
+            raise ArtifactError(
+                f"{other} scored {_shown(texts[other])}, but {first} {_shown(texts[first])}: means are taken of "
+                "reports of one text (two reports of other tokenizers: memlm compare A B)."
+            )
+
+
+def text_of(report: Artifact) -> tuple[str, str, str]:
+    """The tokens, the split and the part of it that a report scored."""
+    metrics = report.metrics
+    return report.input("tokens").reference, metrics["split"], metrics.get("score", "all")
+
+
+def _shown(text: tuple[str, str, str]) -> str:
+    tokens, split, score = text
+    return f"{split} of {tokens} ({score})"
+
+
+def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    return {
+        "reports": [report.reference for report in group],
+        "seeds": [seed_of(report) for report in group],
+        "method": group[0].metrics["method"],
+        "rows": [_row(row["row"], group, first, confidence) for row in group[0].metrics["rows"]],
+    }
+
+
+def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+    """A row over the seeds; its change is against the first row of the first group."""
+    values = [_perplexity(report, name) for report in group]
+    baseline = first[0].metrics["rows"][0]["row"]
+    return {
+        "row": name,
+        "perplexity": _json(spread(values, confidence)),
+        "change": _json(_change(name, group, baseline, first, confidence)),
+        "counting": _counting(name, group),
+    }
+
+
+def _change(
+    name: str, group: Sequence[Artifact], baseline: str, first: Sequence[Artifact], confidence: float
+) -> Spread | None:
+    """Change of perplexity, as a share, run by run, where there is a run with the same seeds; None where there is
+    not."""
+    if group[0] in first and name == baseline:
+        return None
+    by_seed = {seed_of(report): _perplexity(report, baseline) for report in first}
+    pairs = [(_perplexity(report, name), by_seed.get(seed_of(report))) for report in group]
+    shares = [value / other - 1 for value, other in pairs if other]
+    return spread(shares, confidence) if len(shares) == len(group) else None
+
+
+def _counting(name: str, group: Sequence[Artifact]) -> float | None:
+    """Mean perplexity of the row's controls; None where a run has none."""
+    found = [counting(row) for report in group for row in report.metrics["rows"] if row["row"] == name]
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(found) else None
+
+
+def _perplexity(report: Artifact, name: str) -> float:
+    rows: Mapping[str, Any] = {row["row"]: row for row in report.metrics["rows"]}
+    return float(rows[name]["perplexity"])
+
+
+def _json(found: Spread | None) -> dict[str, Any] | None:
+    return None if found is None else found._asdict()

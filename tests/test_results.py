@@ -1,0 +1,49 @@
+"""The results pages are made from data, and their prose quotes it."""
+
+import doctest
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs/site"))
+
+import results  # noqa: E402
+
+PAGES = sorted((ROOT / "docs/results").glob("*.md"))
+FIGURE = re.compile(r"(?<![\w.,/-])(?:\d[\d,]*)?\.\d+|(?<![\w.,/-])\d[\d,]*(?= %)")
+"""Numbers with a point, and percentages: what can be measured wrongly."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_tables_are_those_of_the_data(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert results.with_tables(text, page.stem) == text, "run python docs/site/results.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
+    shown = set(results.MARKED.findall(page.read_text("utf-8")))
+    assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
+    tables = "\n".join(match[0] for other in PAGES for match in results.MARKED.finditer(other.read_text("utf-8")))
+    measured = {_plain(figure) for figure in FIGURE.findall(tables)}
+    prose = re.sub(
+        r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`", "", results.MARKED.sub("", page.read_text("utf-8")), flags=re.M
+    )
+    unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
+    assert not unknown, f"{page.name}: no table has {unknown}"
+
+
+def test_numbers_keep_their_digits() -> None:
+    assert doctest.testmod(results).failed == 0
+
+
+def _plain(figure: str) -> str:
+    """A figure without zeros that change nothing: 0.50 and .5 are one."""
+    return str(float(figure.replace(",", "")))
