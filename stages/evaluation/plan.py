@@ -64,7 +64,7 @@ class RangePass:
 
     @property
     def choice(self) -> Part:
-        """What follows from all parts."""
+        """The shard behind all parts, which chooses by what they left."""
         return Part(f"{self.name}-choice", 0, self.tokens, f"{self.name}-choice", "choose")
 
     @property

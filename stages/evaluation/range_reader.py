@@ -213,7 +213,7 @@ class RangeReader:
 
     @property
     def _encoder(self) -> KeyEncoder | None:
-        """What makes search keys, for a search or for distances from the stored keys; None: none are needed."""
+        """The encoder of search keys, for a search or for distances from the stored keys; None: none are needed."""
         if self.external is None or not (self.external.retrieval.needs_keys or self.needs.exact):
             return None
         return self.external.encoder

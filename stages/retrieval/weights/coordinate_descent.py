@@ -137,7 +137,7 @@ def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
 
 
 def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
-    """What `arrays_of` made arrays of, on the CPU."""
+    """The part whose arrays `arrays_of` made, on the CPU."""
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     log_p, log_z = tensors.pop("log_p"), tensors.pop("log_z")
     readings = range(len(tensors) // len(LOG_SUMS))

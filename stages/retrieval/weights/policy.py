@@ -24,7 +24,7 @@ from stages.retrieval.weights import WEIGHTS
 Record = Mapping[str, Any]
 """Outcome of a choice, JSON."""
 Arrays = dict[str, np.ndarray]
-"""What an observation of a range leaves for the choice."""
+"""Numbers that an observation of a range leaves for the choice, by name."""
 Weight = float | Tensor
 """One number for all positions, or [n]."""
 
@@ -88,7 +88,7 @@ class WeightPolicy(ABC):
     # Finding the weights
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
-        """What a range of the pass called `step` says of the weights."""
+        """Numbers of a range, in the pass called `step`, that a choice is made by."""
         raise NotImplementedError(f"{type(self).__name__} makes no pass {step!r}")
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
