@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.console import say
 from memlm_cli.options import Common
-from stages.numbers import joined, size
+from stages.numbers import duration, joined, size
 
 if TYPE_CHECKING:
+    from memlm_cli.run_recipe import Result
+    from pipelines.trial import Plan
     from pipelines.trial_budget import Budget, Machine, Shares
     from stages.text.records import TextFile
 
@@ -76,6 +78,27 @@ def planned(
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 
+def use_time_left(recipe: Path, plan: "Plan", results: "Sequence[Result]", seconds: float, seeds: int) -> bool:
+    """Add a second model to a recipe whose first is read, if it can be made in the time that is left.
+
+    A plan rests on a few seconds of a machine that others use, too: half of the way tells its speed better.
+
+    Args:
+        results: of the recipe, at the speed of whose trainings the second one is foretold.
+        seconds: that are left.
+    """
+    from pipelines.trial import with_second_model
+    from stages.artifacts.durable import write_atomically
+
+    made = [result for result in results if result.artifact.kind == "model" and result.status == "made"]
+    speeds = [result.artifact.metrics["tokens_per_second"] for result in made]
+    if not speeds or not plan.time_left_for_second(min(speeds), seconds, seeds):
+        return False
+    say(f"try: {duration(round(seconds))} are left: a second model is trained with memory, for as many steps")
+    write_atomically(recipe, with_second_model(recipe, plan))
+    return True
+
+
 def _plans(folder: Path, name: str) -> list[Path]:
     """The recipes that were made for some work, the latest last: `NAME.toml`, `NAME-2.toml`, ..."""
     first = folder / f"{name}.toml"
@@ -118,7 +141,7 @@ def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    found = find_files(files, store, f"memlm try --minutes {minutes:g}")
+    found = find_files(files, store, f"memlm try --minutes {minutes:g}", lambda sentence: say(f"try: {sentence}"))
     return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 

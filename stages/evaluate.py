@@ -55,6 +55,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     of a model with a gate: gate_neighbors.
     """
 
+    name = "evaluate"
     kind = "report"
     Config = EvaluateConfig
 
@@ -190,15 +191,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             )
 
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
-        from stages.charts.drawing.files import write_figures
+        from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.edges import edge_warnings
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
-        from stages.evaluation.rerun_command import evaluate_command
+        from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.row_weights import RowWeights
+        from stages.reports.remarks.table import REPORT, remarks_on
 
         shards, rows = plan.scoring.parts, rows_of_report(job)
         weights = RowWeights(job.folder, job.draft.record, rows, plan.tuning)
@@ -209,9 +210,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, weights, records, probes, shown)
-        command = evaluate_command(job.config, job.inputs.artifacts)
-        for warning in edge_warnings(made, weights.tuned(), _largest_amounts(job), command):
-            job.reporter.warning(warning)
+        made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
+        made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:

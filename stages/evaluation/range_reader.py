@@ -20,6 +20,7 @@ from stages.encoding.probe import Observation, Probe, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
+from stages.examples.corpus import Corpus
 from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.memory.search_gate import SearchGate
@@ -34,7 +35,6 @@ from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs, SourceInputs
 from stages.search.open import open_searcher
-from stages.text.tokens import start_id
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,7 @@ def open_range_reader(
         exclude: rows that tokens of the datastore's own text do not find, where an index is searched.
         last_words: of each split, the tokens that alone count.
     """
-    tokens = read["tokens"]
-    group, eos = tokens.zarr("tokens.zarr"), start_id(tokens.metrics)
-    reader = SplitReader(group, eos, windows, by_document, device, precision)
+    reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
     external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
     datastore = None if external is None else external.datastore

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.evaluation.figures.edges import Tuned, TunedRow
+from stages.evaluation.figures.tuned import Tuned, TunedRow
 from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity

@@ -11,6 +11,7 @@ from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.range_reader import RangeReader, open_range_reader
+from stages.examples.corpus import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
@@ -111,10 +112,11 @@ def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
 def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> RangeReader:
     """The same with a passage in place of all splits."""
     external, hidden = reader.external, reader.hidden_memory
-    eos = reader.reader.eos if first is None else first
-    of_passage = replace(reader.reader, tokens=passage, eos=eos)
+    eos = reader.reader.corpus.eos if first is None else first
+    corpus = Corpus(passage, eos)
+    of_passage = replace(reader.reader, corpus=corpus)
     if external is not None:
-        encoder = replace(external.encoder, reader=replace(external.encoder.reader, tokens=passage, eos=eos))
+        encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
         external = replace(external, encoder=encoder)
     hidden = None if hidden is None else hidden.of_text(of_passage)
     return replace(reader, reader=of_passage, external=external, hidden_memory=hidden)
