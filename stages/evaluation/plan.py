@@ -14,8 +14,8 @@ from stages.methods.defaults import is_own_datastore
 from stages.models.windows import WindowSettings
 
 if TYPE_CHECKING:
+    from stages.diagnostics.probe import Probe
     from stages.encoding.carried_state import CarriedState
-    from stages.encoding.probe import Probe
     from stages.encoding.state_store import StateStore
     from stages.evaluation.figures.breakdown import Breakdown
     from stages.evaluation.figures.intervals import UnitFiles

@@ -12,11 +12,12 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
 from stages.diagnostics import PROBES
+from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.clock import Stopwatch
 from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.probe import Observation, Probe, RangeProbe
+from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
