@@ -30,7 +30,7 @@ class Updates:
         self.accumulate = run.config.accumulate
         self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
         self.carried = Carried()
-        """What the latest batch left to the next."""
+        """State after the latest batch, for the next."""
         self._before, self._auxiliary, self._step = Carried(), list[Tensor](), 0
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
