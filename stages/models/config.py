@@ -83,7 +83,7 @@ class StateArray(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What a backbone reads and gives; by default windows of any length, and one key."""
+    """Inputs that a backbone takes and keys that it gives; by default windows of any length, and one key."""
 
     keys: tuple[str, ...] = ("hidden",)
     """Representations that memory can be searched with; the first is the default of datastores."""
@@ -109,7 +109,7 @@ class BackboneConfig(GateSettings, VocabularyConfig):
     @property
     @abstractmethod
     def reads(self) -> Reads:
-        """What it reads and gives."""
+        """Inputs that it takes, and keys that it gives."""
 
     @property
     def lengths(self) -> Lengths:
