@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import KINDS
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -40,7 +41,7 @@ class Made(Stage[MadeConfig]):
 
     def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
         """`found`: a report that no setting says, as what a model of another seed gives."""
-        self.kind, self.found = kind, found
+        self.kind, self.name, self.found = kind, KINDS[kind].command, found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
