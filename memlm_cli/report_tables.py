@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import cell_text, show_table, title_of
-from stages.charts.symbols import symbol_in_words
+from stages.charts.reported import symbol_in_words
 from stages.evaluation.figures.row_names import (
     COUNTING,
     baseline_name,

@@ -203,7 +203,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return output
 
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
-        from stages.charts.drawing.files import write_figures
+        from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
         from stages.evaluation.figures import report

@@ -98,8 +98,8 @@ class ImportModel(Stage[ImportConfig]):
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file
 
-        from stages.models.backbones.huggingface.config import HuggingFaceConfig
-        from stages.models.backbones.text_encoder.config import TextEncoderConfig
+        from stages.models.backbones.huggingface_config import HuggingFaceConfig
+        from stages.models.backbones.text_encoder_config import TextEncoderConfig
         from stages.pretrained.model import read_weights
 
         assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
@@ -121,8 +121,8 @@ class ImportModel(Stage[ImportConfig]):
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
     """The size of the imported model, by the headers of its files."""
-    from stages.models.backbones.huggingface.config import HuggingFaceConfig
-    from stages.models.backbones.text_encoder.config import TextEncoderConfig
+    from stages.models.backbones.huggingface_config import HuggingFaceConfig
+    from stages.models.backbones.text_encoder_config import TextEncoderConfig
     from stages.pretrained.size import model_size
 
     assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)

@@ -14,8 +14,7 @@ from stages.methods.method import Batch
 from stages.models.config import StateArray, parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, SublayerSettings
 from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
 from stages.training.update import plain_step

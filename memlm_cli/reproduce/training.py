@@ -15,7 +15,7 @@ def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
         continued: whether it began with the weights of another, whose architecture it took over.
     """
     from stages.models.config import settings_left_open
-    from stages.models.layers.lengths import lengthened_layers
+    from stages.models.layers.settings import lengthened_layers
     from stages.training.presets import preset_names
 
     said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}

@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.config import remembers
+from stages.models.layers.settings import remembers
 from stages.models.windows import WindowSettings
 
 STATES_KEPT = 3

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import Any
 
 from stages.charts.data import Table
-from stages.charts.symbols import symbol
+from stages.charts.reported import symbol
 from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text, short_name
 from stages.metrics import shown_word_perplexity
 from stages.pages.seeds import Means, OverSeeds

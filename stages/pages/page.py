@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.drawing.draw import draw
-from stages.charts.drawing.figure import Figure
+from stages.charts.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
 from stages.pages.headline import comparison_words, headline, headline_table, measures_shown, rankings, shown
@@ -50,7 +49,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
     seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
     rows, artifacts = headline(sources, means_over_seeds(seeds)), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
-    lineage = draw(lineage_chart(list(members.values())))
+    lineage = Figure(lineage_chart(list(members.values())))
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
     html = render(
         title=page_title(sources, rows),

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import DataError
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
-from stages.models.backbones.text_encoder.network import encoder_blocks, pooled
+from stages.models.backbones.text_encoder import encoder_blocks, pooled
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import model_of_settings
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import longest_window

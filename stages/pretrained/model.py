@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface.config import HuggingFaceConfig
-from stages.models.backbones.huggingface.network import causal_model
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.backbones.huggingface import causal_model
+from stages.models.backbones.huggingface_config import HuggingFaceConfig
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window

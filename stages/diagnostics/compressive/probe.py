@@ -15,9 +15,9 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, RangeProbe, Records, ScoredBlock
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
-from stages.models.layers.compressive.layer import CompressiveAttention
-from stages.models.layers.compressive.settings import CompressiveSettings
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.compressive import CompressiveAttention
+from stages.models.layers.compressive_settings import CompressiveSettings
+from stages.models.layers.settings import AttentionConfig
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,9 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, RangeProbe, Records, ScoredBlock
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.infinity.layer import InfinityAttention
-from stages.models.layers.infinity.reader import Look, SignalReader
-from stages.models.layers.infinity.sampling import masses
-from stages.models.layers.infinity.settings import InfinitySettings
+from stages.models.layers.infinity import InfinityAttention, Look, SignalReader, masses
+from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.settings import AttentionConfig
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, RangeProbe, Records, ScoredBlock
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.memorizing.layer import MemorizingAttention
-from stages.models.layers.memorizing.search import Retrieved, Search
-from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
+from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.settings import AttentionConfig
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, Probe, RangeProbe, Records, ScoredBlock
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.product_keys.layer import Lookup
-from stages.models.layers.product_keys.settings import ProductKeysSettings
+from stages.models.layers.product_keys import Lookup
+from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.settings import AttentionConfig
 
 
 @dataclass(frozen=True)

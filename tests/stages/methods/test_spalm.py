@@ -12,9 +12,9 @@ from stages.methods.method import BatchIndex, Carried, SideInputs
 from stages.methods.segments import Segments
 from stages.methods.spalm.config import USUAL_DROPOUT, SpalmConfig
 from stages.methods.spalm.method import without_some
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import spalm as oracle

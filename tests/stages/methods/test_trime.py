@@ -10,13 +10,13 @@ from stages.methods.segments import Segments
 from stages.methods.trime.config import TrimeConfig
 from stages.methods.trime_ext.config import TrimeExtConfig
 from stages.methods.trime_long.config import TrimeLongConfig
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.compressive.settings import CompressiveSettings
-from stages.models.layers.infinity.settings import InfinitySettings
-from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers.compressive_settings import CompressiveSettings
+from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
 

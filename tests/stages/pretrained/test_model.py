@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface.network import HuggingFace
+from stages.models.backbones.huggingface import HuggingFace
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.pretrained import anatomy
 from stages.pretrained.location import locate

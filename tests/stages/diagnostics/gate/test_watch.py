@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stages.diagnostics.gate.report import BINS, GROUPS, gate_curve, gate_figures
 from stages.diagnostics.gate.watch import GateWatch, first_matches, grouped, histogram
 from stages.encoding.probe import ScoredBlock
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 
