@@ -19,8 +19,8 @@ HEADERS = {
     "bits_per_character": "bits/char",
     "tokens_per_second": "tokens/s",
     "word_perplexity": "word perplexity",
-    NEW_TEXT: "on new text",
-    COUNTING_ON_NEW_TEXT: f"{COUNTING}, on new text",
+    NEW_TEXT: "new text",
+    COUNTING_ON_NEW_TEXT: f"{COUNTING}, new text",
 }
 """Headers of measures that are not their names."""
 NOT_MEASURED = "-"
@@ -31,7 +31,8 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     """Every row of every report, with its change and the settings of its memory."""
     measures, columns = measures_shown(rows), ["Memory"]
     for measure in measures:
-        columns += [HEADERS.get(measure, measure), *(["change"] if measure in ("perplexity", NEW_TEXT) else [])]
+        changes = {"perplexity": ["change"], NEW_TEXT: ["change, new text"]}
+        columns += [HEADERS.get(measure, measure), *changes.get(measure, ())]
     seeds = ", of several seeds by their mean" if any(row.over_seeds for row in rows) else ""
     ties = "; what lies above the lowest of its report by no more than chance may give ties"
     caption = (
