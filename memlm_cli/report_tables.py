@@ -44,7 +44,7 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
 
 
 def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
-    """What must be said at once: all that makes a gain none, else the first that makes little of it."""
+    """Remarks that must be said at once: all that makes a gain none, else the first that makes little of it."""
     severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
     return severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]
 
