@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
@@ -44,12 +45,6 @@ class DatastoreConfig(WindowedConfig):
     """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a reset that nobody asked for: such datastores keep their ids."""
-        settings: dict[str, Any] = dump(self)
-        return settings if self.reset == "document" else {n: v for n, v in settings.items() if n != "reset"}
 
 
 @dataclass(frozen=True)
@@ -88,8 +83,10 @@ class Work:
 class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
+    name = "build-datastore"
     kind = "datastore"
     Config = DatastoreConfig
+    schema = BUILT
 
     def inputs(self, config: DatastoreConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         encoder = store.get(references["source"], "model")

@@ -18,6 +18,7 @@ from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
+from stages.training.schema import MODEL
 
 if TYPE_CHECKING:
     from stages.pretrained.size import ModelSize
@@ -48,8 +49,10 @@ class ImportConfig(StageConfig):
 class ImportModel(Stage[ImportConfig]):
     """Takes a causal language model or an encoder over from transformers; roles: `tokens`, and files `checkpoint`."""
 
+    name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
+    schema = MODEL
 
     def inputs(self, config: ImportConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`checkpoint`: a folder, FILE.gguf or hf:NAME; `source`: tokens made with its tokenizer."""
@@ -75,7 +78,7 @@ class ImportModel(Stage[ImportConfig]):
         if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
             _require_own_tokens(model, location, tokens)
         usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
-        longest = model.longest_context
+        longest = model.reads.longest_context
         length = config.segment_length or (usual if longest is None else min(longest, usual))
         if longest is not None and length > longest:
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
@@ -97,8 +100,8 @@ class ImportModel(Stage[ImportConfig]):
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file
 
-        from stages.models.backbones.huggingface.config import HuggingFaceConfig
-        from stages.models.backbones.text_encoder.config import TextEncoderConfig
+        from stages.models.backbones.huggingface_config import HuggingFaceConfig
+        from stages.models.backbones.text_encoder_config import TextEncoderConfig
         from stages.pretrained.model import read_weights
 
         assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
@@ -113,15 +116,15 @@ class ImportModel(Stage[ImportConfig]):
         weights = read_weights(location, job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))
-        settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}
+        settings = {"model": job.config.stored()["model"], "method": "lm", "memory": None, "training": None}
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         return {"parameters": sum(weight.numel() for weight in weights.values())}
 
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
     """The size of the imported model, by the headers of its files."""
-    from stages.models.backbones.huggingface.config import HuggingFaceConfig
-    from stages.models.backbones.text_encoder.config import TextEncoderConfig
+    from stages.models.backbones.huggingface_config import HuggingFaceConfig
+    from stages.models.backbones.text_encoder_config import TextEncoderConfig
     from stages.pretrained.size import model_size
 
     assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)

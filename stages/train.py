@@ -24,13 +24,14 @@ from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.lengths import asked_length, lengthened_layers
+from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import number, rate
 from stages.reporting import first_process
 from stages.text.tokens import require_segment
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
+from stages.training.schema import MODEL
 from stages.training.sources import IMPORTED, KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ DONE = "training"
 class Train(Stage[TrainConfig]):
     """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
 
+    name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
+    schema = MODEL
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
@@ -129,7 +132,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
-    if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
+    if model.asks_for_neighbors and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
@@ -344,7 +347,7 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
 
 
 def _write_settings(job: Job[TrainConfig]) -> None:
-    training = job.config.canonical()
+    training = job.config.stored()
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, "training": training}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
-from stages.errors import UsageError
+from stages.errors import UsageError, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,9 +80,7 @@ class Datastore(Artifact):
 
     def batches(self, rows: int = 8192) -> "Iterator[tuple[np.ndarray, np.ndarray]]":
         """Keys and values of so many rows at a time, in stored order."""
-        if rows < 1:
-            raise UsageError(f"batches are of 1 row or more, not {rows}.")
-        keys, values = self.keys, self.values
+        rows, keys, values = count(rows, "rows"), self.keys, self.values
         for start in range(0, len(values), rows):
             yield keys[start : start + rows], values[start : start + rows]
 
@@ -101,11 +99,15 @@ class Index(Artifact):
         import numpy as np
 
         dim, dtype = self._searcher.dim, self._stored.find("datastore").metrics["dtype"]
-        wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
+        try:
+            wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
+        except (TypeError, ValueError):
+            raise UsageError(f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}.") from None
         if wanted.ndim != 2 or wanted.shape[1] != dim:
             raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
-        if k < 1:
-            raise UsageError(f"k is 1 or more, not {k}.")
+        rows = self._stored.find("datastore").metrics["rows"]
+        if count(k, "k") > rows:  # the answer has room for all k
+            raise UsageError(f"k is the {rows:,} rows of the datastore at the most, not {k:,}.")
         searcher = self._searcher
         with ConsoleReporter("search", soon=True):
             found: tuple[np.ndarray, np.ndarray] = searcher.search(wanted, k)
@@ -125,3 +127,24 @@ def plain(value: Any) -> Any:
     if isinstance(value, Artifact):
         return value.reference
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def text(value: Any, name: str) -> str:
+    """A text that was given. Raises: UsageError for anything else."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name} is a text (str), not {shortened(repr(value))}.")
+    return value
+
+
+def count(value: Any, name: str) -> int:
+    """A number of things that was given. Raises: UsageError for anything but a whole number from 1 on."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+        raise UsageError(f"{name} is a whole number, 1 or more, not {shortened(repr(value))}.")
+    return int(value.__index__())
+
+
+def reference(value: Any, name: str = "reference") -> Any:
+    """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for anything else."""
+    if not isinstance(value, Artifact | str | Path):
+        raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
+    return value.reference if isinstance(value, Artifact) else str(value)

@@ -12,6 +12,7 @@ from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
 from stages.artifacts.runner import run_shards
+from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.numbers import size
@@ -60,6 +61,8 @@ class Inputs:
 
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     files: tuple[InputFile, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Files that are not read, in sentences for the user."""
 
     def __getitem__(self, role: str) -> Artifact:
         return self.artifacts[role]
@@ -101,9 +104,13 @@ class Job(ShardJob[C], Generic[C]):
 class Stage(ABC, Generic[C]):
     """One verb of the pipeline. It holds no state and knows nothing of locks, ids or renames."""
 
+    name: ClassVar[str]
+    """Its name in `STAGES`, and its command's."""
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
+    schema: ClassVar[Schema] = Schema()
+    """Form of what it writes."""
 
     @abstractmethod
     def inputs(self, config: C, references: Mapping[str, Any], store: Store) -> Inputs:

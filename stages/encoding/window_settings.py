@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.config import remembers
+from stages.models.layers.settings import remembers
 from stages.models.windows import WindowSettings
 
 STATES_KEPT = 3
@@ -28,7 +28,7 @@ class WindowedConfig(StageConfig):
     """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that the backbone carries from segment to segment; None: the model's."""
-    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    long_length: Annotated[int, Field(ge=0)] | None = None
     """Slots or entries that layers remember beyond these, if they do; None: the model's."""
 
     @property
@@ -65,9 +65,9 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     stride = (1 if model.pools else context) if stride is None else stride
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
-    if model.longest_context is not None and context > model.longest_context:
+    if model.reads.longest_context is not None and context > model.reads.longest_context:
         raise UsageError(
-            f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
+            f"{encoder.reference} learned {model.reads.longest_context} positions; --context {context} is longer."
         )
     carried, remembered = model.lengths
     if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):

@@ -9,10 +9,16 @@ import torch
 from pydantic import Field, TypeAdapter
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.encoding.schema import BUILT
+from stages.index import BuildIndex
+from stages.neighbors import PrecomputeNeighbors
+from stages.tokenization.schema import TOKENS
+from stages.training.schema import MODEL
 
 VOCABULARY = 33_278
 
@@ -57,7 +63,9 @@ class Artificial(Stage[ArtificialConfig]):
 class Tokens(Artificial):
     """Ids drawn from Zipf's law, as words are."""
 
+    name = "artificial-tokens"
     kind = "tokens"
+    schema = TOKENS
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         job.draft.add("tokenizer.json").write_text("{}")
@@ -81,7 +89,9 @@ class Tokens(Artificial):
 class Model(Artificial):
     """A Transformer of the shape of `wikitext2-small` with random weights."""
 
+    name = "artificial-model"
     kind = "model"
+    schema = MODEL
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         from stages.models.config import ModelConfig
@@ -97,7 +107,9 @@ class Model(Artificial):
 class Datastore(Artificial):
     """Values only: its keys are never read, and narrow."""
 
+    name = "artificial-datastore"
     kind = "datastore"
+    schema = BUILT
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         rows = job.config.rows
@@ -111,7 +123,9 @@ class Datastore(Artificial):
 class Index(Artificial):
     """Nothing but its place in the lineage."""
 
+    name = "artificial-index"
     kind = "index"
+    schema = BuildIndex.schema
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         return {"rows": job.config.rows, "dim": 1, "lossless": True, "bytes": 0}
@@ -120,7 +134,9 @@ class Index(Artificial):
 class Neighbors(Artificial):
     """Random rows at rising distances."""
 
+    name = "artificial-neighbors"
     kind = "neighbors"
+    schema = PrecomputeNeighbors.schema
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         random, k, config = np.random.default_rng(1), job.config.k, job.config
@@ -135,6 +151,9 @@ class Neighbors(Artificial):
                 distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
                 job.draft.commit(f"{split}-{shard}")
         return {"splits": {split: {"missing": 0.0, "queries": length} for split, length in config.splits.items()}}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Tokens, Model, Datastore, Index, Neighbors)}
 
 
 def zipf(length: int) -> np.ndarray:

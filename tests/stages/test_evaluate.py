@@ -1,10 +1,8 @@
 import json
 import math
-import shlex
 import subprocess
 import sys
 import time
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,13 +20,13 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.tuning import select, tuning
-from stages.evaluation.tuning.select import choose
 from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.retrieval.weights import grid
+from stages.retrieval.weights.grid import Grid
 from stages.search.config import IndexConfig
 from stages.search.distances import exact_distances
 from tests.oracles import knn_lm as oracle
@@ -245,8 +243,7 @@ def test_what_is_read_and_why_is_said_before(store, model):
 
 
 def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, model):
-    heard = Heard()
-    report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard)
+    report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune")
     told = metrics(report)
     plain, cache, _ = told["rows"]
     assert cache["nll"] == plain["nll"]
@@ -256,14 +253,14 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
     assert (reading.weight, reading.theta, reading.temperature) == ((0.0,), None, None), "to be read with elsewhere"
     assert told["grid"]["weights"][:2] == [0.0, 0.02]
     assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
-    assert "neural-cache does not help: the model alone is best on valid, " in heard.warnings[-1]
+    assert "memory-of-no-use" in told["remarks"]
     assert metrics(evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1"))["memories"][0]["lambda"] == 0.02
 
 
 @pytest.mark.parametrize("together", [10_000, 1])
 def test_a_row_of_two_memories_keeps_the_one_that_helps(tmp_path, together, monkeypatch):
     """Whether all points are tried, or the readings are tuned in turn."""
-    monkeypatch.setattr(select, "TRIED_TOGETHER", together)
+    monkeypatch.setattr(grid, "TRIED_TOGETHER", together)
     store = Store(tmp_path)
     model = small_model(store, small_tokens(store))
     useless, useful = "long:size=1,theta=5,lambda=tune", "long:size=40,theta=0,lambda=tune"
@@ -465,15 +462,13 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
         evaluated(store, index, spec)
     resumed = metrics(evaluated(store, index, spec))
     tuning, scoring = ([f"{phase}-{n:06d}" for n in range(3)] for phase in ("tune", "score"))
-    assert ran == ["sample", *tuning, "select", *scoring]
+    assert ran == ["sample", *tuning, "tune-choice", *scoring]
     whole = metrics(evaluated(store, index, spec + ",reader=interpolate", save_token_scores=True))
     for name in ("nll", "memories", "grid", "curves"):
         assert resumed[name] == whole[name]
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch, recorded):
-    """A draft of a memlm that chose wherever it scored has scores, but no record of the choice: it is made once."""
+def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch):
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     spec, settings = "external:k=4,lambda=tune,temperature=tune", {"save_token_scores": True}
     whole = evaluated(store, neighbors, spec, **settings)
@@ -490,15 +485,10 @@ def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors,
     monkeypatch.setattr(Evaluate, "run_shard", run_shard)
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, neighbors, spec, **settings)
-    if not recorded:
-        progress = store.draft_folder("report", whole.manifest.id) / "progress.jsonl"
-        lines = progress.read_text().splitlines(keepends=True)
-        progress.write_text("".join(line for line in lines if json.loads(line)["key"] != "select"))
-    chosen, end[:], ran[:] = [], [], []
-    monkeypatch.setattr(tuning, "choose", lambda *row: chosen.append(row) or choose(*row))
+    end[:], ran[:] = [], []
+    monkeypatch.setattr(Grid, "choose", None)
     again = evaluated(store, neighbors, spec, **settings)
-    assert ran == [*["select"][recorded:], "score-000001", "score-000002"]
-    assert len(chosen) == (0 if recorded else len(told["rows"]) - 1)
+    assert ran == ["score-000001", "score-000002"]
     for name in files:
         assert name == "metrics.json" or again.manifest.files[name] == files[name]
     for name in ("nll", "memories", "grid", "curves"):
@@ -542,27 +532,10 @@ class Heard:
 def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model, neighbors):
     heard = Heard()
     spec = "external:k=3,lambda=0.001/0.002/0.003"
-    evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
+    told = metrics(evaluated(store, neighbors, spec, tune_split="test", reporter=heard))
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
-    said, _, command = heard.warnings[1].partition("; wider: ")
-    assert "best lambda (0.003) lies at the edge" in said
-    again = (
-        f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --tune-split test --store {store.root} "
-    )
-    assert command.startswith(f"{again}--memory external:")
-
-
-def test_what_is_advised_is_typed_with_the_settings_that_were_asked_for(store, model, neighbors):
-    heard = Heard()
-    spec = "external:k=3,lambda=0.001/0.002/0.003"
-    settings = {"context": 5, "stride": 2, "save_token_scores": True, "frequency": "split"}
-    evaluated(store, neighbors, spec, split="valid", tune_split="test", reporter=heard, **settings)
-    words = shlex.split(heard.warnings[-1].partition("; wider: ")[2])
-    for option in ("context 5", "stride 2", "frequency split", "split valid", f"store {store.root}"):
-        assert f" --{option} " in f" {shlex.join(words)} "
-    assert "--save-token-scores" in words
-    asked = EvaluateConfig(memory=tuple(w for before, w in pairwise(words) if before == "--memory"))
-    assert asked.readings
+    assert {"edge-of-grid", "look-wider"} <= set(told["remarks"])
+    assert told["tuning"]["split"] == "test" and told["tuning"]["largest"]["k"] == 16
 
 
 @pytest.mark.parametrize(

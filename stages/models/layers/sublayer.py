@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 Memory = TypeVar("Memory", bound=NamedTuple)
@@ -112,3 +113,14 @@ class StreamAttention(Sublayer, Generic[Memory]):
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
         """Read a passage, of which memory holds nothing yet."""
+
+
+def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
+    """Xavier; `last`, which is added to the residual stream, is smaller the more blocks there are. Biases are 0."""
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.dim() == 2:
+            nn.init.xavier_uniform_(parameter)
+    with torch.no_grad():
+        last.weight.div_((2 * blocks) ** 0.5)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from stages.encoding.encode import encode as encoded
 from stages.examples.streams import Streams
 from stages.examples.windows import windows
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import FakeModel
 

@@ -28,7 +28,7 @@ def test_log_probabilities_are_those_of_the_model_that_was_written(tmp_path):
     ours = imported(locate(str(tmp_path / "tiny.gguf")))
     wanted = theirs(tokens).logits.log_softmax(-1)
     torch.testing.assert_close(ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5)
-    assert ours.config.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
+    assert ours.config.reads.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
 
 
 @pytest.mark.parametrize("bos", [False, True])
@@ -57,6 +57,20 @@ def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
         f"{file} is cut short or damaged: its {left} bytes are not what it says that it holds. Download or copy it "
         "again, and compare its size with that of the original."
     )
+
+
+@pytest.mark.parametrize(("place", "size"), [(8, 8), (16, 8), (24, 8), (None, 8)])
+def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(tmp_path, place, size):
+    """Of weights, of settings, of the letters of a name, and of the texts of a list."""
+    file = tmp_path / "tiny.gguf"
+    saved_gguf(file)
+    content = file.read_bytes()
+    if place is None:
+        place = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
+    file.write_bytes(content[:place] + (1 << 62).to_bytes(size, "little") + content[place + size :])
+    for read in (lambda: describe(locate(str(file)), None), lambda: read_tokenizer(locate(str(file)), None)):
+        with pytest.raises(DataError, match="cut short or damaged"):
+            read()
 
 
 @pytest.mark.parametrize("content", [b"", b"GG", b"no GGUF file, but text"])

@@ -10,12 +10,12 @@ import torch
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
-from stages.models.layers.compressive.settings import CompressiveSettings
-from stages.models.layers.infinity.settings import InfinitySettings
-from stages.models.layers.memorizing.settings import MemorizingSettings
-from stages.models.layers.product_keys.settings import ProductKeysSettings
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.layers.compressive_settings import CompressiveSettings
+from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.product_keys_settings import ProductKeysSettings
 from stages.models.windows import WindowSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig

@@ -17,7 +17,7 @@ from stages.examples.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
 from stages.reporting import Silent
