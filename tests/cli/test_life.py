@@ -170,7 +170,7 @@ def watched_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memlm_cli.console.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 0.01)
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 0.01)
 
 
 def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:
