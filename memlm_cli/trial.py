@@ -172,6 +172,7 @@ def _plan(
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.automatic import bpe_vocabulary, text_bytes
+    from stages.text.parts import is_tested_by_few, record_sizes
     from stages.text.survey import count_lines, survey
     from stages.text.token_size import token_bytes
     from stages.training.speed import training_speed
@@ -191,7 +192,7 @@ def _plan(
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
     records = length = None
-    if budget.bytes < total:
+    if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
         part, records, length = _part(texts, budget, total, folder)
         if broken:
             Path(texts[0].path).unlink()
@@ -226,19 +227,17 @@ def _part(
     """
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
-    from stages.text.parts import part_length, record_lines, record_sizes, spread_records
+    from stages.text.parts import choose_records, record_lines, record_sizes
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, within
 
-    most, sizes = budget.bytes, record_sizes(texts)
-    length = part_length(sizes, most, int(budget.test * most))
-    taken = sizes if length is None else [min(size, length) for size in sizes]
-    chosen = spread_records(taken, most)
+    most, sizes, length = budget.bytes, record_sizes(texts), None
+    chosen = choose_records(sizes, most, int(budget.test * most))
     records = (len(chosen), len(sizes)) if chosen else None
     if records is not None:
-        size_taken = sum(taken[number] for number in chosen)
-        part = folder / part_name([text.path for text in texts], size_taken, total, records)
-        write_atomically(part, "".join(record_lines(texts, chosen, length)))
+        length = max((read for number, read in chosen.items() if read < sizes[number]), default=None)
+        part = folder / part_name([text.path for text in texts], sum(chosen.values()), total, records)
+        write_atomically(part, "".join(record_lines(texts, chosen)))
     else:
         tried = list(within(texts, most))
         if len(tried) < len(texts):

@@ -22,6 +22,7 @@ from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.range_pass import LEARN, SAMPLE, SCORE, SELECT, TUNE, WEIGH, Part
+from stages.evaluation.schema import REPORT
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -60,6 +61,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     name = "evaluate"
     kind = "report"
     Config = EvaluateConfig
+    schema = REPORT
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")

@@ -18,6 +18,7 @@ from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
+from stages.training.schema import MODEL
 
 if TYPE_CHECKING:
     from stages.pretrained.size import ModelSize
@@ -51,6 +52,7 @@ class ImportModel(Stage[ImportConfig]):
     name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
+    schema = MODEL
 
     def inputs(self, config: ImportConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`checkpoint`: a folder, FILE.gguf or hf:NAME; `source`: tokens made with its tokenizer."""

@@ -151,11 +151,12 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.pages.files import write_page
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
+    from stages.pages.title import short_title
     from stages.reports.remarks.table import remark
 
     found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
     lines = [remark("plan", {"line": line}) for line in more]
-    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines]), output)
+    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
     store = list(chain(*store_words(common)))
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)

@@ -9,9 +9,9 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
 from stages.diagnostics import PROBES
+from stages.diagnostics.probe import Probe
 from stages.encoding.hidden_memory import HiddenMemory
 from stages.encoding.key_encoder import KeyEncoder
-from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.figures.last_word import LastWords

@@ -43,6 +43,21 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{loses}{compared}{ties}{unripe}"
 
 
+def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
+    """One short sentence: `neural-cache is best on corpus test, 32.4% below plain`; remarks say the rest."""
+    text = ", ".join(dict.fromkeys(source.scored for source in sources))
+    finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
+    lowest = min(finite, key=TYPICAL, default=None)
+    if lowest is None:
+        return f"Memory tried on {text}"
+    if _flaws(lowest)[0]:
+        return f"No memory beats counting on {text}"
+    change = (lowest.over_seeds or lowest).change
+    if change is None or change >= 0:
+        return f"No memory gains on {text}"
+    return f"{lowest.name} is best on {text}, {_percent(-change)} below {rows[0].name}"
+
+
 def _perplexity(row: Row) -> str:
     return measured(row.typical, "perplexity")
 

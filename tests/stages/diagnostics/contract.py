@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from stages.diagnostics import PROBES, watching
-from stages.diagnostics.settings import ProbeSettings
+from stages.diagnostics.probe import Probe
 from stages.encoding.encode import encode
 from stages.encoding.hidden_memory import HiddenReader
-from stages.encoding.probe import Observation, Probe, ScoredBlock
+from stages.encoding.probe import Observation, ScoredBlock
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.streams import Streams
@@ -46,8 +46,8 @@ class ProbeContract:
         raise NotImplementedError
 
     @property
-    def settings(self) -> ProbeSettings:
-        settings: ProbeSettings = PROBES.settings(self.registered_as)()
+    def settings(self) -> type[Probe]:
+        settings: type[Probe] = PROBES.load(self.registered_as)
         return settings
 
     def seen(

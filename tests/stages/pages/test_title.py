@@ -13,7 +13,7 @@ from stages.pages.headline import headline, rankings
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.seeds import means_over_seeds, seed_tables
 from stages.pages.source import read_sources, shared_remarks
-from stages.pages.title import page_title
+from stages.pages.title import page_title, short_title
 from stages.reports.remarks.table import remark
 from tests.stages.pages import made
 
@@ -48,6 +48,18 @@ def test_one_report_is_told_by_its_lowest_row(store: Store) -> None:
     assert title(store, report.reference) == f"neural-cache: perplexity 113.57 on corpus test{GAIN}"
     unnamed(store, "tokens", "corpus")
     assert title(store, report.reference) == f"neural-cache: perplexity 113.57 on test{GAIN}"
+
+
+def test_a_short_title_is_one_sentence_and_gains_nothing_where_counting_does_better(store: Store) -> None:
+    def short(reference: str) -> str:
+        reports = find_reports([reference], store)
+        sources = read_sources(reports, lineage_of(reports), lambda report: [])
+        return short_title(sources, headline(sources, means_over_seeds(seed_tables(reports))))
+
+    report = made.chain(store)
+    assert short(report.reference) == "neural-cache is best on corpus test, 32.4% below plain"
+    counted = another(store, report, trigram={"perplexity": 50.0, "perplexity_on_new_text": None})
+    assert short(counted.reference) == "No memory beats counting on corpus test"
 
 
 def test_a_gain_has_its_interval_and_says_that_the_model_was_undertrained(store: Store) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.charts.data import Chart
 from stages.charts.figure import Figure
-from stages.diagnostics.gate.charts import LONGEST_LABEL, gate_charts, spelled
+from stages.diagnostics.gate import LONGEST_LABEL, gate_charts, spelled
 
 GATE = {
     "neighbors": 4,
