@@ -47,7 +47,7 @@ class Watched(NamedTuple):
 MAKING = "stages.artifacts.make.plan"
 """Where every stage finds its inputs, and hashes files."""
 PLANNING = "pipelines.estimates.plan"
-RESULT = "memlm_cli.result_tables.show_result"
+RESULT = "memlm_cli.run_stage.show_result"
 SUMMARIES = "stages.artifacts.summaries.summaries"
 
 COMMANDS = {
