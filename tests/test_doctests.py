@@ -8,7 +8,7 @@ import pytest
 WORKED = [
     "memlm_cli.packages",
     "stages.evaluation.figures.seed_groups",
-    "stages.evaluation.tuning.coordinate_descent",
+    "stages.retrieval.weights.coordinate_descent",
     "stages.examples.cutting",
     "stages.examples.orders",
     "stages.examples.windows",
