@@ -193,7 +193,7 @@ def _measured(kernel: Kernel, limits: Limits | None, seconds: float) -> Row:
 
 
 def _peak(device: torch.device) -> Limits | None:
-    """What the maker of a GPU writes down; None where that is not known."""
+    """Peak rates of a GPU by its maker; None where they are not known."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return next((Limits(*peak, DATASHEET) for part, peak in PEAKS.items() if part in name), None)
 
