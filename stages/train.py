@@ -132,7 +132,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
-    if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
+    if model.asks_for_neighbors and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
