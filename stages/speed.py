@@ -15,10 +15,13 @@ import numpy as np
 import torch
 
 from stages.errors import ResourceError
+from stages.examples.examples import Task
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.numbers import size
 from stages.reporting import Reporter, Silent
 from stages.search.automatic import resolve
@@ -28,8 +31,8 @@ from stages.search.open import searcher_of
 from stages.search.searcher import Searcher
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.progress import Splits
 from stages.training.ranks import make_fabric
+from stages.training.run import Run
 
 SECONDS, MOST_RUNS = 12.0, 20
 """A kernel is run again until it has taken so long, or so often: all of them take less than five minutes."""
@@ -317,14 +320,15 @@ def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -
     """
     config = _train_config(sizes, precision)
     ids = np.minimum(np.random.default_rng(0).zipf(1.3, 64 * sizes.batch), sizes.vocabulary) - 1
-    splits, numbers = Splits(ids.astype(np.uint16), None, 0), count()
+    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    tasks, numbers = [Task("train", Streams(ids.astype(np.uint16), 0, cutting))], count()
 
     def run() -> float:
         place = folder / f"train-{precision}-{next(numbers)}"
         place.mkdir()
         method = METHODS.load(config.method)(config.method_settings, None)
         fabric, model = make_fabric(device), LanguageModel(config.model)
-        return Trainer(fabric, config, model, method, splits, place, Silent(), checkpoint_seconds=1e9).run().seconds
+        return Trainer(Run(fabric, config, model, method, tasks, None, place, Silent(), 1e9)).train().seconds
 
     weights = sizes.layers * 12 * sizes.width**2 + sizes.vocabulary * sizes.width
     attention = 12 * sizes.layers * sizes.width * sizes.segment / 2
