@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
-from memlm_cli.result_tables import show_result
+from memlm_cli.result_tables import show_result, tell_rest
 from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of
 from pipelines.options import options_of
@@ -50,7 +50,8 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
         return show_estimates([Task(command, command, config, references)], common)
     outcome = run_stage(command, config, references, common)
     print_outcome(command, outcome, common)
-    show_result(outcome.artifact, named=answers_on_terminal())
+    show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
+    tell_rest(outcome.artifact, verbose=common.verbose)
 
 
 def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["StageConfig", dict[str, Any]]:

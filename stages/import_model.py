@@ -78,7 +78,7 @@ class ImportModel(Stage[ImportConfig]):
         if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
             _require_own_tokens(model, location, tokens)
         usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
-        longest = model.longest_context
+        longest = model.reads.longest_context
         length = config.segment_length or (usual if longest is None else min(longest, usual))
         if longest is not None and length > longest:
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
