@@ -30,7 +30,7 @@ WORKED = [
     "stages.retrieval.memory_words",
     "stages.retrieval.reading",
     "stages.search.size",
-    "stages.text.vocabulary_cost",
+    "stages.text.vocabulary",
     "stages.training.automatic",
     "stages.web.tokens",
 ]
