@@ -10,6 +10,7 @@ import torch
 from stages.encoding.encode import EncodedBlock, encode
 from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting
+from stages.examples.examples import Block
 from stages.examples.windows import Window, document_windows, windows
 from stages.models.language_model import LanguageModel, State
 from stages.models.windows import WindowSettings
@@ -39,8 +40,12 @@ class SplitReader:
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None
     ) -> Iterator[EncodedBlock]:
         """Encode tokens [start, stop) of a split with a model, going on from `state`."""
+        return encode(model, self.blocks(model, split, start, stop), state, self.precision)
+
+    def blocks(self, model: LanguageModel, split: str, start: int, stop: int) -> Iterator[Block]:
+        """Tokens [start, stop) of a split as a model reads them."""
         examples = self.corpus.examples(split, model.config.cutting(self.windows, self.by_document))
-        return encode(model, examples.blocks(start, stop), state, self.precision)
+        return examples.blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:
         """Where tokens [start, stop) stand."""

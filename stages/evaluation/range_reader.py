@@ -1,6 +1,6 @@
 """Ranges of a split as a model reads them, with all that memories on top of it look at."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +22,7 @@ from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.examples.corpus import Corpus
+from stages.examples.examples import Block
 from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.memory.search_gate import SearchGate
@@ -72,13 +73,22 @@ class RangeResult:
     observations: Mapping[str, Observation]
 
 
+Adapt = Callable[[LanguageModel, Iterator[Block]], LanguageModel]
+"""Gives the model that scores some blocks, from the one that is evaluated, which stays as it is."""
+
+
+def unadapted(model: LanguageModel, examples: Iterator[Block]) -> LanguageModel:
+    """The model itself: most readings learn nothing at test."""
+    return model
+
+
 @dataclass(frozen=True)
 class RangeReader:
     """A model, the way it reads a split, and what rows of memory on top need of it.
 
     `external` is there where a row reads a datastore, `hidden_memory` where memory enters the model's hidden states.
     `last_words`: of each split, the tokens that alone count, and whose hidden states are kept; None: all count.
-    `probes`: by name, those that the model has something to show for.
+    `probes`: by name, those that the model has something to show for. `adapt`: for readings that learn at test.
     """
 
     model: LanguageModel
@@ -88,6 +98,7 @@ class RangeReader:
     last_words: Mapping[str, LastWords] | None = None
     hidden_memory: HiddenMemory | None = None
     probes: Mapping[str, Probe] = field(default_factory=dict)
+    adapt: Adapt = unadapted
 
     def read(
         self,
@@ -189,9 +200,10 @@ class RangeReader:
         """Score with the model, its gate included, and keep the keys that readings need, as before the gate."""
         encoder = self._encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
+        model = self.adapt(self.model, self.reader.blocks(self.model, split, start, stop))
         return score_blocks(
-            self.model,
-            self.reader.encode(self.model, split, start, stop, carried.state),
+            model,
+            self.reader.encode(model, split, start, stop, carried.state),
             {*self.needs.keys, *own},
             self.needs.window_keys,
             counted,

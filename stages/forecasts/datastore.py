@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.artifacts.stage import Inputs
 from stages.datastore import DatastoreConfig, layouts_of
-from stages.encoding.window_settings import STATES_KEPT, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, state_bytes
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.models.config import model_of, shape_of
 
@@ -27,7 +27,7 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
 
     def work(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of all windows; a model that pools reads a window for every row."""
-        signature = config.model_dump(include={"context", "stride", "mem_length", "dtype", "precision", "key"})
+        signature = config.model_dump(include={*WindowedConfig.model_fields, "dtype", "precision", "key"})
         signature |= {"model": shape_of(inputs["encoder"])}
         window = config.windows.context if model_of(inputs["encoder"]).pools else 1
         return Work(metrics["rows"] * window, "tokens", signature)

@@ -10,7 +10,7 @@ from stages.config import Spelling
 from stages.encoding.window_settings import WindowedConfig
 from stages.errors import UsageError
 
-TAKEN_OVER = ("key", "dtype", "reset", "context", "stride", "mem_length", "long_length")
+TAKEN_OVER = ("key", "dtype", "reset", *WindowedConfig.model_fields)
 """Settings of the datastore before, which its rows, old and new, are made with."""
 
 
