@@ -39,7 +39,7 @@ SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "m
 class AverageConfig(BackboneConfig):
     """A decaying average of the embeddings."""
 
-    carries_state = True
+    way = "stream"
 
     backbone: Literal["average"] = "average"
     decay: float = 0.5

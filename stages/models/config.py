@@ -95,10 +95,8 @@ class Reads(NamedTuple):
 class BackboneConfig(NeighborSettings, VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
-    carries_state: ClassVar[bool] = False
-    """Whether reading a segment goes on from the one before it in the same stream."""
-    pools: ClassVar[bool] = False
-    """Whether a window becomes one row, for the token behind it, so that every token has a window of its own."""
+    way: ClassVar[Way] = "windows"
+    """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each token."""
     left_open: ClassVar[tuple[str, ...]] = NEIGHBOR_SETTINGS
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
 
@@ -138,14 +136,23 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         Raises: UsageError if it cannot read them.
         """
 
+    @property
+    def carries_state(self) -> bool:
+        """Whether reading a segment goes on from the one before it in the same stream."""
+        return self.way == "stream"
+
+    @property
+    def pools(self) -> bool:
+        """Whether a window becomes one row, for the token behind it."""
+        return self.way == "pooled"
+
     def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
         """How a range of tokens is cut for it.
 
         Args:
             by_document: whether each document is read by itself.
         """
-        way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
-        return Cutting(way, windows.context, windows.stride, by_document, self.reads.documents)
+        return Cutting(self.way, windows.context, windows.stride, by_document, self.reads.documents)
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""

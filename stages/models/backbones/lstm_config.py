@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, Literal, Self
 
+from stages.examples.cutting import Way
 from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 
@@ -9,7 +10,7 @@ from stages.models.windows import WindowSettings
 class LSTMConfig(BackboneConfig):
     """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
 
-    carries_state: ClassVar[bool] = True
+    way: ClassVar[Way] = "stream"
 
     backbone: Literal["lstm"] = "lstm"
     layers: Size = 1

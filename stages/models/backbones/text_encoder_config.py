@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
+from stages.examples.cutting import Way
 from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 
@@ -13,7 +14,7 @@ class TextEncoderConfig(BackboneConfig):
     """A model of transformers whose inputs see those behind them; made by `import-model` alone."""
 
     scores_tokens: ClassVar[bool] = False
-    pools: ClassVar[bool] = True
+    way: ClassVar[Way] = "pooled"
 
     backbone: Literal["text-encoder"] = "text-encoder"
     architecture: dict[str, Any] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Spelling
 from stages.errors import UsageError
+from stages.examples.cutting import Way
 from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import (
@@ -25,7 +26,7 @@ class TransformerXLConfig(AttentionConfig):
     Source: Dai et al. 2019 (arXiv:1901.02860).
     """
 
-    carries_state: ClassVar[bool] = True
+    way: ClassVar[Way] = "stream"
     left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
 
     backbone: Literal["transformer-xl"] = "transformer-xl"
