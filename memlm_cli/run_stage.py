@@ -49,18 +49,27 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
 
         return show_estimates([Task(command, command, config, references)], common)
     outcome = run_stage(command, config, references, common)
-    print_outcome(command, outcome, common)
+    answer(reference_line(outcome.artifact, outcome.status, common))
+    print_status(command, outcome)
     show_result(outcome.artifact, named=answers_on_terminal())
 
 
 def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["StageConfig", dict[str, Any]]:
     """The settings of a command, validated, and the artifacts and files that its options name.
 
+    Args:
+        given: values of options by name; other names are settings, and may be nested.
     Raises: UsageError for settings that make no sense, before anything is read.
     """
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}
-    typed = {name: options[name].value(value) for name, value in given.items() if name in options and value is not None}
+    preset = given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
+    typed = {name: value for name, value in given.items() if value is not None and value is not preset}
+    typed = {
+        name: options[name].value(value) if name in options else value
+        for name, value in typed.items()
+        if name in options or name not in references
+    }
     if (tokenizer := typed.get("tokenizer")) is not None:
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
@@ -68,7 +77,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["St
         typed["precision"] = common.precision
     asked = given_settings(common, typed, options)
     if model.has_presets:
-        asked = merged(_preset(given.get("model"), asked, references["init_from"], common), asked)
+        asked = merged(_preset(preset, asked, references["init_from"], common), asked)
     config: StageConfig = validated(model, asked)
     check_artifact_name(common)
     return config, {role: value for role, value in references.items() if value not in (None, [])}
@@ -161,11 +170,10 @@ def require_text(option: str, value: str) -> None:
         raise UsageError(f"{option} is no UTF-8.") from None
 
 
-def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:
-    """The one line on stdout; `cached` on stderr."""
+def print_status(command: str, outcome: "Outcome") -> None:
+    """`cached` on stderr; the reference in a log."""
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
-    answer(reference_line(outcome.artifact, outcome.status, common))
     note(f"{command}: {outcome.artifact.reference} {outcome.status}")
 
 

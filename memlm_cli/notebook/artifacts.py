@@ -121,7 +121,11 @@ class Index(Artifact):
 
 
 def plain(value: Any) -> Any:
-    """Artifacts by their references, in lists too."""
+    """Artifacts by their references, paths as texts, numbers of NumPy as Python's, in lists too."""
     if isinstance(value, Artifact):
         return value.reference
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item"):
+        return value.item()
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value

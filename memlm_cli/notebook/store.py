@@ -72,7 +72,7 @@ class Store:
         words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
         given = {name: plain(value) for name, value in settings.items()}
         with ConsoleReporter(command, soon=True):
-            return self[run_command(command, words, {"store": str(self.path), **given})]
+            return _of_kind(self, run_command(command, words, {"store": self.path, **given}))
 
     def read(
         self,
