@@ -67,9 +67,8 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
         _begin(context, values.pop("log_file"))
         entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
-        defaults = in_force(
-            entries, [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
-        )
+        typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
+        defaults = in_force(entries, typed)
         for name in {entry.parameter for entry in entries} - defaults.keys():
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)

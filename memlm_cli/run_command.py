@@ -81,7 +81,7 @@ def _defaults() -> Defaults:
 
 def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
     """Values of the options that all commands have, and those of the others. Raises: UsageError for a wrong one."""
-    given = {name: default.value for name, default in held.items() if name not in ("set", "log_file")} | typed
+    given = {**{name: default.value for name, default in held.items() if name not in ("set", "log_file")}, **typed}
     given.pop("log_file", None)
     shared = {name: given.pop(name) for name in COMMON & given.keys()}
     if isinstance(shared.get("set"), str):
@@ -91,9 +91,7 @@ def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Comm
     try:
         return TypeAdapter(Common).validate_python({**shared, "by_default": frozenset(held)}), given
     except ValidationError as error:
-        wrong = (
-            f"{problem['loc'][0]}: {problem['msg']}" if problem["loc"] else problem["msg"] for problem in error.errors()
-        )
+        wrong = (": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors())
         raise UsageError("; ".join(wrong).replace("Value error, ", "")) from None
 
 
