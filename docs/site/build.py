@@ -35,7 +35,8 @@ CONTENTS = {
         "changelog",
     ],
     "Results": [
-        f"results/{name}" for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster")
+        f"results/{name}"
+        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster", "reliability")
     ],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
