@@ -7,6 +7,7 @@ import pytest
 
 WORKED = [
     "memlm_cli.packages",
+    "pipelines.options",
     "stages.encoding.windows",
     "stages.evaluation.figures.seed_groups",
     "stages.evaluation.tuning.coordinate_descent",
@@ -17,6 +18,7 @@ WORKED = [
     "stages.pretrained.anatomy",
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
+    "stages.retrieval.read",
     "stages.retrieval.reading",
     "stages.search.size",
     "stages.text.vocabulary_cost",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
-from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens, plain
+from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, StoredDatastore, StoredIndex, Tokens, plain
 from memlm_cli.notebook.reader import Reader
 from memlm_cli.notebook.report import Report
 from stages.errors import UsageError, did_you_mean
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[Artifact]] = {
     "tokens": Tokens,
     "model": Model,
-    "datastore": Datastore,
-    "index": Index,
+    "datastore": StoredDatastore,
+    "index": StoredIndex,
     "neighbors": Neighbors,
     "report": Report,
 }

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.encode import EncodedBlock
+from stages.encoding.encode import EncodedBlock, encode_range
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import RangeProbe, ScoredBlock
 from stages.models.language_model import LanguageModel, State
@@ -44,6 +45,32 @@ class LMScores:
     @property
     def stop(self) -> int:
         return self.start + len(self)
+
+
+def score_ids(
+    model: LanguageModel, ids: Sequence[int], eos: int, context: int, keys: Iterable[str] = ("hidden",)
+) -> LMScores:
+    """Score a text with a model in windows, as an evaluation reads a split, on the device that the model is on.
+
+    Args:
+        ids: of its tokens.
+        eos: the token that stands before the first.
+        context: inputs of a window or segment.
+        keys: representations to keep of the tokens, `hidden` or `ffn-input`.
+    """
+    device, stride = next(model.parameters()).device, 1 if model.config.pools else context
+    blocks = encode_range(
+        model.eval(),
+        np.asarray(ids),
+        eos,
+        0,
+        len(ids),
+        context=context,
+        stride=stride,
+        device=device,
+        precision="fp32",
+    )
+    return score_blocks(model, blocks, keys)
 
 
 def score_blocks(
