@@ -1,6 +1,7 @@
 """The command line: every command, in the order in which they are used."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -57,6 +58,12 @@ class AllCommands(CommandsByName):
     package = "memlm_cli.commands"
     modules: ClassVar = {"try": "try_text"}
     settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
+
+    def resolve_command(self, context: Any, words: list[str]) -> Any:
+        """The command of some words; one of `memlm artifacts` is named as such."""
+        if words[0] not in self.names and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
+            raise UsageError(f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?")
+        return super().resolve_command(context, words)
 
     def function(self, name: str) -> Any:
         if name not in COMMANDS:

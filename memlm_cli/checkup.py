@@ -16,7 +16,7 @@ from memlm_cli.defaults import FILE, SHARED, Default, Defaults
 from memlm_cli.options import Common
 from memlm_cli.packages import Wanted, install_command, own_requirements, wanted_packages
 
-COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "resvg_py")
+COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "vl_convert")
 """Modules that may be there and not work: they are imported."""
 EITHER = ("cpu", "gpu")
 """Extras of which one is needed, and only one can be there."""

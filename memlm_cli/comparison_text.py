@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answers_on_terminal, printable
 from memlm_cli.tables import table
-from stages.comparison.sentences import baseline_line, sentences
+from stages.comparison.sentences import baseline_values, sentences
 from stages.comparison.tables import Shown, group_tables, token_figures, top_tokens
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.reports.remarks.remark import Remark
 
 Facts = Mapping[str, Any]
 
@@ -21,20 +22,15 @@ def comparison_text(found: Facts) -> str:
     return "\n\n".join(["\n".join(sentences(found)), *(table(*one, terminal=terminal) for one in shown if one.rows)])
 
 
-def baseline_remarks(report: "Artifact") -> list[str]:
+def baseline_remarks(report: "Artifact") -> "list[Remark]":
     """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
     from memlm_cli.twin import twin_remarks
-
-    return [*_compared(report), *twin_remarks(report)]
-
-
-def _compared(report: "Artifact") -> list[str]:
-    if "baseline" not in report.manifest.inputs:
-        return []
     from stages.comparison.baseline import against_baseline
+    from stages.reports.remarks.table import remark
 
     found = against_baseline(report)
-    return [] if found is None else [baseline_line(found)]
+    compared = [] if found is None else [remark("against-baseline", baseline_values(found))]
+    return [*compared, *twin_remarks(report)]
 
 
 def _token_tables(found: Facts) -> Iterator[Shown]:

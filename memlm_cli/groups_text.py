@@ -1,12 +1,12 @@
 """Reports over several seeds, as a table for people."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memlm_cli.tables import table
-from stages.evaluation.figures.control_text import COUNTING
-from stages.evaluation.figures.remarks import unknown_rate_line
+from stages.evaluation.figures.row_names import COUNTING
 from stages.numbers import measured, percent, tenths
+from stages.reports.remarks.table import SEEDS, remarks_on
 
 Figures = Mapping[str, Any]
 
@@ -49,34 +49,14 @@ def _change(of: Figures | None) -> list[str]:
 
 
 def _notes(found: Figures, names: Sequence[str]) -> list[str]:
-    first = found["groups"][0]["rows"][0]["row"]
-    remarks = [*_beaten(found, names)]
-    remarks += [f"change: against {first} of {names[0]}, run by run with the same seed"] if _any_change(found) else []
-    for name, group in zip(names, found["groups"], strict=True):
-        seeds = ", ".join(map(str, group["seeds"]))
-        remarks.append(
-            f"{name}: {group['method']}, seed{'s'[: len(group['seeds']) != 1]} {seeds}: {' '.join(group['reports'])}"
-        )
-    if any(len(group["reports"]) > 1 for group in found["groups"]):
-        remarks.append("intervals: of the mean over seeds, by Student's t; the scored text is the same in all runs")
-    return [*remarks, *unknown_rate_line(found["split"], found["unknown_rate"])]
-
-
-def _beaten(found: Figures, names: Sequence[str]) -> Iterator[str]:
-    """Which rows do not beat the trigram of what they read, by the mean."""
-    for name, group in zip(names, found["groups"], strict=True):
-        beaten = [row["row"] for row in group["rows"] if _loses(row)]
-        if beaten:
-            yield f"{name}: no better than a trigram of what it reads ({COUNTING}): {', '.join(beaten)}"
-
-
-def _loses(row: Figures) -> bool:
-    counted = row.get("counting")
-    return counted is not None and not row["perplexity"]["mean"] < counted
-
-
-def _any_change(found: Figures) -> bool:
-    return any(row["change"] for group in found["groups"] for row in group["rows"])
+    groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
+    return [
+        *(remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})),
+        *(
+            f"{one['label']}: {one['method']}, seeds {', '.join(map(str, one['seeds']))}: {' '.join(one['reports'])}"
+            for one in groups
+        ),
+    ]
 
 
 def _letter(number: int) -> str:

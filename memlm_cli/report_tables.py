@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import say
 from memlm_cli.memory_text import reading_line
 from memlm_cli.tables import cell_text, show_table, title_of
-from stages.charts.symbols import symbol_in_words
-from stages.evaluation.figures.control_text import COUNTING, counting, counting_on_new_text
-from stages.evaluation.figures.remarks import on_change, on_text
-from stages.evaluation.figures.row_names import baseline_name, with_model_named
+from stages.charts.reported import symbol_in_words
+from stages.evaluation.figures.row_names import (
+    COUNTING,
+    baseline_name,
+    counting,
+    counting_on_new_text,
+    with_model_named,
+)
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS, shown_word_perplexity
 from stages.numbers import bucket_label, tenths
+from stages.reports.remarks.table import REPORT, remarks_on
 from stages.retrieval.hyperparameters import amounts, hyperparameters
 
 if TYPE_CHECKING:
@@ -32,8 +37,8 @@ def show_made_report(title: str, artifact: "Artifact") -> None:
 
     report = artifact.json("metrics.json")
     show_report(title, report)
-    for line in baseline_remarks(artifact):
-        say(line)
+    for remark in baseline_remarks(artifact):
+        say(remark.text)
     if any(file.startswith("figures/") for file in artifact.manifest.files):
         say(f"figures: {artifact.path / 'figures'}")
 
@@ -42,7 +47,7 @@ def show_report(title: str, report: Figures) -> None:
     """Rows of a report (`metrics.json`), what its memory was read with, and what more or less of it is worth."""
     report = with_model_named(report)
     show_table(title_of(title, report["split"], _scored(report)), *report_table(report))
-    for line in (*on_change(report), *_memory_lines(report), *on_text(report)):
+    for line in (*(remark.text for remark in remarks_on(REPORT, report)), *_memory_lines(report)):
         say(line)
     for over in (*amounts(), "neighbors"):
         columns, cells = curves_table(report, over)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import figure_name, say
 from memlm_cli.tables import cell_text, show_table, title_of
+from stages.errors import ArtifactError
 from stages.numbers import size
 from stages.reporting import first_process
 from stages.text.tokens import SPLITS
@@ -67,10 +68,21 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
     if artifact.kind == "index" and "recall" in artifact.metrics:
         say(RECALL)
     if artifact.kind == "model":
-        from memlm_cli.training_text import training_lines
+        from stages.reports.remarks.table import MODEL, remarks_on
 
-        for line in training_lines(artifact):
-            say(line)
+        for remark in remarks_on(MODEL, {**artifact.metrics, **_validated(artifact)}):
+            say(remark.text)
+
+
+def _validated(model: "Artifact") -> Figures:
+    """The split that a model was validated on, and its share of unknown tokens; none where the tokens are gone."""
+    if model.metrics.get("valid_perplexity") is None:
+        return {}
+    try:
+        rate = model.input("tokens").metrics["splits"]["valid"]["unknown_rate"]
+    except ArtifactError:
+        return {}
+    return {"split": "valid", "unknown_rate": rate}
 
 
 def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:

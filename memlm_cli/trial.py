@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.console import say
 from memlm_cli.options import Common
-from stages.numbers import joined, size
+from stages.numbers import duration, joined, size
 
 if TYPE_CHECKING:
+    from memlm_cli.run_recipe import Result
+    from pipelines.trial import Plan
     from pipelines.trial_budget import Budget, Machine, Shares
     from stages.text.records import TextFile
 
@@ -76,6 +78,27 @@ def planned(
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 
+def use_time_left(recipe: Path, plan: "Plan", results: "Sequence[Result]", seconds: float, seeds: int) -> bool:
+    """Add a second model to a recipe whose first is read, if it can be made in the time that is left.
+
+    A plan rests on a few seconds of a machine that others use, too: half of the way tells its speed better.
+
+    Args:
+        results: of the recipe, at the speed of whose trainings the second one is foretold.
+        seconds: that are left.
+    """
+    from pipelines.trial import with_second_model
+    from stages.artifacts.durable import write_atomically
+
+    made = [result for result in results if result.artifact.kind == "model" and result.status == "made"]
+    speeds = [result.artifact.metrics["tokens_per_second"] for result in made]
+    if not speeds or not plan.time_left_for_second(min(speeds), seconds, seeds):
+        return False
+    say(f"try: {duration(round(seconds))} are left: a second model is trained with memory, for as many steps")
+    write_atomically(recipe, with_second_model(recipe, plan))
+    return True
+
+
 def _plans(folder: Path, name: str) -> list[Path]:
     """The recipes that were made for some work, the latest last: `NAME.toml`, `NAME-2.toml`, ..."""
     first = folder / f"{name}.toml"
@@ -118,7 +141,7 @@ def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    found = find_files(files, store, f"memlm try --minutes {minutes:g}")
+    found = find_files(files, store, f"memlm try --minutes {minutes:g}", lambda sentence: say(f"try: {sentence}"))
     return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 
@@ -149,6 +172,7 @@ def _plan(
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.automatic import bpe_vocabulary, text_bytes
+    from stages.text.parts import is_tested_by_few, record_sizes
     from stages.text.survey import count_lines, survey
     from stages.text.token_size import token_bytes
     from stages.training.speed import training_speed
@@ -168,7 +192,7 @@ def _plan(
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
     records = length = None
-    if budget.bytes < total:
+    if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
         part, records, length = _part(texts, budget, total, folder)
         if broken:
             Path(texts[0].path).unlink()
@@ -203,19 +227,17 @@ def _part(
     """
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
-    from stages.text.parts import part_length, record_lines, record_sizes, spread_records
+    from stages.text.parts import choose_records, record_lines, record_sizes
     from stages.text.records import TextFile
     from stages.text.survey import first_bytes, within
 
-    most, sizes = budget.bytes, record_sizes(texts)
-    length = part_length(sizes, most, int(budget.test * most))
-    taken = sizes if length is None else [min(size, length) for size in sizes]
-    chosen = spread_records(taken, most)
+    most, sizes, length = budget.bytes, record_sizes(texts), None
+    chosen = choose_records(sizes, most, int(budget.test * most))
     records = (len(chosen), len(sizes)) if chosen else None
     if records is not None:
-        size_taken = sum(taken[number] for number in chosen)
-        part = folder / part_name([text.path for text in texts], size_taken, total, records)
-        write_atomically(part, "".join(record_lines(texts, chosen, length)))
+        length = max((read for number, read in chosen.items() if read < sizes[number]), default=None)
+        part = folder / part_name([text.path for text in texts], sum(chosen.values()), total, records)
+        write_atomically(part, "".join(record_lines(texts, chosen)))
     else:
         tried = list(within(texts, most))
         if len(tried) < len(texts):

@@ -8,16 +8,19 @@ from stages.artifacts.advice import store_words
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.reports.remarks.remark import Remark
 
 WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}
 MEMORY_OF_MODEL = ("gate", "gate_values")
 
 
-def twin_remarks(report: "Artifact") -> list[str]:
+def twin_remarks(report: "Artifact") -> "list[Remark]":
     """The twin in the store, or the command that trains it; empty for a model that was trained without memory.
 
     A model that began with the weights of another has no twin of the same cost, so nothing is said of it.
     """
+    from stages.reports.remarks.table import remark
+
     model = report.input("model")
     if model.config.get("method", "lm") in ("lm", "imported") or "init" in model.manifest.inputs:
         return []
@@ -25,7 +28,7 @@ def twin_remarks(report: "Artifact") -> list[str]:
     tokens = model.input("tokens")
     for other in report.store.artifacts("model"):
         if other.config == config and other.manifest.inputs["tokens"].reference == tokens.reference:
-            return [f"the twin of {model.reference} without memory, its fair baseline: {other.reference}"]
+            return [remark("twin", {"model": model.reference, "twin": other.reference})]
     from memlm_cli.reproduce.training import training_options
     from stages.models.config import settings_left_open
 
@@ -33,11 +36,10 @@ def twin_remarks(report: "Artifact") -> list[str]:
     config["model"] = {name: value for name, value in config["model"].items() if name not in follows}
     words = [word for group in training_options(config, continued=False) for word in group]
     command = shlex.join(["memlm", "train", tokens.reference, *words, *store_words(report.store.root)])
-    return [f"a fair baseline is its twin, alike but for the memory; name its report with --baseline: {command}"]
+    return [remark("train-twin", {"command": command})]
 
 
 def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the same training by method `lm`."""
-    model = {name: value for name, value in config["model"].items() if name not in MEMORY_OF_MODEL}
-    plain = {"gate": None} if "gate" in config["model"] else {}
-    return {**config, **WITHOUT, "model": {**model, **plain}}
+    plain = {name: None for name in MEMORY_OF_MODEL if name in config["model"]}
+    return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from stages.artifacts.kinds import STAGES
 from stages.errors import UsageError, did_you_mean
-from stages.registry import Part, Registry
+from stages.registry import Registry
 
 
 class Reference(NamedTuple):
@@ -23,8 +24,6 @@ class Reference(NamedTuple):
 class Command(NamedTuple):
     """A command, as `memlm COMMAND` and as `command = "COMMAND"` in a recipe."""
 
-    parts: Part
-    """The settings, free of torch, and the stage."""
     summary: str
     source_help: str
     source: tuple[str, ...] = ()
@@ -41,7 +40,6 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "tokenize": Command(
-        Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
         "Text -> tokens: a vocabulary, and every split as token ids.",
         "Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of the "
         "Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
@@ -54,7 +52,6 @@ COMMANDS = {
         reads_files=True,
     ),
     "train": Command(
-        Part("stages.training.config:TrainConfig", "stages.train:Train"),
         "Tokens, packed batches, or neighbours -> model: train a language model.",
         "What to learn",
         ("tokens", "batches", "neighbors"),
@@ -62,7 +59,6 @@ COMMANDS = {
         seeded=True,
     ),
     "import-model": Command(
-        Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
         "A pretrained causal language model or encoder, and tokens of its tokenizer -> model.",
         "Tokens made with its tokenizer",
         ("tokens",),
@@ -74,21 +70,18 @@ COMMANDS = {
         first="checkpoint",
     ),
     "build-datastore": Command(
-        Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
         "Model -> datastore: the key and the value of every token of a split.",
         "Its encoder",
         ("model",),
         {"tokens": Reference("Another corpus than the model's, with its vocabulary.", ("tokens",))},
     ),
     "update-datastore": Command(
-        Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
         "Datastore -> datastore: documents added, and others forgotten; what stays is not encoded again.",
         "The datastore to change, which stays as it is",
         ("datastore",),
         {"add": Reference("Text to add, tokenized with the datastore's vocabulary.", ("tokens",))},
     ),
     "build-index": Command(
-        Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
         "Datastore -> index: finds the nearest keys.",
         "Keys to search",
         ("datastore",),
@@ -102,20 +95,17 @@ COMMANDS = {
         },
     ),
     "precompute-neighbors": Command(
-        Part("stages.search.query_config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
         "Index -> neighbors: the nearest rows of every token's context.",
         "Where to search",
         ("index",),
         {"tokens": Reference("Queries of another corpus than the encoder's.", ("tokens",))},
     ),
     "pack-batches": Command(
-        Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
         "Tokens -> batches: segments that share many words follow each other, for trime-ext.",
         "Whose training split to pack",
         ("tokens",),
     ),
     "evaluate": Command(
-        Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
         "Model, index or neighbors -> report: perplexity, with and without memory.",
         "A model, index or neighbors",
         ("model", "index", "neighbors"),
@@ -127,7 +117,6 @@ COMMANDS = {
         },
     ),
 }
-_STAGES = Registry("command", {name: command.parts for name, command in COMMANDS.items()})
 _FORECASTS = Registry(
     "command",
     {
@@ -146,12 +135,12 @@ _FORECASTS = Registry(
 
 def stage_of(command: str) -> Any:
     """A new stage object. Raises UsageError for an unknown command."""
-    return _STAGES.load(command)()
+    return STAGES.load(command)()
 
 
 def config_of(command: str) -> Any:
     """The class of a command's settings. Raises UsageError for an unknown command."""
-    return _STAGES.settings(command)
+    return STAGES.settings(command)
 
 
 def forecast_of(command: str) -> Any:

@@ -144,8 +144,11 @@ def _estimate(
     approximate = cost.approximate or any(a.reference in store.approximate for a in inputs.artifacts.values())
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     runs = [] if amount is None else list(_comparable(task.command, amount, device, done))
-    seconds = _seconds(amount, runs) if amount is not None and runs else None
     disk = round(median(run.bytes for run in runs)) if cost.disk is None and runs else cost.disk
+    runs = runs or (
+        [] if amount is None else list(_comparable(task.command, amount, device, done, of_other_shapes=True))
+    )
+    seconds = _seconds(amount, runs) if amount is not None and runs else None
     needed = stage.memory(config, inputs)
     estimate = Estimate(
         name=task.name,
@@ -174,8 +177,10 @@ def _estimate(
     return estimate, artifact
 
 
-def _comparable(command: str, work: Work, device: str, done: Sequence[Artifact]) -> Iterator[Run]:
-    """Artifacts that the same kind of work made on such a device."""
+def _comparable(
+    command: str, work: Work, device: str, done: Sequence[Artifact], *, of_other_shapes: bool = False
+) -> Iterator[Run]:
+    """Artifacts that the same kind of work made on such a device; or work of other shapes, by its weights alone."""
     stage, forecast = stage_of(command), forecast_of(command)
     for artifact in done:
         if artifact.kind != stage.kind or artifact.manifest.producer.get("device") != device:
@@ -184,12 +189,14 @@ def _comparable(command: str, work: Work, device: str, done: Sequence[Artifact])
             inputs = {role: artifact.store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
             config = stage.Config.model_validate(artifact.config)
             other = forecast.work(config, Inputs(inputs), artifact.metrics)
-            if other.amount > 0 and work.is_like(other):
+            if other.amount > 0 and (work.weights * other.weights if of_other_shapes else work.is_like(other)):
                 yield Run(other, artifact.manifest.seconds, artifact.manifest.bytes)
 
 
 def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
     """The range of expected times, by the median rate of the runs nearest in amount.
+
+    Runs of another shape say little: they are compared by their amount times their weights.
 
     >>> one = Run(Work(1000, "tokens", {}), 10.0, 0)
     >>> _seconds(Work(2000, "tokens", {}), [one])
@@ -197,7 +204,12 @@ def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
     >>> _seconds(Work(100_000, "tokens", {}), [one])
     (200.0, 2500.0)
     """
-    near = [run for run in runs if 1 / FAR <= work.amount / run.work.amount <= FAR]
-    rate = median(run.seconds / run.work.amount for run in near or runs)
+    alike = all(work.is_like(run.work) for run in runs)
+    near = [run for run in runs if alike and 1 / FAR <= work.amount / run.work.amount <= FAR]
+
+    def size(work: Work) -> int:
+        return work.amount if alike else work.amount * work.weights
+
+    rate = median(run.seconds / size(run.work) for run in near or runs)
     low, high = RANGE if near else FAR_RANGE
-    return low * rate * work.amount, high * rate * work.amount
+    return low * rate * size(work), high * rate * size(work)

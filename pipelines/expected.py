@@ -28,15 +28,17 @@ class ExpectedStore(Store):
         manifest = Manifest(
             format_version=KINDS[work.kind].format_version,
             kind=work.kind,
+            stage=work.stage,
             id=work.id,
-            config=work.config,
+            config=work.config.stored(),
             inputs=work.inputs,
             files={file: _entry(file, size, work, inputs, cost) for file, size in (cost.files or {}).items()},
             metrics=dict(cost.metrics),
             created="",
             seconds=0.0,
             producer={},
-        )
+            outside_files=work.files,
+        ).sealed()
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
         if cost.approximate:

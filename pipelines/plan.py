@@ -102,9 +102,8 @@ def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
 
 
 def _other_files(artifact: Artifact, work: ResolvedWork) -> set[str]:
-    """The roles (`train`, `source`, `tokenizer`) in which other files were read; what is not known is alike."""
-    known = artifact.manifest.outside_files
-    different = set() if known is None else {tuple(file) for file in known} ^ {tuple(file) for file in work.files}
+    """The roles (`train`, `source`, `tokenizer`) in which other files were read."""
+    different = {tuple(file) for file in artifact.manifest.outside_files} ^ {tuple(file) for file in work.files}
     return {file[0].partition(".")[0] for file in different}
 
 
@@ -120,10 +119,9 @@ def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
         for role, record in work.inputs.items()
         if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
     ]
+    own = dict(_flat(artifact.config))
     settings = [
-        f"{name}: {artifact.config.get(name)} -> {value}"
-        for name, value in _flat(work.identity)
-        if dict(_flat(artifact.config)).get(name) != value
+        f"{name}: {own.get(name)} -> {value}" for name, value in _flat(work.config.stored()) if own.get(name) != value
     ]
     if inputs and not settings:
         return ", ".join(inputs)

@@ -73,6 +73,8 @@ class Recipe(Settings):
     inputs: dict[str, str] = Field(default_factory=dict)
     """Name of each list of files that the user gives, and what it is."""
     stages: dict[str, StageRecipe] = Field(min_length=1)
+    plan: dict[str, Any] = Field(default_factory=dict)
+    """Notes of whoever made the recipe for one text and machine: see `pipelines.trial.Plan`."""
     sweep: dict[str, Any] = Field(default_factory=dict)
     """Stage -> setting -> list of values: all combinations are run, see `pipelines.variants`."""
 

@@ -1,7 +1,6 @@
 """The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from pipelines.recipe import parsed_recipe
+from pydantic import Field
+
+from pipelines.recipe import parsed_recipe, read_recipe
 from pipelines.settings import merged, validated
 from pipelines.trial_budget import (
     ENDLESS,
@@ -23,10 +24,11 @@ from pipelines.trial_budget import (
     budget,
     fewest_shares,
     minutes_for,
+    second_model_work,
 )
+from stages.config import Settings, read_toml
 from stages.errors import DataError, UsageError
-from stages.evaluation.figures.remarks import passes
-from stages.numbers import duration, joined, number, percent, size
+from stages.numbers import duration, joined, number, passes, percent, size
 from stages.text.config import TokenizeConfig
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
@@ -43,13 +45,15 @@ Perplexity without memory in equal processor time (32 s on one core, one seed), 
 """
 WARM_UP = 0.1
 """Share of all steps in which the learning rate rises, where they are few."""
-RULES = 8
+RULES = 9
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
-AMPLE = "--minutes {} would be enough for {}"
+SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
+NO_SECOND = "no second model trained with memory (TRIME), unless time is left when the first is read (--minutes)"
+MORE_STEPS = "more --minutes make no more passes over so large a text; --set model.steps=N does"
 BROKEN = "a text of few lines: each of its sentences is made one, up to . ! ? (what ends in Mr. is taken for one, too)"
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
@@ -58,6 +62,33 @@ LITTLE = 100_000
 """Bytes of a part of a text that may not stand for it."""
 FEWEST_DOCUMENTS = 30
 """That a text must fall into to be cut into train, valid and test."""
+
+
+class Plan(Settings):
+    """Part of a recipe of `memlm try`: what was chosen, and why."""
+
+    said: list[str]
+    """Lines about the text, the models and the time."""
+    page: list[str] = Field(default_factory=list)
+    """Lines of these that the page shows, too."""
+    ample: str | None = None
+    """Advice on more minutes; None: they are good for nothing."""
+    larger: str | None = None
+    """Advice on larger valid and test splits; None: more text is all that helps."""
+    speed: float
+    """Tokens a second in training, as this machine was."""
+    second: float | None = None
+    """Work of a second model, trained with memory, in training tokens; None: it is in the plan."""
+
+    def advice(self, *, undertrained: bool) -> list[str]:
+        """Advice that is repeated with the results; `undertrained`: a report says so of its model."""
+        if self.ample is not None:
+            return [self.ample]
+        return [MORE_STEPS] if undertrained else []
+
+    def time_left_for_second(self, speed: float, seconds: float, seeds: int) -> bool:
+        """Whether a second model can be trained and read in the time that is left, at a speed that was measured."""
+        return self.second is not None and self.second * seeds / speed <= seconds
 
 
 @dataclass(frozen=True)
@@ -87,6 +118,11 @@ class Trial:
     def ample(self) -> int:
         """Minutes that are enough for everything."""
         return ceil(self.everything.seconds(self.machine) / (60 * USED))
+
+    @property
+    def second(self) -> float:
+        """Training tokens that a second model takes with each seed, trained for as many steps, and read."""
+        return second_model_work(self.budget)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -185,14 +221,36 @@ def require_lines(count: int, sentences: int = 0) -> None:
 
 
 def recipe_text(trial: Trial) -> str:
-    """The recipe, for `memlm run FILE --train TEXT`, with what was chosen said at its head."""
-    lines = [f"# {line}" for line in _described(trial)]
-    lines += ["", 'description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
+    """The recipe, for `memlm run FILE --train TEXT`, with what was chosen as its plan."""
+    seconds = {name: {"seconds": round(value, 1)} for name, value in trial.seconds.items()}
+    stages = {name: {**stage, **seconds.get(name, {})} for name, stage in _stages(trial)}
+    return _recipe_text(_time(trial), stages, _plan(trial))
+
+
+def _recipe_text(time: str, stages: Mapping[str, Any], plan: Plan) -> str:
+    lines = ['description = "Memory tried on a text"', f'time = "{time}"', f'hardware = "{HARDWARE}"']
+    lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.model_dump(exclude_none=True).items())]
     lines += ["", "[inputs]", 'train = "the text"']
-    for name, stage in _stages(trial):
+    for name, stage in stages.items():
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
-        lines += [f"seconds = {round(trial.seconds[name], 1)}"] if name in trial.seconds else []
     return "\n".join(lines) + "\n"
+
+
+def _plan(trial: Trial) -> Plan:
+    context, ample = CONTEXT.format(longest_context()), None
+    if trial.ample > trial.machine.minutes and trial.lacking:
+        ample = f"--minutes {trial.ample} would be enough for {joined(trial.lacking)}"
+    small = trial.budget.bytes < trial.total or trial.scores_less
+    said = list(_described(trial))
+    said[-1:-1] = [] if ample is None else [ample]
+    return Plan(
+        said=said,
+        page=[*(line for line in said if SPREAD in line), context],
+        ample=ample,
+        larger=f"--minutes {number(trial.ample)} would make it larger" if ample and small else None,
+        speed=trial.machine.speed,
+        second=None if trial.budget.trime else trial.second,
+    )
 
 
 def scored_shares(split: Sequence[str]) -> Shares:
@@ -210,41 +268,18 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
 
 
-def described(recipe: str) -> list[str]:
-    """Lines at the head of such a recipe."""
-    head = recipe.partition("\n\n")[0].splitlines()
-    return [line.removeprefix("# ") for line in head if line.startswith("# ")]
+def read_plan(recipe: Path) -> Plan:
+    """The plan in a recipe of `memlm try`."""
+    return validated(Plan, read_recipe(recipe).plan, where=f"plan of {recipe}")
 
 
-def page_lines(described: Sequence[str]) -> list[str]:
-    """Lines for the page: the records it is about, and how much the plain model reads."""
-    return [line for line in described if SPREAD in line or line.startswith(CONTEXT.partition("{")[0])]
-
-
-def planned_speed(described: Sequence[str]) -> float | None:
-    """Tokens a second in training, by the head of a recipe; None where it does not say."""
-    found = re.search(r"at ([\d,]+) tokens a second in training", "\n".join(described))
-    return None if found is None else float(found[1].replace(",", ""))
-
-
-def larger_splits(described: Sequence[str]) -> str | None:
-    """Advice on larger valid and test splits, by the head of a recipe; None where more minutes do not help."""
-    larger = re.compile(re.escape(AMPLE).replace(r"\{\}", r"(\d+)", 1).partition(r"\{\}")[0])
-    found = (larger.match(line) for line in described if "of the text" in line or "larger valid and test" in line)
-    return next((f"--minutes {number(int(match[1]))} would make it larger" for match in found if match), None)
-
-
-def last_advice(described: Sequence[str], *, undertrained: bool) -> list[str]:
-    """Advice that is repeated with the results: what more minutes are good for.
-
-    Args:
-        described: what the head of the recipe says.
-        undertrained: whether a report says so of its model.
-    """
-    more = [line for line in described if line.startswith(AMPLE.partition("{")[0])]
-    if more or not undertrained:
-        return more
-    return ["more --minutes make no more passes over so large a text; --set model.steps=N does"]
+def with_second_model(recipe: Path, plan: Plan) -> str:
+    """The same recipe with a second model, trained with memory for as many steps as the first."""
+    values = read_toml(recipe)
+    training = {**values["stages"]["model"]["settings"], "method": "trime-long"}
+    chosen = plan.model_copy(update={"said": [SECOND if line == NO_SECOND else line for line in plan.said]})
+    stages = values["stages"] | dict(_second_model(training))
+    return _recipe_text(values["time"], stages, chosen.model_copy(update={"second": None}))
 
 
 def _described(trial: Trial) -> Iterator[str]:
@@ -285,14 +320,9 @@ def _described(trial: Trial) -> Iterator[str]:
         )
     yield "read alone, with a cache, with kNN-LM, and with both"
     yield CONTEXT.format(longest_context())
-    if budget.trime:
-        yield "a second model, trained with memory (TRIME-long) for as many steps, against the first"
-    else:
-        yield "no second model trained with memory (TRIME), which takes more time (--minutes)"
+    yield SECOND if budget.trime else NO_SECOND
     if trial.machine.seeds > 1:
         yield f"all of it with {trial.machine.seeds} seeds, for means and intervals"
-    if trial.ample > trial.machine.minutes and trial.lacking:
-        yield AMPLE.format(trial.ample, joined(trial.lacking))
     yield f"{_time(trial)}, at {number(round(trial.machine.speed))} tokens a second in training, on {HARDWARE}"
 
 
@@ -313,10 +343,13 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield "index", {"command": "build-index", "from": "datastore", "settings": index}
     yield "report", {"command": "evaluate", "from": "index", "settings": memory}
     if budget.trime:
-        settings = {"method": "trime-long", **training}
-        yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": settings}
-        compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
-        yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
+        yield from _second_model({"method": "trime-long", **training})
+
+
+def _second_model(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}
+    compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
+    yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
 
 
 def _schedule(steps: int) -> dict[str, Any]:

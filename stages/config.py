@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import EINVAL
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from annotated_types import Le, Lt
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -62,12 +62,37 @@ class StageConfig(Settings):
     """All settings of one stage that can change its result."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
-    """Fields that change how the work is done but not what comes out (logging, how often to save)."""
+    """Fields that change how the work is done but not what comes out (logging, how often to save); no manifest has
+    them."""
+
+    def stored(self) -> dict[str, Any]:
+        """All that can change the result, as JSON values."""
+        return self.model_dump(mode="json", exclude=set(self.not_identity))
 
     def canonical(self) -> dict[str, Any]:
-        """The part of the settings that the artifact's id covers: every field but those of `not_identity`, as JSON
-        values."""
-        return self.model_dump(mode="json", exclude=set(self.not_identity))
+        """The part of the settings that an artifact's id covers: `nondefaults`, without those of `not_identity`.
+
+        A default is no part of an id, so whoever changes one raises the format version in `stages.artifacts.kinds`.
+        """
+        return {name: value for name, value in nondefaults(self).items() if name not in self.not_identity}
+
+
+def nondefaults(settings: Settings) -> dict[str, Any]:
+    """Settings that differ from their defaults, nested ones too, as JSON values.
+
+    A name of a part is always there: it chooses the class, whose own defaults count below it.
+    """
+    found: dict[str, Any] = {}
+    for name, stored in settings.model_dump(mode="json").items():
+        field, value = type(settings).model_fields[name], getattr(settings, name)
+        if _names_part(field) or value != field.get_default(call_default_factory=True):
+            found[name] = nondefaults(value) if isinstance(value, Settings) else stored
+    return found
+
+
+def _names_part(field: FieldInfo) -> bool:
+    """Whether a field has one legal value, and so tells its class from others."""
+    return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
@@ -22,7 +22,6 @@ from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
 from stages.numbers import rate
-from stages.text.tokens import start_id
 
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
@@ -45,12 +44,6 @@ class DatastoreConfig(WindowedConfig):
     """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a reset that nobody asked for: such datastores keep their ids."""
-        settings: dict[str, Any] = dump(self)
-        return settings if self.reset == "document" else {n: v for n, v in settings.items() if n != "reset"}
 
 
 @dataclass(frozen=True)
@@ -89,6 +82,7 @@ class Work:
 class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
+    name = "build-datastore"
     kind = "datastore"
     Config = DatastoreConfig
 
@@ -140,6 +134,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         from stages.encoding.key_encoder import KeyEncoder
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
+        from stages.examples.corpus import Corpus
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 
@@ -148,8 +143,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         tune_allocator()
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, config.windows)
-        group, eos = corpus.zarr("tokens.zarr"), start_id(corpus.metrics)
-        reader = SplitReader(group, eos, config.windows, config.reset == "document", device, config.precision)
+        by_document = config.reset == "document"
+        reader = SplitReader(Corpus.of(corpus), config.windows, by_document, device, config.precision)
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 

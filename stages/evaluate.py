@@ -57,6 +57,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     of a model with a gate: gate_neighbors.
     """
 
+    name = "evaluate"
     kind = "report"
     Config = EvaluateConfig
 
@@ -202,15 +203,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return output
 
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
-        from stages.charts.drawing.files import write_figures
+        from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
-        from stages.evaluation.again import evaluate_command
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.edges import edge_warnings
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
+        from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.tuning.tuning import Tuning
+        from stages.reports.remarks.table import REPORT, remarks_on
 
         shards, rows = plan.scoring_pass.parts, rows_of_report(job)
         tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass, plan.weighing_pass)
@@ -221,9 +222,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, tuning, records, probes, shown)
-        command = evaluate_command(job.config, job.inputs.artifacts)
-        for warning in edge_warnings(made, tuning.tuned(), _largest_amounts(job), command):
-            job.reporter.warning(warning)
+        made["tuning"] = tuning_figures(tuning.tuned(), _largest_amounts(job))
+        made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         learned = tuning.learned()
         if learned is not None and learned["network"] is not None:

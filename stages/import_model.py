@@ -48,6 +48,7 @@ class ImportConfig(StageConfig):
 class ImportModel(Stage[ImportConfig]):
     """Takes a causal language model or an encoder over from transformers; roles: `tokens`, and files `checkpoint`."""
 
+    name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
 
@@ -97,8 +98,8 @@ class ImportModel(Stage[ImportConfig]):
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file
 
-        from stages.models.backbones.huggingface.config import HuggingFaceConfig
-        from stages.models.backbones.text_encoder.config import TextEncoderConfig
+        from stages.models.backbones.huggingface_config import HuggingFaceConfig
+        from stages.models.backbones.text_encoder_config import TextEncoderConfig
         from stages.pretrained.model import read_weights
 
         assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
@@ -113,15 +114,15 @@ class ImportModel(Stage[ImportConfig]):
         weights = read_weights(location, job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))
-        settings = {"model": job.config.canonical()["model"], "method": "lm", "memory": None, "training": None}
+        settings = {"model": job.config.stored()["model"], "method": "lm", "memory": None, "training": None}
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         return {"parameters": sum(weight.numel() for weight in weights.values())}
 
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
     """The size of the imported model, by the headers of its files."""
-    from stages.models.backbones.huggingface.config import HuggingFaceConfig
-    from stages.models.backbones.text_encoder.config import TextEncoderConfig
+    from stages.models.backbones.huggingface_config import HuggingFaceConfig
+    from stages.models.backbones.text_encoder_config import TextEncoderConfig
     from stages.pretrained.size import model_size
 
     assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)

@@ -86,6 +86,7 @@ class Work:
 class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     """Indexes a datastore's keys; roles: `datastore`, and where an index is changed `previous`, that one."""
 
+    name = "build-index"
     kind = "index"
     Config = IndexConfig
     unit = "parts"

@@ -24,7 +24,7 @@ from stages.numbers import percent, rate
 from stages.search.exclusion import excluding_fewer
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
 from stages.search.size import memory_to_search
-from stages.text.tokens import open_split, start_id
+from stages.text.tokens import open_split
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,6 +126,7 @@ class Work:
 class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange]):
     """Looks up every token's context in an index; roles: `index`, `queries` (tokens)."""
 
+    name = "precompute-neighbors"
     kind = "neighbors"
     Config = NeighborsConfig
 
@@ -187,6 +188,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.encoding.key_encoder import KeyEncoder
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
+        from stages.examples.corpus import Corpus
         from stages.lineage.keys import stored_keys
         from stages.lineage.rows import DatastoreRows
         from stages.models.devices import resolve_device
@@ -199,7 +201,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         keys = stored_keys(datastore)
         settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
         device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
-        reader = SplitReader(group, start_id(tokens.metrics), windows, False, device, config.precision)
+        reader = SplitReader(Corpus.of(tokens, group), windows, False, device, config.precision)
         return Work(
             plan=plan,
             searcher=open_searcher(index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device),

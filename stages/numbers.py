@@ -89,3 +89,8 @@ def spread_out(values: Iterable[float]) -> bool:
     """Whether numbers want a logarithmic scale: positive, and over more than a factor of 10."""
     held = list(values)
     return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
+
+
+def passes(count: float) -> str:
+    """`0.5 passes`, `1 pass`."""
+    return f"{number(count)} pass{'' if count == 1 else 'es'}"

@@ -75,6 +75,7 @@ class Work:
 class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     """Packs segments of the training split by BM25; role: `tokens`."""
 
+    name = "pack-batches"
     kind = "batches"
     Config = PackConfig
 

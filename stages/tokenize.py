@@ -48,6 +48,7 @@ AnyShard = TextShard | WordsShard | VocabularyShard
 class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
     """Text files in, ids in Zarr and a `tokenizer.json` out."""
 
+    name = "tokenize"
     kind = "tokens"
     Config = TokenizeConfig
 

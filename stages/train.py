@@ -24,7 +24,7 @@ from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.metrics import perplexity
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.lengths import asked_length, lengthened_layers
+from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import number, rate
 from stages.reporting import first_process
@@ -44,6 +44,7 @@ DONE = "training"
 class Train(Stage[TrainConfig]):
     """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
 
+    name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
 
@@ -344,7 +345,7 @@ def _write_outputs(job: Job[TrainConfig], trainer: "Trainer") -> None:
 
 
 def _write_settings(job: Job[TrainConfig]) -> None:
-    training = job.config.canonical()
+    training = job.config.stored()
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, "training": training}

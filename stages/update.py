@@ -38,6 +38,7 @@ ADDED_CHAIN = "added"
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     """Changes a datastore into another; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
 
+    name = "update-datastore"
     kind = "datastore"
     Config = UpdateConfig
 

@@ -19,14 +19,6 @@ settings.load_profile("memlm")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_pictures() -> Iterator[None]:
-    """PNG files of charts are small, but where charts are what is tested: at full size each takes 70 ms."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("stages.charts.drawing.figure.PIXELS", 0.25)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def unflushed() -> Iterator[None]:
     """`os.fsync` of an open file does nothing: what tests read was written by a machine that is still running."""
     with pytest.MonkeyPatch.context() as patched:

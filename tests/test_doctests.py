@@ -8,9 +8,11 @@ import pytest
 WORKED = [
     "memlm_cli.packages",
     "pipelines.options",
-    "stages.encoding.windows",
     "stages.evaluation.figures.seed_groups",
     "stages.evaluation.tuning.coordinate_descent",
+    "stages.examples.cutting",
+    "stages.examples.orders",
+    "stages.examples.windows",
     "stages.memory.entries",
     "stages.memory.in_batch.visible",
     "stages.memory.readers.interpolate.reader",

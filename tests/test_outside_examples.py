@@ -1,6 +1,7 @@
 """The examples of the documentation run as they are printed, and memory is worth something in each."""
 
 import sys
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from stages.models.layers import STREAM_ATTENTION
 from tests.notebooks import TOPLEVEL
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
@@ -16,7 +18,8 @@ NAMES = ("cat", "dog", "owl", "fox", "hen", "bee")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
+def one_thread() -> Iterator[None]:
+    """Tiny products are slower on several."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -26,6 +29,7 @@ def one_thread() -> None:
 def example(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """An example as a module, with `import memlm` as of an installation."""
     monkeypatch.syspath_prepend(str(TOPLEVEL))
+    monkeypatch.setattr(STREAM_ATTENTION, "targets", dict(STREAM_ATTENTION.targets))
     spec = spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
@@ -35,9 +39,8 @@ def example(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_each_fits_on_a_few_pages() -> None:
-    assert {
-        file.name: lines for file in EXAMPLES.iterdir() if (lines := len(file.read_text().splitlines())) > 150
-    } == {}
+    lines = {file.name: len(file.read_text("utf-8").splitlines()) for file in EXAMPLES.glob("*.py")}
+    assert len(lines) >= 3 and max(lines.values()) <= 150, lines
 
 
 def stories(seed: int, count: int) -> str:
@@ -85,4 +88,3 @@ def test_a_layer_of_ones_own_remembers_segments_before(monkeypatch: pytest.Monke
     module = example("memory_layer", monkeypatch)
     alone, with_memory = module.main(steps=150)
     assert with_memory < 0.85 * alone
-    monkeypatch.delitem(module.memlm.STREAM_ATTENTION.targets, "fast-weights")

@@ -1,6 +1,7 @@
 """Layers from outside the package: settings, code and one line of a registry, and every block can have them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -8,15 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.config import nondefaults
+from stages.methods.method import Batch
 from stages.models.config import StateArray, parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
-from stages.models.layers.config import AttentionConfig
-from stages.models.layers.settings import StreamAttentionSettings, SublayerSettings
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, SublayerSettings
 from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
+from stages.training.update import plain_step
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.training.test_loop import V, trainer
 
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
 
@@ -63,6 +67,12 @@ class Summary(StreamAttention[Mean]):
         return Attended(seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean())
 
 
+class RecurrentSettings(SummarySettings):
+    """As a summary."""
+
+    name: Literal["recurrent"] = "recurrent"  # type: ignore[assignment]
+
+
 class SlotsSettings(SublayerSettings):
     """Pairs of a key and a value."""
 
@@ -85,9 +95,18 @@ class Slots(FeedForward):
         return (x @ self.keys.T).softmax(-1) @ self.values
 
 
+class Recurrent(Summary):
+    """A summary whose memory carries the gradient of later segments, too."""
+
+    keeps_graph = True
+
+
 @pytest.fixture
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STREAM_ATTENTION.targets, "summary", Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"))
+    monkeypatch.setitem(
+        STREAM_ATTENTION.targets, "recurrent", Part(f"{__name__}:RecurrentSettings", f"{__name__}:Recurrent")
+    )
     monkeypatch.setitem(FEED_FORWARD.targets, "slots", Part(f"{__name__}:SlotsSettings", f"{__name__}:Slots"))
 
 
@@ -127,12 +146,11 @@ class TestBackboneOfThem(BackboneContract):
         assert model.encode(self.tokens(12)).auxiliary_loss.item() > 0
 
 
-def test_usual_layers_leave_no_trace_in_settings() -> None:
+def test_usual_layers_leave_no_trace_in_an_id() -> None:
     for backbone in ("transformer", "transformer-xl"):
-        dump = parse_model({"backbone": backbone}).model_dump(mode="json")
-        assert not {"attention", "feed_forward"} & set(dump)
+        assert nondefaults(parse_model({"backbone": backbone})) == {"backbone": backbone}
         dense = parse_model({"backbone": backbone, "feed_forward": {"name": "dense", "layers": [1]}})
-        assert dense.model_dump(mode="json")["feed_forward"] == {"name": "dense", "layers": [1]}
+        assert nondefaults(dense)["feed_forward"] == {"name": "dense", "layers": [1]}
 
 
 def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -177,3 +195,48 @@ def test_a_window_has_attention_of_windows(layers: None) -> None:
         parse_model({"backbone": "transformer", "width": 8, "feed_forward": {"name": "slots"}}).sized(30, 5)
     )
     assert {type(block.ffn) for block in model.backbone.blocks} == {Slots}
+
+
+def through_time(model: LanguageModel, batches: list[Batch]) -> Tensor:
+    """Mean loss of segments that follow each other, in a model of one block whose memory is never detached."""
+    (block,) = model.backbone.blocks
+    memory, losses = torch.zeros(len(batches[0].inputs), 8, dtype=torch.float64), []
+    for batch in batches:
+        x = model.vocabulary.embed(batch.inputs) * model.backbone.scale
+        normalized = block.attention_norm(x)
+        read = block.attention.out(memory)
+        seen = normalized.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+        memory = 0.5 * memory + normalized.mean(1)
+        x = x + seen + read[:, None]
+        x = model.backbone.norm(x + block.ffn(block.ffn_norm(x)))
+        losses.append(model.loss(x.flatten(0, 1), batch.targets.flatten()) + 1e-3 * read.square().mean())
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("name", ["recurrent", "summary"])
+def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_says_so(
+    layers: None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of an update of two segments is that of back-propagation through time, in float64."""
+    sizes = {"vocab_size": V, "width": 8, "heads": 2, "layers": 1, "dropout": 0.0, "segment_length": 8, "mem_length": 0}
+    config = parse_model({"backbone": "transformer-xl", **sizes, "attention": {"name": name}})
+    run = trainer(tmp_path, model=config, accumulate=2, steps=1, valid_every=0, clip_norm=0.0)
+    run.model.double()
+    batches, made, gradients = [], run.batches, dict[str, Tensor]()
+
+    def keep_batches() -> Iterator[Batch]:
+        for batch in made():
+            batches.append(batch)
+            yield batch
+
+    def keep_gradients() -> None:
+        gradients.update({name: weight.grad.clone() for name, weight in run.model.named_parameters()})
+
+    monkeypatch.setattr(run, "batches", keep_batches)
+    monkeypatch.setattr(run, "change_weights", keep_gradients)
+    plain_step(run)
+    names, weights = zip(*run.model.named_parameters(), strict=True)
+    wanted = dict(zip(names, torch.autograd.grad(through_time(run.model, batches), weights), strict=True))
+    differs = {name for name in names if not torch.allclose(gradients[name], wanted[name], rtol=1e-12, atol=1e-15)}
+    assert ("vocabulary.embedding" in differs) == (name == "summary")
+    assert name == "summary" or not differs

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stages.memory.entries import Entries, find_matches
 from stages.memory.readers.interpolate.reader import interpolate
-from stages.models.layers.relative.kernel import relative_attention
+from stages.models.layers.relative import relative_attention
 from stages.search.ranking import best_first
 from tests.shapes import checked
 

@@ -25,7 +25,7 @@ def plan(
     """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if it cannot fit.
 
     Sizes are arithmetic; ~ marks a sample that was scaled up. Times are those of the same work done before in this
-    store. A question mark means: not known.
+    store; of a training of another shape the range is wide. A question mark means: not known.
     """
     from pipelines.catalogue import COMMANDS
 

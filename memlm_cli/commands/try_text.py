@@ -2,10 +2,11 @@
 
 import json
 import shlex
+import time
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.run_stage import check_artifact_name, publish_name
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.recipe import Recipe
 
 
 def try_text(
@@ -58,23 +62,15 @@ def try_text(
     from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
-    from memlm_cli.trial import planned
+    from memlm_cli.trial import planned, use_time_left
     from memlm_cli.trial_reporter import TrialReporter
     from pipelines.estimates import tasks_of
     from pipelines.recipe import load_recipe
-    from pipelines.trial import (
-        check_settings,
-        described,
-        larger_splits,
-        last_advice,
-        page_lines,
-        planned_speed,
-        scored_shares,
-    )
+    from pipelines.trial import check_settings, read_plan, scored_shares
     from pipelines.variants import varied
-    from stages.evaluation.figures.remarks import undertrained_lines
     from stages.pages.files import check_page_file
 
+    began = time.monotonic()
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_artifact_name(common)
@@ -83,16 +79,20 @@ def try_text(
     check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
-    chosen = described(file.read_text("utf-8"))
-    for line in chosen:
+    plan = read_plan(file)
+    for line in plan.said:
         say(f"try: {line}")
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     say(f"try: this is a recipe: {shlex.join(words)}")
-    recipe = load_recipe(file, {"train": texts}, settings)
-    if common.precision:
-        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
-    recipe = varied(recipe, seeds)
+
+    def chosen_recipe() -> "Recipe":
+        recipe = load_recipe(file, {"train": texts}, settings)
+        if common.precision:
+            recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+        return varied(recipe, seeds)
+
+    recipe = chosen_recipe()
     if common.plan:
         show_estimates(tasks_of(recipe), common, recipe.takes)
         return
@@ -101,11 +101,13 @@ def try_text(
         return
     reporters = partial(
         TrialReporter,
-        planned=None if settings else planned_speed(chosen),
+        planned=None if settings else plan.speed,
         anew=_command(files, minutes, seeds, split, output, common),
-        larger=larger_splits(chosen),
+        larger=plan.larger,
     )
     results = run_all(recipe, common, commands=True, reporters=reporters)
+    if use_time_left(file, plan, results, 60 * minutes - (time.monotonic() - began), seeds or 1):
+        results = run_all(chosen_recipe(), common, commands=True, reporters=reporters)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
         if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
@@ -113,10 +115,10 @@ def try_text(
     show_groups(results)
     publish_name(common, results[-1].artifact)
     made = (result.artifact.json("metrics.json") for result in reports)
-    more = last_advice(chosen, undertrained=any(chain.from_iterable(map(undertrained_lines, made))))
+    more = plan.advice(undertrained=any("undertrained" in report["remarks"] for report in made))
     for line in more:
         say(f"try: {line}")
-    _write_page([result.reference for result in reports], output, common, [*more, *page_lines(chosen)])
+    _write_page([result.reference for result in reports], output, common, [*more, *plan.page])
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
@@ -149,9 +151,12 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.pages.files import write_page
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page
+    from stages.pages.title import short_title
+    from stages.reports.remarks.table import remark
 
     found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
-    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *more]), output)
+    lines = [remark("plan", {"line": line}) for line in more]
+    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
     store = list(chain(*store_words(common)))
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)

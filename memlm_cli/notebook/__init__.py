@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from stages.memory.readers.interpolate.reader import interpolate
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
-    from stages.models.layers.config import AttentionConfig
-    from stages.models.layers.settings import StreamAttentionSettings
+    from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
     from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
     from stages.retrieval.read import perplexity, read, recent, tune
 
 LATER = {
     "Attended": "stages.models.layers.sublayer:Attended",
-    "AttentionConfig": "stages.models.layers.config:AttentionConfig",
+    "AttentionConfig": "stages.models.layers.settings:AttentionConfig",
     "Entries": "stages.memory.entries:Entries",
     "LanguageModel": "stages.models.language_model:LanguageModel",
     "Passage": "stages.models.layers.sublayer:Passage",

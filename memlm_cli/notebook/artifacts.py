@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
+from stages.errors import UsageError, shortened
 from stages.retrieval.arrays import Datastore, Index
 
 if TYPE_CHECKING:
@@ -105,3 +106,17 @@ def plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def text(value: Any, name: str) -> str:
+    """A text that was given. Raises: UsageError for anything else."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name} is a text (str), not {shortened(repr(value))}.")
+    return value
+
+
+def reference(value: Any, name: str = "reference") -> Any:
+    """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for anything else."""
+    if not isinstance(value, Artifact | str | Path):
+        raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
+    return value.reference if isinstance(value, Artifact) else str(value)

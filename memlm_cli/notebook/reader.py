@@ -5,8 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
+from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.notebook.columns import Columns, columns
 from memlm_cli.notebook.pages import Page
+from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +40,7 @@ class Reader:
         """A text token by token, each with so many of the contexts that were read."""
         from stages.inspection.inspect import inspect_passage
 
+        text_of(text, "text")
         loaded = self.loaded
         with ConsoleReporter("score", soon=True):
             return inspect_passage(loaded, text, contexts)
@@ -63,6 +66,7 @@ class Reader:
         from stages.generation.sampling import Sampling
         from stages.text.decoding import TextStream
 
+        text_of(prompt, "prompt")
         sampling = Sampling(temperature, top_k, top_p)
         wanted = GenerationRequest(prompt, max_tokens, sampling, seed, stop_at_eos)
         stream = TextStream(self._writer.text)
@@ -108,7 +112,7 @@ class Scores(dict[str, "np.ndarray"]):
         probability of the token it holds), `right` (whether that is the token that came), `split`, `row`, `document`,
         and the text `before` it, `next`, `after`.
         """
-        found = self._reader.inspected(self._text, k)
+        found = self._reader.inspected(self._text, count(k, "k"))
         return columns(
             [
                 {

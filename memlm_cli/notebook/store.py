@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, StoredDatastore, StoredIndex, Tokens, plain
+from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.reader import Reader
 from memlm_cli.notebook.report import Report
 from stages.errors import UsageError, did_you_mean
@@ -63,7 +64,7 @@ class Store:
     def __getitem__(self, reference: str) -> "Artifact":
         """The artifact behind `kind/id`, `kind/name` or a path, its files checked."""
         with ConsoleReporter("open", soon=True):
-            return _of_kind(self, self._folder.get(reference))
+            return _of_kind(self, self._folder.get(reference_of(reference)))
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
         """As `memlm.run`, in this store."""
@@ -102,9 +103,9 @@ class Store:
         references = {role: given.pop(role, None) for role in ("index", "neighbors")}
         specs = (memory,) if isinstance(memory, str) else memory
         request = Request(
-            source=plain(source),
+            source=reference_of(source, "source"),
             memory=None if specs is None else tuple(specs),
-            report=plain(report),
+            report=None if report is None else reference_of(report, "report"),
             references=references,
             **given,
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from memlm_cli.reproduce.references import IMPORT
 from memlm_cli.reproduce.spelling import all_spelled, differences
-from memlm_cli.reproduce.training import training_options, with_left_out
+from memlm_cli.reproduce.training import training_options
 from pipelines.catalogue import stage_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def options(command: str, member: "Member") -> Iterator[list[str]]:
     assert member.artifact is not None
     config = dict(member.artifact.config)
     if command == "train":
-        yield from training_options(with_left_out(config), "init" in member.inputs)
+        yield from training_options(config, "init" in member.inputs)
         return
     if command == "tokenize" and config.get("tokenizer") == "given":
         del config["tokenizer"]
@@ -25,6 +25,4 @@ def options(command: str, member: "Member") -> Iterator[list[str]]:
         config = {"segment_length": config["segment_length"]}
     if command == "update-datastore":
         config = {name: value for name, value in config.items() if name in ("split", "forget", "precision")}
-    if command == "tokenize" and config.get("tokenizer") == "word":
-        config.setdefault("min_count", 1)  # what was done before there was this setting
     yield from all_spelled(command, differences(config, stage_of(command).Config().model_dump(mode="json")))

@@ -37,11 +37,6 @@ def references(member: "Member", members: Members) -> Iterator[list[str]]:
     yield from kinds[member.kind](member, members)
 
 
-def is_imported(member: "Member") -> bool:
-    """Whether a model came from elsewhere: it was trained for no steps that are known."""
-    return member.kind == "model" and member.artifact is not None and "steps" not in member.artifact.config
-
-
 def _texts(member: "Member", _: Members) -> Iterator[list[str]]:
     """Files by split, or one corpus that is cut; and the tokenizer, where it was given."""
     assert member.artifact is not None
@@ -77,7 +72,7 @@ def _variable(name: str, what: str) -> Variable:
 
 
 def _learnt_from(member: "Member", _: Members) -> Iterator[list[str]]:
-    if is_imported(member):
+    if member.artifact is not None and member.artifact.manifest.stage == IMPORT:
         yield [_variable(f"MODEL_{member.id.upper()}", "folder, .gguf file or hf:NAME"), member.inputs["tokens"]]
         return
     yield [next(member.inputs[role] for role in ("neighbors", "batches", "tokens") if role in member.inputs)]

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memlm_cli.reproduce.options import options
-from memlm_cli.reproduce.references import IMPORT, Members, Variable, is_imported, references
+from memlm_cli.reproduce.references import Members, Variable, references
 from stages.artifacts.advice import store_words
-from stages.artifacts.kinds import command_of
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -54,7 +53,8 @@ def command_line(member: "Member", members: Members) -> str:
 
 def _command(member: "Member", members: Members) -> Iterator[list[str]]:
     """The words of a command, those together that belong together."""
-    command = IMPORT if is_imported(member) else command_of(member.kind, member.inputs)
+    assert member.artifact is not None
+    command = member.artifact.manifest.stage
     yield ["memlm", command]
     yield from references(member, members)
     yield from options(command, member)

@@ -6,9 +6,6 @@ from typing import Any
 from memlm_cli.reproduce.spelling import Settings, all_spelled, differences
 from pipelines.settings import merged, nested
 
-LEFT_OUT: Mapping[str, Settings] = {"trime-ext": {"groups": 1}, "spalm": {"neighbor_dropout": 0.0}}
-"""Settings of memory by method, as they were before there was a choice; stored models leave these out."""
-
 
 def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
     """The shipped preset that leaves least to say, and that.
@@ -18,7 +15,7 @@ def training_options(config: Settings, continued: bool) -> Iterator[list[str]]:
         continued: whether it began with the weights of another, whose architecture it took over.
     """
     from stages.models.config import settings_left_open
-    from stages.models.layers.lengths import lengthened_layers
+    from stages.models.layers.settings import lengthened_layers
     from stages.training.presets import preset_names
 
     said = {name: settings for name in (None, *preset_names()) if (settings := _on_top(name, config)) is not None}
@@ -60,29 +57,7 @@ def _as_trained(settings: Settings) -> Settings:
 
     config = TrainConfig.model_validate(settings)
     trained = config.model_copy(update={"model": config.method_settings.fitted(config.model)})
-    return _with_gate_values({**trained.model_dump(mode="json"), "memory": _whole(config.memory)})
-
-
-def _whole(memory: Any) -> Settings | None:
-    """The settings of memory, with those that are left out where they are stored."""
-    if memory is None:
-        return None
-    stored = memory.model_dump(mode="json")
-    return {name: stored.get(name, getattr(memory, name)) for name in type(memory).model_fields}
-
-
-def with_left_out(config: Settings) -> Settings:
-    """The same, with what stored models leave out where it is as it was before there was a choice."""
-    memory = config["memory"]
-    left_out = LEFT_OUT.get(memory["method"], {}) if memory else {}
-    if left_out:
-        config = {**config, "memory": {**left_out, **memory}}
-    return _with_gate_values(config)
-
-
-def _with_gate_values(config: Settings) -> Settings:
-    model = config["model"]
-    return {**config, "model": {"gate_values": "raw", **model}} if model.get("gate") else config
+    return trained.model_dump(mode="json")
 
 
 def _usual_backbone(method: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.advice import REMOVE, advised
-from stages.artifacts.checksums import table_digest
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
@@ -83,10 +81,10 @@ class Artifact:
         """Metrics of its stage."""
         return self.manifest.metrics
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """Digest that artifacts made from this one record of its bytes."""
-        return self.manifest.digest or table_digest(self.manifest.files)
+        return self.manifest.digest
 
     @property
     def record(self) -> InputRecord:
@@ -94,10 +92,8 @@ class Artifact:
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
 
     def matches(self, record: InputRecord | None) -> bool:
-        """Whether a record is of this artifact and its bytes, or, as before manifests had a digest, of its files."""
-        if record is None or record.reference != self.reference:
-            return False
-        return record.digest in (self.digest, table_digest(self.manifest.files))
+        """Whether a record is of this artifact and its bytes."""
+        return record == self.record
 
     @property
     def parents(self) -> set[str]:
@@ -127,7 +123,7 @@ class Artifact:
         if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
-                f"make it again: {self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
+                f"make it again: {self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
             )
         return found
 
@@ -145,7 +141,7 @@ class Artifact:
                 continue
         raise MissingRole(
             f"Nothing that {self.reference} was made from has the role {role!r}; make it again: "
-            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
+            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
         )
 
     def advise(self, *words: str) -> str:
@@ -156,7 +152,7 @@ class Artifact:
         """Build the error for damage of this artifact, with advice on how to mend it."""
         return ArtifactError(
             f"{self.reference} is damaged: {problem}. Make it again: "
-            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.command}."
+            f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
         )
 
     def file(self, relative: str | Path) -> Path:

@@ -46,12 +46,6 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def table_digest(files: Mapping[str, FileEntry]) -> str:
-    """Digest that reaches every byte of an artifact but its logs, through the table of its files."""
-    table = {path: entry for path, entry in files.items() if not is_log(path)}
-    return hashlib.blake2b(canonical_json(table).encode()).hexdigest()
-
-
 UNSEALED = frozenset({"created", "seconds", "producer", "digest"})
 """Fields of a manifest that differ between equal works, and the digest itself."""
 
@@ -59,13 +53,11 @@ UNSEALED = frozenset({"created", "seconds", "producer", "digest"})
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
     """Digest of all that a manifest says of the work and of what came out.
 
-    Not covered is what differs between equal works: times, rates, who made it, logs, settings outside the id.
+    Not covered is what differs between equal works: times, rates, who made it, logs.
 
     Raises: ValueError or RecursionError for what no manifest holds (nan, a thousand levels).
     """
-    outside = manifest.get("not_identity") or ()
     covered = {name: value for name, value in manifest.items() if name not in UNSEALED} | {
-        "config": {name: value for name, value in manifest["config"].items() if name not in outside},
         "files": {path: entry for path, entry in manifest["files"].items() if not is_log(path)},
         "metrics": _without_rates(manifest["metrics"]),
     }

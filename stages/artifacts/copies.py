@@ -191,9 +191,7 @@ def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
 def _require_sound(copy: Copy) -> None:
     """Raises: ArtifactError for a manifest that cannot be right, or whose files cannot stand side by side."""
     manifest = copy.manifest
-    wrong = wrong_facts(manifest)
-    if wrong is None and manifest.recomputed_id not in (None, manifest.id):
-        wrong = f"what its manifest describes has the id {manifest.recomputed_id}"
+    wrong = wrong_facts(manifest) or manifest.wrong_id
     if wrong is None and not _side_by_side(manifest.files):
         wrong = "its files cannot have the names that its manifest gives them"
     if wrong is not None:
@@ -239,7 +237,7 @@ def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
     if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
             f"{copy.reference} is half made in {store.root}: finish it with the command that made it "
-            f"({copy.manifest.command}), or give that up with memlm artifacts gc."
+            f"({copy.manifest.stage}), or give that up with memlm artifacts gc."
         )
     draft = Draft(folder, work)
     try:

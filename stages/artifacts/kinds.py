@@ -1,33 +1,46 @@
-"""The kinds of artifacts: the command that makes each, and the format that this version writes and reads."""
+"""The kinds of artifacts, the stages that make them, and the format that this version writes and reads."""
 
-from collections.abc import Container
 from typing import NamedTuple
+
+from stages.registry import Part, Registry
 
 
 class Kind(NamedTuple):
     """One kind of artifact."""
 
     command: str
+    """The stage that makes it from the start."""
     format_version: int
+    """Raised where the same settings give other bytes or names, and where a default changes."""
 
 
 KINDS = {
-    "tokens": Kind("tokenize", 2),
-    "model": Kind("train", 1),
-    "datastore": Kind("build-datastore", 1),
-    "index": Kind("build-index", 2),
-    "neighbors": Kind("precompute-neighbors", 1),
-    "batches": Kind("pack-batches", 1),
-    "report": Kind("evaluate", 3),
+    "tokens": Kind("tokenize", 3),
+    "model": Kind("train", 2),
+    "datastore": Kind("build-datastore", 2),
+    "index": Kind("build-index", 3),
+    "neighbors": Kind("precompute-neighbors", 2),
+    "batches": Kind("pack-batches", 2),
+    "report": Kind("evaluate", 4),
 }
+STAGES = Registry(
+    "stage",
+    {
+        "tokenize": Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
+        "train": Part("stages.training.config:TrainConfig", "stages.train:Train"),
+        "import-model": Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
+        "build-datastore": Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
+        "update-datastore": Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
+        "build-index": Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
+        "precompute-neighbors": Part(
+            "stages.search.query_config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
+        ),
+        "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
+        "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
+    },
+)
+"""Settings, free of torch, and stage by name, that of the command; a manifest names the stage that made it."""
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
 """Roles of inputs of which what was made from them holds all it needs: they may go, and nothing keeps them."""
-UPDATES = {"datastore": "update-datastore"}
-"""Commands that make an artifact by changing another one of its kind, by kind."""
-
-
-def command_of(kind: str, roles: Container[str]) -> str:
-    """The command that makes an artifact of a kind with inputs in these roles."""
-    return UPDATES.get(kind, KINDS[kind].command) if PREVIOUS in roles else KINDS[kind].command

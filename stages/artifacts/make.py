@@ -20,6 +20,7 @@ from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
 from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
+from stages.config import StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError
 
 Status = Literal["made", "resumed", "cached"]
@@ -37,17 +38,16 @@ class Outcome:
 class ResolvedWork:
     """A piece of work, fully resolved: what an id names."""
 
+    stage: str
     kind: str
-    config: dict[str, Any]
-    identity: dict[str, Any]
-    """The part of the configuration that can change the result."""
+    config: StageConfig
     inputs: dict[str, InputRecord]
     files: list[list[str]]
     """Role and digest of each input file, in order."""
 
     @property
     def id(self) -> str:
-        return identity(self.kind, KINDS[self.kind].format_version, self.identity, self.inputs, self.files)
+        return identity(self.stage, KINDS[self.kind].format_version, self.config, self.inputs, self.files)
 
     @property
     def reference(self) -> str:
@@ -71,9 +71,9 @@ def plan(
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
     work = ResolvedWork(
+        stage=stage.name,
         kind=stage.kind,
-        config=config.model_dump(mode="json"),
-        identity=config.canonical(),
+        config=config,
         inputs={role: artifact.record for role, artifact in inputs.artifacts.items()},
         files=[[file.role, file.digest] for file in inputs.files],
     )
@@ -154,15 +154,15 @@ def _make_locked(
         manifest = Manifest(
             format_version=KINDS[work.kind].format_version,
             kind=work.kind,
+            stage=work.stage,
             id=work.id,
-            config=work.config,
+            config=work.config.stored(),
             inputs=work.inputs,
             files=draft.finish_files(),
             metrics=metrics,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
             producer=_producer(stage.device(execution)),
-            not_identity=sorted(work.config.keys() - work.identity.keys()),
             outside_files=work.files,
         ).sealed()
     except Exception as error:

@@ -9,9 +9,10 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
-from stages.artifacts.kinds import KINDS, command_of
+from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.references import is_id, stays_inside
-from stages.errors import ArtifactError, shortened
+from stages.config import StageConfig
+from stages.errors import ArtifactError, UsageError, shortened
 
 MANIFEST = "manifest.json"
 
@@ -31,16 +32,22 @@ class InputRecord(BaseModel):
 
 
 def identity(
-    kind: str,
+    stage: str,
     format_version: int,
-    config: Mapping[str, Any],
+    config: StageConfig,
     inputs: Mapping[str, InputRecord],
     files: Sequence[Sequence[str]],
 ) -> str:
-    """The id of a piece of work: its canonical configuration, its inputs, role and digest of each outside file."""
+    """The id of a piece of work: its stage, the settings that are not at their default, its inputs and outside files.
+
+    Args:
+        stage: its name.
+        format_version: that of the stage's kind.
+        files: role and digest of each file from outside the store.
+    """
     references = {role: record.reference for role, record in inputs.items()}
-    work = {"kind": kind, "format_version": format_version, "config": config, "inputs": references, "files": files}
-    return work_id(work)
+    work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
+    return work_id(work | {"inputs": references, "files": files})
 
 
 class Manifest(BaseModel):
@@ -50,20 +57,21 @@ class Manifest(BaseModel):
 
     format_version: int
     kind: str
+    stage: str
+    """The name of the stage that made it."""
     id: str
     config: dict[str, Any]
+    """All settings that can change the result, resolved."""
     inputs: dict[str, InputRecord]
     files: dict[str, FileEntry]
     metrics: dict[str, Any]
     created: str
     seconds: float
     producer: dict[str, Any]
-    not_identity: list[str] | None = None
-    """Settings of `config` that the id leaves out."""
-    outside_files: list[list[str]] | None = None
+    outside_files: list[list[str]]
     """Role and digest of each file from outside the store, in order."""
-    digest: str | None = None
-    """`manifest_digest` of all the others. This and the two before are None where made before there were such."""
+    digest: str = ""
+    """`manifest_digest` of all the others."""
 
     def check_names(self) -> None:
         """Raises: ValueError for ids, kinds and files whose names would lead elsewhere."""
@@ -75,17 +83,17 @@ class Manifest(BaseModel):
                 raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
 
     @property
-    def recomputed_id(self) -> str | None:
-        """The id of the work that this describes; None if made before manifests said enough."""
-        if self.not_identity is None or self.outside_files is None:
-            return None
-        config = {name: value for name, value in self.config.items() if name not in self.not_identity}
-        return identity(self.kind, self.format_version, config, self.inputs, self.outside_files)
-
-    @property
-    def command(self) -> str:
-        """The command that makes such an artifact."""
-        return command_of(self.kind, self.inputs)
+    def wrong_id(self) -> str | None:
+        """Describe why the id is not that of the work in the manifest; None: it is."""
+        try:
+            stage = STAGES.load(self.stage)
+            config = stage.Config.model_validate(self.config)
+        except (ValueError, UsageError) as error:
+            return f"its settings have no id: {error}"
+        if stage.kind != self.kind:
+            return f"stage {self.stage} makes {stage.kind}, not {self.kind}"
+        id = identity(self.stage, self.format_version, config, self.inputs, self.outside_files)
+        return None if id == self.id else f"what its manifest describes has the id {id}"
 
     def sealed(self) -> Self:
         """The same with its digest."""
@@ -93,7 +101,7 @@ class Manifest(BaseModel):
 
     def _fields(self) -> dict[str, Any]:
         try:
-            return {name: value for name, value in self.model_dump(mode="json").items() if value is not None}
+            return self.model_dump(mode="json")
         except (ValueError, RecursionError) as error:  # a rate, which no digest covers, a thousand levels deep
             raise ArtifactError(
                 f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
@@ -146,7 +154,7 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
             _check_format(fields, folder, mend)
         manifest = Manifest.model_validate(fields)
         manifest.check_names()
-        intact = manifest.digest in (None, manifest_digest(fields))
+        intact = manifest.digest == manifest_digest(fields)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -60,6 +60,8 @@ class Inputs:
 
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     files: tuple[InputFile, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Files that are not read, in sentences for the user."""
 
     def __getitem__(self, role: str) -> Artifact:
         return self.artifacts[role]
@@ -101,6 +103,8 @@ class Job(ShardJob[C], Generic[C]):
 class Stage(ABC, Generic[C]):
     """One verb of the pipeline. It holds no state and knows nothing of locks, ids or renames."""
 
+    name: ClassVar[str]
+    """Its name in `STAGES`, and its command's."""
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]

@@ -108,9 +108,9 @@ class Store:
         wrong = wrong_facts(artifact.manifest)
         if wrong is not None:
             raise artifact.damaged(wrong)
-        if every_byte and artifact.manifest.recomputed_id not in (None, artifact.id):
-            raise artifact.damaged(f"what its manifest describes has the id {artifact.manifest.recomputed_id}")
         if every_byte:
+            if wrong := artifact.manifest.wrong_id:
+                raise artifact.damaged(wrong)
             self._verified.add(artifact.path)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.charts.chunks import in_charts
 from stages.charts.data import Chart, Level, Line, Lines, Table, slug
-from stages.charts.reported import Report, measure
-from stages.charts.symbols import symbol_in_words
+from stages.charts.reported import Report, in_charts, measure, symbol_in_words
 
 TITLE = "Retrieval accuracy@K"
 BY_CHANCE = ", by chance"

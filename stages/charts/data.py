@@ -1,4 +1,4 @@
-"""Charts as data; `stages.charts.drawing.draw` draws them."""
+"""Charts as data; `stages.charts.figure` draws them."""
 
 import csv
 import io

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.charts.chunks import in_charts
 from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.reported import in_charts
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
 

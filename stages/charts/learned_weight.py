@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from stages.charts.data import Chart, Histogram, Line, Lines, Series, Table
-from stages.charts.reported import measure
-from stages.charts.symbols import symbol_in_words
+from stages.charts.reported import measure, symbol_in_words
 from stages.numbers import number
 
 

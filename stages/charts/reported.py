@@ -1,8 +1,16 @@
-"""One report, as charts read it."""
+"""One report, as charts read it, and the names of its numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from stages.retrieval.hyperparameters import hyperparameters
+
+T = TypeVar("T")
+MOST = 6
+"""Series of one chart, as many as a person can tell apart."""
+OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
+"""Quantities of curves besides the amounts of readings."""
 
 
 @dataclass(frozen=True)
@@ -29,3 +37,23 @@ def measure(metrics: Mapping[str, Any]) -> str:
 def scored(metrics: Mapping[str, Any]) -> str:
     """The scored part of a text: `test`; `test, last words`."""
     return metrics["split"] + (", last words" if metrics.get("score") == "last-word" else "")
+
+
+def symbol(name: str) -> str:
+    """`τ`, `k`, `cache size`: for a table."""
+    known = hyperparameters()
+    return known[name].symbol if name in known else OTHERS.get(name, name)
+
+
+def symbol_in_words(name: str) -> str:
+    """`temperature τ`, `neighbours`, `cache size`: for an axis or a title."""
+    known = hyperparameters()
+    return known[name].words if name in known else OTHERS.get(name, name)
+
+
+def in_charts(series: Sequence[T], most: int = MOST) -> Iterator[tuple[str, Sequence[T]]]:
+    """Equal parts of at most `most`, and what tells their charts apart: nothing, or `-1`, `-2`, …"""
+    count = -(-len(series) // most)
+    for part in range(count):
+        start, stop = (len(series) * edge // count for edge in (part, part + 1))
+        yield ("" if count == 1 else f"-{part + 1}"), series[start:stop]

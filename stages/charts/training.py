@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.charts.chunks import in_charts
 from stages.charts.data import Chart, Line, Lines, Table
+from stages.charts.reported import in_charts
 
 RATE = "learning rate"
 

@@ -5,7 +5,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
-from stages.evaluation.figures.control_text import counting
+from stages.evaluation.figures.row_names import counting
 from stages.evaluation.figures.token_scores import TokenScores, open_scores
 from stages.reporting import Progress, unheard
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.charts.data import Bars, Chart, Series, Table
-from stages.charts.drawing.draw import figures
+from stages.charts.figure import figures
 from stages.charts.frequency import few_note
 from stages.comparison.sentences import against, text_lines, verdict
 from stages.comparison.tables import group_tables, position_label, token_figures, top_tokens

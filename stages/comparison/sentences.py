@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.evaluation.figures.remarks import UNKNOWN_TOLD, resampled_line, unknown_rate_line
 from stages.numbers import number
+from stages.reports.remarks.table import COMPARISON, COUNTING_SHORT, remarks_on
 
 Facts = Mapping[str, Any]
 
@@ -26,8 +26,9 @@ def against(report: Facts) -> str:
     value, counted = report["perplexity"], report.get("counting")
     if counted is None:
         return ""
-    is_worse = "" if value is not None and value < counted else "worse than "
-    return f", {is_worse}a trigram of what it reads{f' ({number(counted)})' if is_worse else f': {number(counted)}'}"
+    if value is not None and value < counted:
+        return f", a trigram of what it reads: {number(counted)}"
+    return f", {COUNTING_SHORT.format(new='', limit=number(counted))}"
 
 
 def text_lines(found: Facts) -> Iterator[str]:
@@ -41,7 +42,6 @@ def text_lines(found: Facts) -> Iterator[str]:
             f"B gives more probability to {found['won_share']:.1%} of the tokens, less to {found['lost_share']:.1%}"
             f"{f', the same to {even:,}' if even else ''}"
         )
-        yield from unknown_rate_line(found["split"], found["unknown_rate"])
     else:
         yield (
             f"{found['split']}, {scored}: one text in two tokenizations, {found['tokens_a']:,} tokens in A and "
@@ -49,8 +49,10 @@ def text_lines(found: Facts) -> Iterator[str]:
         )
         for per in found["per"]:
             yield f"B - A: {_nats(per)} a {per['unit']}; perplexity by the {per['unit']} {ratio(per)}"
-        yield from _unknown(found)
-    yield _resampled(found["bootstrap"])
+    drawn = found["bootstrap"]
+    if drawn["units"] > 1:
+        yield f"B is better in {drawn['units_won']:,} of {drawn['units']:,} {drawn['unit']}s"
+    yield from (remark.text for remark in remarks_on(COMPARISON, found))
 
 
 def verdict(found: Facts) -> str:
@@ -65,11 +67,11 @@ def verdict(found: Facts) -> str:
     return f"{second} is {'better' if high < 0 else 'worse'} than {first} on {found['split']}"
 
 
-def baseline_line(found: Facts) -> str:
-    """Sentence about a report and its baseline: the ratio of two perplexities, and its interval."""
+def baseline_values(found: Facts) -> dict[str, str]:
+    """Words about a report and its baseline: the ratio of two perplexities, and its interval."""
     (first, row), drawn = found["rows"], found["bootstrap"]
-    interval = f" ({100 * drawn['confidence']:.4g}% interval, as of memlm compare)" if found["interval"] else ""
-    return f"{row} against {first} of the baseline: perplexity {ratio(found)}{interval}"
+    interval = f" ({100 * drawn['confidence']:.4g}% interval)" if found["interval"] else ""
+    return {"row": row, "first": first, "ratio": ratio(found), "interval": interval}
 
 
 def _nats(facts: Facts) -> str:
@@ -93,18 +95,3 @@ def _factor(value: float | None) -> str:
 def interval_text(edges: Sequence[float] | None) -> str:
     """`[-0.1311, -0.1150]`; empty where there is none."""
     return "" if edges is None else f"[{edges[0]:+.4f}, {edges[1]:+.4f}]"
-
-
-def _unknown(found: Facts) -> Iterator[str]:
-    rates = found["unknown_rate_a"], found["unknown_rate_b"]
-    if max(rates) > UNKNOWN_TOLD:
-        yield (
-            f"beware: {rates[0]:.1%} of A's tokens and {rates[1]:.1%} of B's are <unk>, which is easier to guess than "
-            "the words that it stands for"
-        )
-
-
-def _resampled(bootstrap: Facts) -> str:
-    """How the intervals were made, and how many of the resampled units B wins."""
-    won = f"; B is better in {bootstrap['units_won']:,} of them" if bootstrap["units"] > 1 else ""
-    return f"{resampled_line(bootstrap)}{won}"

@@ -1,24 +1,15 @@
-"""Probes, a folder each: settings and code that record what a method or a layer does while a split is scored."""
+"""Probes, a file each: what a method or a layer does while a split is scored, in figures, a line and charts."""
 
-from stages.registry import Part, Registry
+from stages.registry import Registry
 
 PROBES = Registry(
     "probe",
     {
-        "gate": Part.within("stages.diagnostics.gate", "settings:GateProbeSettings", "probe:GateProbe"),
-        "product_keys": Part.within(
-            "stages.diagnostics.product_keys", "settings:ProductKeysProbeSettings", "probe:ProductKeysProbe"
-        ),
-        "memorizing": Part.within(
-            "stages.diagnostics.memorizing", "settings:MemorizingProbeSettings", "probe:MemorizingProbe"
-        ),
-        "compressive": Part.within(
-            "stages.diagnostics.compressive", "settings:CompressiveProbeSettings", "probe:CompressiveProbe"
-        ),
-        "infinity": Part.within("stages.diagnostics.infinity", "settings:InfinityProbeSettings", "probe:InfinityProbe"),
+        "gate": "stages.diagnostics.gate:GateProbe",
+        "product_keys": "stages.diagnostics.product_keys:ProductKeysProbe",
+        "memorizing": "stages.diagnostics.memorizing:MemorizingProbe",
+        "compressive": "stages.diagnostics.compressive:CompressiveProbe",
+        "infinity": "stages.diagnostics.infinity:InfinityProbe",
     },
 )
-"""By their names in `metrics.json`.
-
-The settings are a `stages.diagnostics.settings.ProbeSettings`, the code is a `stages.encoding.probe.Probe`.
-"""
+"""Classes of `stages.diagnostics.probe.Probe`, by their names in `metrics.json`."""

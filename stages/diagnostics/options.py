@@ -5,17 +5,17 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
-from stages.diagnostics.settings import Options, ProbeSettings
+from stages.diagnostics.probe import Options, Probe
 
 
-def all_settings() -> dict[str, ProbeSettings]:
-    """Settings of each probe, by its name."""
-    return {name: PROBES.settings(name)() for name in PROBES.names()}
+def all_probes() -> dict[str, type[Probe]]:
+    """Each probe, by its name."""
+    return {name: PROBES.load(name) for name in PROBES.names()}
 
 
 def option_names() -> list[str]:
     """Settings of an evaluation that are options of probes."""
-    return [option for part in all_settings().values() for option in part.options]
+    return [option for part in all_probes().values() for option in part.options]
 
 
 def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[
     Raises: UsageError or ArtifactError where they do not go with the model, or what it reads.
     """
     resolved: dict[str, Any] = {}
-    for part in all_settings().values():
+    for part in all_probes().values():
         resolved |= part.resolve({option: asked[option] for option in part.options}, read, splits)
     return resolved
 
@@ -35,6 +35,6 @@ def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[
 def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """Options that a question about a model takes over from an evaluation with these settings; {}: none."""
     taken: dict[str, Any] = {}
-    for part in all_settings().values():
+    for part in all_probes().values():
         taken |= part.of_report(config)
     return taken

@@ -1,13 +1,17 @@
 """How probes look at layers while a model reads, and which of a block's tokens count."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from stages.encoding.clock import now
-from stages.encoding.probe import ScoredBlock
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from stages.encoding.probe import ScoredBlock
 
 
 def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tensor | slice:

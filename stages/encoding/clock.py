@@ -1,13 +1,19 @@
 """Reads the time once a device has finished its work."""
 
-import time
+from __future__ import annotations
 
-import torch
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def now(device: torch.device) -> float:
     """Seconds of a clock, once all work given to the device is done."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
     return time.perf_counter()
 

@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.encode import EncodedBlock, encode_range
+from stages.encoding.encode import EncodedBlock, encode
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import RangeProbe, ScoredBlock
+from stages.examples.streams import Streams
 from stages.models.language_model import LanguageModel, State
+from stages.models.windows import WindowSettings
 
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""
@@ -58,19 +60,9 @@ def score_ids(
         context: inputs of a window or segment.
         keys: representations to keep of the tokens, `hidden` or `ffn-input`.
     """
-    device, stride = next(model.parameters()).device, 1 if model.config.pools else context
-    blocks = encode_range(
-        model.eval(),
-        np.asarray(ids),
-        eos,
-        0,
-        len(ids),
-        context=context,
-        stride=stride,
-        device=device,
-        precision="fp32",
-    )
-    return score_blocks(model, blocks, keys)
+    windows = WindowSettings(context, 1 if model.config.pools else context)
+    texts = Streams(np.asarray(ids), eos, model.config.cutting(windows), np.array([0, len(ids)]))
+    return score_blocks(model, encode(model.eval(), texts.blocks(0, len(ids))), keys)
 
 
 def score_blocks(

@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.config import remembers
+from stages.models.layers.settings import remembers
 from stages.models.windows import WindowSettings
 
 STATES_KEPT = 3
@@ -28,7 +28,7 @@ class WindowedConfig(StageConfig):
     """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that the backbone carries from segment to segment; None: the model's."""
-    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    long_length: Annotated[int, Field(ge=0)] | None = None
     """Slots or entries that layers remember beyond these, if they do; None: the model's."""
 
     @property

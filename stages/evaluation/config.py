@@ -47,13 +47,6 @@ class EvaluateConfig(WindowedConfig):
     """Rows that tokens may not find where the datastore was made of the split that is read: their own (self), those
     within N of it, or those of its document."""
 
-    def canonical(self) -> dict[str, Any]:
-        """As other settings, but without an exclusion that nothing needs: reports keep their ids."""
-        settings = super().canonical()
-        if settings["exclude"] is None:
-            del settings["exclude"]
-        return settings
-
     @property
     def probe_options(self) -> dict[str, Any]:
         """Options of probes."""

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.clock import Stopwatch
 from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.probe import Observation, Probe, RangeProbe
+from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import DENSE_SCORES, LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords, is_best

@@ -9,12 +9,13 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
 from stages.diagnostics import PROBES
+from stages.diagnostics.probe import Probe
 from stages.encoding.hidden_memory import HiddenMemory
 from stages.encoding.key_encoder import KeyEncoder
-from stages.encoding.probe import Probe
 from stages.encoding.split_reader import SplitReader
 from stages.evaluation.evaluator import Evaluator, ExternalMemory
 from stages.evaluation.figures.last_word import LastWords
+from stages.examples.corpus import Corpus
 from stages.lineage.keys import stored_keys
 from stages.lineage.rows import own_rows
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
@@ -27,7 +28,6 @@ from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.search.open import open_searcher
-from stages.text.tokens import start_id
 
 
 def open_evaluator(
@@ -55,8 +55,7 @@ def open_evaluator(
         last_words: of each split, the tokens that alone count.
     """
     tokens = read["tokens"]
-    group, eos = tokens.zarr("tokens.zarr"), start_id(tokens.metrics)
-    reader = SplitReader(group, eos, windows, by_document, device, precision)
+    reader = SplitReader(Corpus.of(tokens), windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
     external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
     datastore = None if external is None else external.datastore

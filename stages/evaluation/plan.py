@@ -12,7 +12,7 @@ from stages.methods.defaults import is_own_datastore
 from stages.models.windows import WindowSettings
 
 if TYPE_CHECKING:
-    from stages.encoding.probe import Probe
+    from stages.diagnostics.probe import Probe
     from stages.evaluation.figures.breakdown import Breakdown
     from stages.evaluation.figures.intervals import UnitFiles
     from stages.evaluation.figures.last_word import LastWords

@@ -76,7 +76,9 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
         return []
     sources = read_sources(reports, members, lambda report: ())
     rows = [row for row in headline(sources) if not row.baseline]
-    remarks = [f"- {', '.join(of)}: {remark}" if of else f"- {remark}" for of, remark in shared_remarks(sources)]
+    remarks = [
+        f"- {', '.join(of)}: {remark.text}" if of else f"- {remark.text}" for of, remark in shared_remarks(sources)
+    ]
     return [part for part in ("## Results", _table(rows), _memory_remark(rows), "\n".join(remarks)) if part]
 
 

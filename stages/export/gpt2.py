@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.export.form import Form
-from stages.models.backbones.transformer.config import TransformerConfig
-from stages.models.backbones.transformer.network import Transformer
+from stages.models.backbones.transformer import Transformer
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
-from stages.models.layers.config import PLACES
+from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
 

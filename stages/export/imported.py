@@ -10,8 +10,8 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.export.form import Form
-from stages.models.backbones.huggingface.config import HuggingFaceConfig
-from stages.models.backbones.huggingface.network import causal_model
+from stages.models.backbones.huggingface import causal_model
+from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import FullVocabulary

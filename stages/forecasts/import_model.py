@@ -14,7 +14,7 @@ class ImportForecast(Forecast[ImportConfig]):
 
     def cost(self, config: ImportConfig, inputs: Inputs) -> Cost:
         found = pretrained_size(config, inputs)
-        settings = len(json.dumps(config.canonical()["model"], indent=2))
+        settings = len(json.dumps(config.stored()["model"], indent=2))
         return Cost(
             files={"model.safetensors": found.bytes, "config.json": settings},
             metrics={"parameters": found.parameters},

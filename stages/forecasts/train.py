@@ -36,4 +36,4 @@ class TrainForecast(Forecast[TrainConfig]):
         settings = {"method", "memory", "segment_length", "batch_tokens", "precision", "lora"}
         signature = config.model_dump(include=settings)
         signature["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
-        return Work(metrics["tokens"], "tokens", signature)
+        return Work(metrics["tokens"], "tokens", signature, weights=metrics["parameters"])

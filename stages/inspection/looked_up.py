@@ -8,8 +8,7 @@ from torch import Tensor
 
 from stages.diagnostics.watching import Calls
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memorizing.layer import MemorizingAttention
-from stages.models.layers.memorizing.search import Retrieved, Search
+from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
 from stages.text.excerpt import Excerpt, SplitText
 
 

@@ -14,6 +14,7 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.range_scores import RowSettings
 from stages.evaluation.open import open_evaluator
 from stages.evaluation.tuning.select import describe_row, select
+from stages.examples.corpus import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
@@ -119,10 +120,11 @@ def _open(found: Resolved, request: Request) -> Evaluator:
 def _reading_passage(evaluator: Evaluator, passage: Passage, first: int | None) -> Evaluator:
     """The evaluator with a passage in place of all splits."""
     external, hidden = evaluator.external, evaluator.hidden_memory
-    eos = evaluator.reader.eos if first is None else first
-    reader = replace(evaluator.reader, tokens=passage, eos=eos)
+    eos = evaluator.reader.corpus.eos if first is None else first
+    corpus = Corpus(passage, eos)
+    reader = replace(evaluator.reader, corpus=corpus)
     if external is not None:
-        encoder = replace(external.encoder, reader=replace(external.encoder.reader, tokens=passage, eos=eos))
+        encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
         external = replace(external, encoder=encoder)
     hidden = None if hidden is None else hidden.of_text(reader)
     return replace(evaluator, reader=reader, external=external, hidden_memory=hidden)

@@ -147,6 +147,8 @@ class Method(ABC, Generic[S]):
     """Other things to try where the loss is not a number, as items of a list."""
     grouped_by: ClassVar[str] = ""
     """The setting that says how a batch is cut into groups of segments that are alike, where it is."""
+    keeps_graph: ClassVar[bool] = False
+    """Whether a loss reaches through what is carried into earlier batches of the same update."""
 
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings
@@ -178,7 +180,8 @@ class Method(ABC, Generic[S]):
         The auxiliary loss of an encoding is no part of it: training adds that.
 
         Args:
-            carried: what the batch before left, without gradient; nothing where streams begin.
+            carried: what the batch before left, constant unless the update keeps its graph; nothing where streams
+                begin.
         """
 
     @abstractmethod
@@ -195,6 +198,8 @@ class Update(Protocol):
 
     accumulate: int
     """Forward batches that make it."""
+    keeps_graph: bool
+    """Whether what is carried between these batches keeps its graph: then one `backward` of their losses is made."""
     optimizer: torch.optim.Optimizer
     """The optimizer of the parameter groups; `change_weights` makes its step."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.encoding.windows import positions_back
+from stages.examples.windows import positions_back
 from stages.text.tokens import require_segment
 
 

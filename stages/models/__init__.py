@@ -2,21 +2,22 @@
 
 from stages.registry import Part, Registry
 
+PACKAGE = "stages.models.backbones"
 BACKBONES = Registry(
     "backbone",
     {
         "transformer": Part.within(
-            "stages.models.backbones.transformer", "config:TransformerConfig", "network:Transformer"
+            "stages.models.backbones", "transformer_config:TransformerConfig", "transformer:Transformer"
         ),
         "transformer-xl": Part.within(
-            "stages.models.backbones.transformer_xl", "config:TransformerXLConfig", "network:TransformerXL"
+            "stages.models.backbones", "transformer_xl_config:TransformerXLConfig", "transformer_xl:TransformerXL"
         ),
-        "lstm": Part.within("stages.models.backbones.lstm", "config:LSTMConfig", "network:LSTM"),
+        "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
         "huggingface": Part.within(
-            "stages.models.backbones.huggingface", "config:HuggingFaceConfig", "network:HuggingFace"
+            "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
         ),
         "text-encoder": Part.within(
-            "stages.models.backbones.text_encoder", "config:TextEncoderConfig", "network:TextEncoder"
+            "stages.models.backbones", "text_encoder_config:TextEncoderConfig", "text_encoder:TextEncoder"
         ),
     },
 )

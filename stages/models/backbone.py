@@ -89,6 +89,9 @@ class Backbone(nn.Module, ABC):
     prefix: int | None = None
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
 
+    keeps_graph: bool = False
+    """Whether training lets a loss reach through the state into earlier batches of the same update."""
+
     @abstractmethod
     def read(self, inputs: Inputs) -> Encoding:
         """Representations of the inputs, and the state after them."""

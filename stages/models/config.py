@@ -15,13 +15,11 @@ from stages.models import BACKBONES, DEFAULT_BACKBONE
 from stages.models.named import spelled_out
 from stages.models.windows import Lengths, WindowSettings
 
+if TYPE_CHECKING:
+    from stages.examples.cutting import Cutting, Way
+
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-
-
-def unless(usual: object) -> Any:
-    """Leaves a setting out of what is stored where it is the usual one: older models keep their ids."""
-    return Field(exclude_if=lambda chosen: bool(chosen == usual))
 
 
 class VocabularyConfig(Settings):
@@ -50,17 +48,14 @@ class VocabularyConfig(Settings):
     gate: Literal["vector", "scalar"] | None = None
     """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
     gate."""
-    gate_values: Annotated[Literal["scaled", "raw"] | None, Field(exclude_if=lambda value: value in (None, "raw"))] = (
-        None
-    )
+    gate_values: Literal["scaled", "raw"] | None = None
     """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the first layer reads
-    it (`scaled`). None: the method chooses; for a stored model `raw`, which is therefore left out of what is
-    stored."""
-    score_scale: Annotated[float, Field(gt=0), unless(1.0)] = 1.0
+    it (`scaled`). None: the method chooses."""
+    score_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of the vocabulary's scores (Cohere, Granite)."""
-    score_bias: Annotated[bool, unless(False)] = False
+    score_bias: bool = False
     """Whether each token's score has a bias of its own (Phi, GPT-J)."""
-    score_cap: Annotated[Annotated[float, Field(gt=0)] | None, unless(None)] = None
+    score_cap: Annotated[float, Field(gt=0)] | None = None
     """c, of scores that are bent to c tanh(score / c) (Gemma 2); None: they are not."""
 
     @model_validator(mode="after")
@@ -149,6 +144,17 @@ class BackboneConfig(VocabularyConfig):
 
         Raises: UsageError if it cannot read them.
         """
+
+    def cutting(self, windows: WindowSettings, by_document: bool = False) -> "Cutting":
+        """How a range of tokens is cut for it.
+
+        Args:
+            by_document: whether each document is read by itself.
+        """
+        from stages.examples.cutting import Cutting  # and with it NumPy, which settings alone need not load
+
+        way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
+        return Cutting(way, windows.context, windows.stride, by_document, self.reads_documents)
 
     @property
     def reads_neighbors(self) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from stages.errors import UsageError, content_of
+from stages.examples.examples import Batch
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs, State
 from stages.models.config import BackboneConfig, parse_model
@@ -56,6 +57,10 @@ class LanguageModel(nn.Module):
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
         return self.backbone(Inputs(self.vocabulary.embed(padded), *context)).without_prefix(begun)
+
+    def read(self, batch: Batch, state: State = None) -> Encoding:
+        """Read a batch, going on from `state`."""
+        return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.

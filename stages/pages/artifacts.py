@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.charts.data import Box, Chart, Graph, Table
-from stages.evaluation.figures.remarks import trained_with_memory
 from stages.numbers import duration, number, size
 from stages.pages.lineage import Member, in_order
+from stages.reports.remarks.gains import trained_with_memory
 
 SPEEDS = ("tokens_per_second", "segments_per_second")
 FACTS = {

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stages.artifacts.durable import write_atomically
-from stages.charts.drawing import figure as drawing
+from stages.charts import figure as drawing
 from stages.errors import UsageError
 from stages.pages.page import Page
 from stages.pages.rendering import MARK

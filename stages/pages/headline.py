@@ -7,13 +7,12 @@ from math import inf, isfinite
 from typing import Any
 
 from stages.charts.data import Table
-from stages.charts.symbols import symbol
-from stages.evaluation.figures.control_text import COUNTING, counting, counting_on_new_text
-from stages.evaluation.figures.remarks import tied
-from stages.evaluation.figures.row_names import baseline_name, short_name
+from stages.charts.reported import symbol
+from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text, short_name
 from stages.metrics import shown_word_perplexity
 from stages.pages.seeds import Means, OverSeeds
 from stages.pages.source import Source
+from stages.reports.remarks.gains import tied
 from stages.retrieval.comparison import MEANS
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.memory_words import number_words, that_matter

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.drawing.draw import draw
-from stages.charts.drawing.figure import Figure
+from stages.charts.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import comparison_words, headline, headline_table, measures_shown, rankings, shown
+from stages.pages.headline import Row, comparison_words, headline, headline_table, measures_shown, rankings, shown
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
@@ -32,7 +31,11 @@ class Page:
     """Name -> CSV."""
 
 
-def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks) -> Page:
+Title = Callable[[Sequence[Source], Sequence[Row]], str]
+"""Says what came out."""
+
+
+def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks, title: Title = page_title) -> Page:
     """The page of some reports; the same store gives the same page.
 
     Args:
@@ -43,17 +46,17 @@ def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks)
     """
     members = lineage_of(reports)
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
-        return _page(read_sources(reports, members, more), members, script)
+        return _page(read_sources(reports, members, more), members, script, title)
 
 
-def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script) -> Page:
+def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title) -> Page:
     seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
     rows, artifacts = headline(sources, means_over_seeds(seeds)), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
-    lineage = draw(lineage_chart(list(members.values())))
+    lineage = Figure(lineage_chart(list(members.values())))
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
     html = render(
-        title=page_title(sources, rows),
+        title=title(sources, rows),
         sources=sources,
         texts=text_lines(list(members.values())),
         rows=rows,

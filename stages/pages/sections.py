@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from stages.charts.curves import accuracy_charts, curve_charts
 from stages.charts.data import Chart
-from stages.charts.drawing.draw import figures
-from stages.charts.drawing.figure import Figure
+from stages.charts.figure import Figure, figures
 from stages.charts.frequency import frequency_charts
 from stages.charts.learned_weight import learned_charts
 from stages.charts.training import training_charts

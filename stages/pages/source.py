@@ -10,13 +10,14 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
-from stages.evaluation.figures.remarks import remarks
 from stages.evaluation.figures.row_names import SHUT, with_model_named
 from stages.pages.lineage import Member
+from stages.reports.remarks.remark import Remark
+from stages.reports.remarks.table import REPORT, remarks_on
 from stages.text.names import names_file, read_runs
 
 METRICS = "metrics.json"
-LongerRemarks = Callable[[Artifact], Sequence[str]]
+LongerRemarks = Callable[[Artifact], Sequence[Remark]]
 """Finds remarks that need more than the report's own numbers, such as a comparison with its baseline."""
 
 
@@ -35,7 +36,7 @@ class Source:
     """Name of the scored tokens; empty where they have none and are the page's only ones."""
     alone: bool
     """Whether it is the page's only report, so that its name says nothing."""
-    remarks: Sequence[str]
+    remarks: Sequence[Remark]
     """Remarks on its figures."""
 
     @property
@@ -77,15 +78,15 @@ def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], mor
             label,
             corpora[metrics["read"]["tokens"]],
             len(reports) == 1,
-            [*remarks(metrics), *more(report)],
+            [*remarks_on(REPORT, metrics), *more(report)],
         )
         for report, metrics, label in zip(reports, read, labels, strict=True)
     ]
 
 
-def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], str]]:
+def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remark]]:
     """Each remark once, with the labels of the reports that it is of; none where it is of all of them."""
-    labels: dict[str, list[str]] = {}
+    labels: dict[Remark, list[str]] = {}
     for source in sources:
         for remark in source.remarks:
             labels.setdefault(remark, []).append(source.label)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from stages.errors import DataError
+from stages.pretrained.damage import require_sizes
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
 
@@ -24,12 +25,14 @@ class Loaded(NamedTuple):
 
 def read_settings(location: Location) -> Any:
     """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no
-    model."""
+    model, or one that its files cannot hold."""
     with reading(location, "model"):
         from transformers import AutoConfig
 
         with location.isolated(location.files(("config.json",))) as folder:
-            return AutoConfig.from_pretrained(folder, **location.loading())
+            settings = AutoConfig.from_pretrained(folder, **location.loading())
+    require_sizes(location, settings)
+    return settings
 
 
 def architecture(settings: Any) -> dict[str, Any]:

@@ -1,22 +1,84 @@
-"""Finds damage in the files of a model that could not be read: their readers give errors of arrays and bytes."""
+"""Finds what the files of a model cannot hold: their readers give errors of arrays and bytes, or read on for ever."""
 
+import mmap
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from stages.errors import DataError
 from stages.pretrained.location import Location
 
 MAGIC = b"GGUF"
+GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Bytes of a value by its type; 8 is a text, 9 an array."""
+GGUF_TEXT, GGUF_ARRAY = 8, 9
+SIZES = (
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("hidden_size", "intermediate_size", "vocab_size", "num_experts", "num_local_experts"),
+)
+"""Settings of transformers, by the names that all its models know, of which none can be negative."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+WEIGHTS_A_BYTE = 8
+"""More than any quantization packs into one."""
 
 
 def damage(location: Location) -> str | None:
     """Describe the damage of a file of weights, as a sentence; None: none that shows."""
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
-        return next((_cut_short(str(file), file) for file in files if not _safetensors_whole(file)), None)
+        return next((_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None), None)
+    file = location.folder / location.gguf
+    return head_damage(location) or (None if _gguf_whole(file) else _cut_short(location.spec, file))
+
+
+def head_damage(location: Location) -> str | None:
+    """The damage that the head of a GGUF file shows: one that counts more than the file has bytes is never read."""
+    if location.gguf is None:
+        return None
     file = location.folder / location.gguf
     with file.open("rb") as opened:
         if opened.read(len(MAGIC)) != MAGIC:
             return f"{location.spec} is no GGUF file: it does not begin with the letters {MAGIC.decode()}."
-    return None if _gguf_whole(file) else _cut_short(location.spec, file)
+    return None if _gguf_weights(file) is not None else _cut_short(location.spec, file)
+
+
+def require_sizes(location: Location, settings: Any) -> None:
+    """Raises: DataError for settings of sizes that are none, or for more layers than the files hold weights.
+
+    A model is built, without its numbers, before its weights are read: one of a million layers takes hours.
+    """
+    for name in SIZES:
+        value = getattr(settings, name, None)
+        if isinstance(value, int) and value < 0:
+            raise DataError(f"{location.spec} cannot be a model: its settings have {name} = {value}.")
+    layers, held = getattr(settings, "num_hidden_layers", None), _weights(location)
+    experts = max((value for name in EXPERTS if isinstance(value := getattr(settings, name, None), int)), default=1)
+    for name, value in (("layers", layers), ("experts", experts)):
+        if isinstance(value, int) and held is not None and value > held:
+            raise DataError(
+                f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {name}: they are those of "
+                "another model, or changed."
+            )
+
+
+def require_parameters(location: Location, parameters: int) -> None:
+    """Raises: DataError for a model that is larger than its files can be, however they are packed."""
+    held = sum(file.stat().st_size for file in location.weights())
+    if parameters > WEIGHTS_A_BYTE * held:
+        raise DataError(
+            damage(location)
+            or f"{location.spec} has files of {held:,} bytes, and its settings ask for {parameters:,} weights: they "
+            "are those of another model, or changed."
+        )
+
+
+def _weights(location: Location) -> int | None:
+    """Number of arrays that the files hold; None where a file is damaged, which its reader finds."""
+    if location.gguf is not None:
+        return _gguf_weights(location.folder / location.gguf)
+    counts = [_safetensors_weights(file) for file in location.weights() if file.suffix == ".safetensors"]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _cut_short(name: str, file: Path) -> str:
@@ -26,19 +88,50 @@ def _cut_short(name: str, file: Path) -> str:
     )
 
 
-def _safetensors_whole(file: Path) -> bool:
-    """Whether all that the head of a file lists lies in it; the weights themselves are not read."""
+def _safetensors_weights(file: Path) -> int | None:
+    """Number of arrays in a file; None where not all that its head lists lies in it."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(file, "pt"):
-            return True
+        with safe_open(file, "pt") as opened:
+            return len(opened.keys())
     except (OSError, SafetensorError):
-        return False
+        return None
+
+
+def _gguf_weights(file: Path) -> int | None:
+    """The number of arrays that the head of a GGUF file counts; None where the file cannot hold what is counted."""
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            order = "<" if content[4:6] != b"\0\0" else ">"  # the version is small, in the writer's order of bytes
+            arrays, settings = struct.unpack_from(f"{order}QQ", content, 8)
+            place, number = 24, lambda at: int(struct.unpack_from(f"{order}Q", content, at)[0])
+            for _ in range(settings):
+                place += 8 + number(place)
+                kind = struct.unpack_from(f"{order}I", content, place)[0]
+                place = _behind(content, order, kind, place + 4, number)
+            left = len(content) - place
+            return arrays if 0 <= arrays * 24 <= left else None  # a name, its shape, a type and a place each
+    except (OSError, ValueError, KeyError, struct.error, RecursionError):
+        return None
+
+
+def _behind(content: mmap.mmap, order: str, kind: int, place: int, number: Callable[[int], int]) -> int:
+    """The place behind a value. Raises: struct.error if it does not lie in the file."""
+    if kind == GGUF_TEXT:
+        return place + 8 + number(place)
+    if kind != GGUF_ARRAY:
+        return place + GGUF_BYTES[kind]
+    kind, count, place = struct.unpack_from(f"{order}I", content, place)[0], number(place + 4), place + 12
+    if kind in GGUF_BYTES:
+        return place + count * GGUF_BYTES[kind]
+    for _ in range(count):
+        place = _behind(content, order, kind, place, number)
+    return place
 
 
 def _gguf_whole(file: Path) -> bool:
-    """As above."""
+    """Whether all arrays that the head of a GGUF file names lie in it."""
     from gguf import GGUFReader
 
     try:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import DataError
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
-from stages.models.backbones.text_encoder.network import encoder_blocks, pooled
+from stages.models.backbones.text_encoder import encoder_blocks, pooled
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import model_of_settings
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import longest_window
 from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.damage import require_parameters
 from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
 from stages.pretrained.quiet import reading
 from stages.pretrained.scores import PROBE, TOLERANCE
@@ -57,6 +58,7 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
         found = architecture(settings)
         with torch.device("meta"):
             model = model_of_settings(found, KIND)
+        require_parameters(location, sum(weight.numel() for weight in model.parameters()))
         rows, width = model.get_input_embeddings().weight.shape
         if width != settings.hidden_size:
             raise DataError(

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface.config import HuggingFaceConfig
-from stages.models.backbones.huggingface.network import causal_model
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.backbones.huggingface import causal_model
+from stages.models.backbones.huggingface_config import HuggingFaceConfig
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
+from stages.pretrained.damage import require_parameters
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading
@@ -57,6 +58,7 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
         found = architecture(settings)
         with torch.device("meta"):
             causal = causal_model(found)
+        require_parameters(location, sum(weight.numel() for weight in causal.parameters()))
         head = head_settings(causal, location.spec)
         rows, width = causal.get_output_embeddings().weight.shape
         return HuggingFaceConfig(

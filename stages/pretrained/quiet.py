@@ -5,7 +5,7 @@ from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 
 from stages.errors import DataError, MemlmError
-from stages.pretrained.damage import damage
+from stages.pretrained.damage import damage, head_damage
 from stages.pretrained.location import Location, packing, require_extra
 
 
@@ -30,6 +30,8 @@ def reading(location: Location, what: str) -> Iterator[None]:
     Raises: UsageError without the extra; DataError for what cannot be read: that a file of weights is cut short, else
         the library's own first line.
     """
+    if (wrong := head_damage(location)) is not None:
+        raise DataError(wrong)
     try:
         with quiet():
             yield

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from stages.models.backbones.huggingface.config import HuggingFaceConfig
-from stages.models.backbones.text_encoder.config import TextEncoderConfig
+from stages.models.backbones.huggingface_config import HuggingFaceConfig
+from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.location import Location
 from stages.pretrained.quiet import reading

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import UsageError
+from stages.errors import UsageError, shortened
 from stages.search.config import IndexConfig, Keys
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ class Datastore:
 
     def batches(self, rows: int = 8192) -> "Iterator[tuple[np.ndarray, np.ndarray]]":
         """Keys and values of a number of rows at a time, in stored order."""
-        if rows < 1:
-            raise UsageError(f"batches are of 1 row or more, not {rows}.")
-        keys, values = self.keys, self.values
+        rows, keys, values = count(rows, "rows"), self.keys, self.values
         for start in range(0, len(values), rows):
             yield keys[start : start + rows], values[start : start + rows]
 
@@ -61,7 +59,7 @@ class Index:
 
     @cached_property
     def searcher(self) -> "Searcher":
-        """What searches; made when it is first asked for."""
+        """The engine, made when it is first asked for."""
         from stages.search.keys import StoredKeys
         from stages.search.open import build_searcher
 
@@ -79,15 +77,18 @@ class Index:
         import numpy as np
 
         dim, dtype = self.searcher.dim, self.datastore.keys.dtype
-        wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
+        try:
+            wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
+        except (TypeError, ValueError):
+            raise UsageError(f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}.") from None
         if wanted.ndim != 2 or wanted.shape[1] != dim:
             raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
-        if k < 1:
-            raise UsageError(f"k is 1 or more, not {k}.")
+        if count(k, "k") > self.searcher.rows:  # the answer has room for all k
+            raise UsageError(f"k is the {self.searcher.rows:,} rows of the datastore at the most, not {k:,}.")
         return self.searcher.search(wanted, k, exclude_ranges)
 
     def entries(self, queries: Any, k: int, exclude_ranges: Any = None) -> "Entries":
-        """What each query retrieves, as memory that can be read: see `search`."""
+        """Scores and tokens of the nearest rows of each query, to be read as memory; arguments as of `search`."""
         import numpy as np
         import torch
 
@@ -97,6 +98,13 @@ class Index:
         scores = scores_from_distances(torch.from_numpy(distances), self.searcher.metric)
         values = torch.from_numpy(np.append(np.asarray(self.datastore.values[:], np.int64), -1))
         return external_entries(Neighbors(torch.from_numpy(ids), scores, values))
+
+
+def count(value: Any, name: str) -> int:
+    """A number of things that was given. Raises: UsageError for anything but a whole number from 1 on."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+        raise UsageError(f"{name} is a whole number, 1 or more, not {shortened(repr(value))}.")
+    return int(value.__index__())
 
 
 def _numpy(array: Any) -> Any:

@@ -11,7 +11,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.methods import METHODS
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.search.automatic import resolve

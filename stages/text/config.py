@@ -51,7 +51,7 @@ class TokenizeConfig(StageConfig):
     for; else all of train's."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto, NUMBER] = None
     """Words that train has less often are <unk>; None: auto: 1 if the text has <unk> already, else 2."""
-    eos: Annotated[str | None, Field(exclude_if=lambda token: token is None), Spelling("TOKEN")] = None
+    eos: Annotated[str | None, Spelling("TOKEN")] = None
     """Token that ends a document for a pretrained model; None: <|endoftext|>, or the tokenizer's own."""
     lowercase: bool = False
     """Lower-case the text first."""
@@ -60,22 +60,13 @@ class TokenizeConfig(StageConfig):
     line; None: a record of .jsonl, a row of .parquet and .arrow, a topic of pydocs, else a file."""
     split: Annotated[tuple[Share, ...] | None, Spelling("A,B[,C]")] = None
     """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
-    column: Annotated[str | None, Field(min_length=1, exclude_if=lambda column: column is None), Spelling("NAME")] = (
-        None
-    )
+    column: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
     """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
-    files: Annotated[str | None, Field(exclude_if=lambda files: files is None), Spelling("A-B")] = None
+    files: Annotated[str | None, Spelling("A-B")] = None
     """Numbers of the files that are read, of FILES or of the first split there is (train), counted from 0: 0-9; None:
     all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
     """Longest record of .jsonl, or row, that is read."""
-
-    def canonical(self) -> dict[str, Any]:
-        """As other settings, but without a count of 1: with it, work is what it was before there was this setting."""
-        settings = super().canonical()
-        if settings["min_count"] in (None, 1):
-            del settings["min_count"]
-        return settings
 
     @field_validator("tokenizer")
     @classmethod
@@ -143,19 +134,19 @@ class PackConfig(StageConfig):
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
-    engine: Annotated[Literal["fast", "rank-bm25"], Field(exclude_if=lambda engine: engine == "fast")] = "fast"
+    engine: Literal["fast", "rank-bm25"] = "fast"
     """Engine that finds the matches: fast, our own, or the package rank-bm25, for small texts and okapi alone."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first segment, and of those that follow where no match is free."""
-    exclude: Annotated[Literal["self", "document"], Field(exclude_if=lambda exclude: exclude == "self")] = "self"
+    exclude: Literal["self", "document"] = "self"
     """Matches that a segment may not have: itself, or those of its document, so that links cross documents only, as
     with a datastore of others."""
-    apart: Annotated[Count, Field(exclude_if=lambda apart: apart == APART)] = APART
+    apart: Count = APART
     """With `exclude` document: segments of the chain of which no two share a document, as far as there are others."""
 
     @model_validator(mode="after")
     def _apart_needs_documents(self) -> Self:
-        if "apart" in self.model_fields_set and self.exclude != "document":
+        if self.apart != APART and self.exclude != "document":
             raise ValueError("apart keeps segments of one document apart: add --exclude document")
         return self
 

@@ -4,7 +4,7 @@ import codecs
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,28 +13,42 @@ from stages.errors import DataError
 PYDOCS = "builtin:pydocs"
 """The documentation topics that every CPython ships: real text without a download."""
 COMPRESSED = (".gz", ".xz", ".zst")
-LINES = (".txt", ".jsonl")
+PROSE, LINES = (".txt", ".md", ".rst"), ".jsonl"
 PARQUET, ARROW = ".parquet", ".arrow"
 USUAL_ROOM, ROOM = 100_000, 1_900_000
 """Bytes of names that xargs gives to one command, and that it may be told to; more would be several commands."""
+CHECKED = 2**26
+"""Bytes of a file in a folder up to which it is read to the end before it counts as text."""
+NAMED = 5
+"""Maximum number of such files that a message names."""
 SNIFFED = 4096
 """Bytes at the beginning of a file that tell whether it is text."""
 
 Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
 
-def find_files(specs: Iterable[str], store: Path | None = None, command: str | None = None) -> list[str]:
+LeftOut = Callable[[str], None]
+"""Hears, in a sentence, of files of a folder that are not read."""
+
+
+def find_files(
+    specs: Iterable[str],
+    store: Path | None = None,
+    command: str | None = None,
+    left_out: LeftOut = lambda sentence: None,
+) -> list[str]:
     """Expand what a user names into files; directories are searched through, in order of path.
 
     Args:
         store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
         command: what takes files at its end; to be shown whole where a directory has other files of text.
+        left_out: hears of files of a directory that are empty or no UTF-8; of a file that is named, its reader does.
     Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
     """
-    return [path for spec in specs for path in _expand(spec, store, command)]
+    return [path for spec in specs for path in _expand(spec, store, command, left_out)]
 
 
-def _expand(spec: str, store: Path | None, command: str | None) -> list[str]:
+def _expand(spec: str, store: Path | None, command: str | None, left_out: LeftOut) -> list[str]:
     if not spec:
         raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
     path = Path(spec)
@@ -42,7 +56,7 @@ def _expand(spec: str, store: Path | None, command: str | None) -> list[str]:
         if spec == PYDOCS or path.is_file():
             return [spec]
         if path.is_dir():
-            return _usable_below(path, store, command)
+            return _readable(path, _usable_below(path, store, command), left_out)
         exists = path.exists()
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
@@ -56,10 +70,40 @@ def _usable_below(folder: Path, store: Path | None, command: str | None) -> list
     named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
     inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
+    if any(format_of(str(p)) != "txt" for p in usable):  # beside records, .md is what describes them
+        usable = [p for p in usable if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])]
     if not usable:
-        wanted = f"{', '.join(LINES)} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
+        wanted = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
         raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside, command)}.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
+
+
+def _readable(folder: Path, files: list[str], left_out: LeftOut) -> list[str]:
+    """The files of a folder that hold text. Raises: DataError where none does."""
+    wrong = {file: problem for file in files if (problem := _problem(file)) is not None}
+    named = ", ".join(f"{Path(file).relative_to(folder)} ({problem})" for file, problem in list(wrong.items())[:NAMED])
+    named += f" and {len(wrong) - NAMED:,} more" * (len(wrong) > NAMED)
+    if len(wrong) == len(files):
+        raise DataError(f"{folder} holds no file of text in UTF-8: {named}.")
+    if wrong:
+        left_out(f"{len(wrong):,} of {len(files):,} files of {folder} are not read: {named}")
+    return [file for file in files if file not in wrong]
+
+
+def _problem(file: str) -> str | None:
+    """The reason why a file of text cannot be read; None: there is none, or only its reader can tell."""
+    path = Path(file)
+    try:
+        if (held := path.stat().st_size) == 0:
+            return "empty"
+        checked = format_of(file) == "txt" and not compression(file) and held <= CHECKED
+        if checked and "\0" in path.read_bytes().decode():
+            return "binary"
+    except UnicodeDecodeError as error:
+        return f"byte {error.start} is no UTF-8"
+    except OSError as error:
+        return str(error.strerror)
+    return None
 
 
 def _others(folder: Path, inside: list[Path], command: str | None) -> str:
@@ -96,8 +140,8 @@ def _begins_as_text(path: Path) -> bool:
 
 def is_usable(path: Path) -> bool:
     """Whether a file's name says that it holds text, and no part of its path that it is hidden."""
-    name = path.name
-    return not _hidden(path) and (without_compression(name).endswith(LINES) or name.endswith((PARQUET, ARROW)))
+    lines = without_compression(path.name).endswith((*PROSE, LINES))
+    return not _hidden(path) and (lines or path.name.endswith((PARQUET, ARROW)))
 
 
 def _hidden(path: Path) -> bool:
@@ -120,7 +164,7 @@ def format_of(path: str) -> Format:
         return "pydocs"
     tables: dict[str, Format] = {PARQUET: "parquet", ARROW: "arrow"}
     table = tables.get(Path(path).suffix)
-    return table or ("jsonl" if without_compression(path).endswith(".jsonl") else "txt")
+    return table or ("jsonl" if without_compression(path).endswith(LINES) else "txt")
 
 
 def file_digest(path: str) -> str:

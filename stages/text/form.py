@@ -17,6 +17,10 @@ Novels of one publisher lie within 1.1 of each other; a wrapped novel beside one
 """
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
 """Number of quotes from which their kind is a habit, and the difference of shares that makes it another habit."""
+DIFFER_IN_FORM = (
+    "The texts differ in form: {differences}. A memory learns that from the text, so part of its gain is layout."
+)
+"""The sentence about splits that differ in form."""
 OWN_TYPES = 0.2
 """Share of a split's types that the training text never has, above which it is another kind of text."""
 
@@ -70,11 +74,3 @@ def _curly_share(figures: Figures) -> float | None:
     """Share of curly quotes; None for a text with few quotes."""
     quotes = figures["curly_quotes"] + figures["straight_quotes"]
     return figures["curly_quotes"] / quotes if quotes >= QUOTES_MIN else None
-
-
-def form_line(phrases: Iterable[str]) -> str:
-    """The sentence about splits that differ in form."""
-    return (
-        f"the texts differ in form: {'; '.join(phrases)}. A memory learns that from the text itself, so part of its "
-        "gain is layout"
-    )

@@ -1,7 +1,8 @@
 """A part of a text that is many records: from all over it, with what they are called."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from stages.text.automatic import text_bytes
 from stages.text.files import compression
@@ -9,8 +10,10 @@ from stages.text.records import TextFile, records
 
 LEAST_FILLED = 0.5
 """Minimum share of the part that whole records must fill: below it they are too large to be taken whole."""
+FEWEST_TESTED = 10
+"""Minimum number of records in a test split, where there are twice as many; of fewer, half of them."""
 DOCUMENTS_TESTED = 12
-"""Records in a test split, about: ten at the least, as splits end between records."""
+"""Maximum number of records in a test split, where records are cut for it."""
 FILLED = 0.95
 """Share of the part from which no more small records are looked for."""
 
@@ -47,11 +50,16 @@ def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
     """
     if len(sizes) < DOCUMENTS_TESTED or sum(sizes) <= most:
         return None
-    low, high = 0, max(sizes)  # the largest length at which all records together fill no more than the part
+    return max(_even_length(sizes, most), tested // DOCUMENTS_TESTED)
+
+
+def _even_length(sizes: Sequence[int], most: int) -> int:
+    """The largest length at which all records together fill no more than a part."""
+    low, high = 0, max(sizes, default=0)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if sum(min(size, middle) for size in sizes) <= most else (low, middle - 1)
-    return max(low, tested // DOCUMENTS_TESTED)
+    return low
 
 
 def spread_records(sizes: Sequence[int], most: int) -> list[int]:
@@ -70,13 +78,49 @@ def spread_records(sizes: Sequence[int], most: int) -> list[int]:
     return chosen if len(chosen) > 1 and most - left >= LEAST_FILLED * most else []
 
 
-def record_lines(files: Iterable[TextFile], chosen: Sequence[int], length: int | None = None) -> Iterator[str]:
+def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
+    """Whether too few of many records stand in the last bytes, which are tested.
+
+    >>> is_tested_by_few([1_000] * 100, tested=10_000), is_tested_by_few([1_000] * 99, tested=9_900)
+    (False, True)
+    """
+    ends = accumulate(reversed(sizes))
+    return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < _fewest_tested(len(sizes))
+
+
+def choose_records(sizes: Sequence[int], most: int, tested: int) -> dict[int, int]:
+    """Bytes that are read of records, by their numbers, in an order in which the last are tested.
+
+    Where these would be few they are cut, and the others are read to fill the part.
+
+    Returns: empty where records are too large to be taken whole, and too few to be cut.
+
+    >>> list(choose_records([8_000] * 20, most=160_000, tested=16_000).values())[-1]
+    1600
+    """
+    length = part_length(sizes, most, tested)
+    taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}
+    chosen = spread_records(list(taken.values()), most)
+    if not is_tested_by_few([taken[number] for number in chosen], tested):
+        return {number: taken[number] for number in chosen}
+    few = _fewest_tested(len(chosen))
+    learned, last = chosen[:-few], chosen[-few:]
+    longest = _even_length([sizes[number] for number in learned], most - tested)
+    return {number: min(sizes[number], longest) for number in learned} | {
+        number: min(sizes[number], tested // few) for number in last
+    }
+
+
+def _fewest_tested(records: int) -> int:
+    return min(FEWEST_TESTED, records // 2)
+
+
+def record_lines(files: Iterable[TextFile], chosen: Mapping[int, int]) -> Iterator[str]:
     """Those records, in that order, as lines of `.jsonl`, with what names them: their own fields, else the file's name.
 
     Args:
         files: what holds them.
-        chosen: numbers of records.
-        length: bytes of each, the rest of which is left off after a whole line, sentence or word; None: all.
+        chosen: bytes by number; the rest of a record is left off after a whole line, sentence or word.
     """
     wanted, lines = set(chosen), dict[int, str]()
     numbered = enumerate(record for file in files for record in records(file))
@@ -84,12 +128,12 @@ def record_lines(files: Iterable[TextFile], chosen: Sequence[int], length: int |
         text = "".join(block for block in record.blocks if number in wanted)
         if number in wanted:
             fields = record.fields or {"title": record.name}
-            lines[number] = json.dumps({**fields, "text": beginning(text, length)}, ensure_ascii=False) + "\n"
+            lines[number] = json.dumps({**fields, "text": beginning(text, chosen[number])}, ensure_ascii=False) + "\n"
     yield from (lines[number] for number in chosen)
 
 
-def beginning(text: str, length: int | None) -> str:
-    """The first bytes of a text, up to the end of a line, a sentence or a word, whichever leaves half of them or more.
+def beginning(text: str, length: int) -> str:
+    r"""The first bytes of a text, up to the end of a line, a sentence or a word, whichever leaves half of them or more.
 
     >>> beginning("One line.\nAnother one is long.", 20)
     'One line.\n'
@@ -97,7 +141,7 @@ def beginning(text: str, length: int | None) -> str:
     'One. Two is a long '
     """
     data = text.encode()
-    if length is None or len(data) <= length:
+    if len(data) <= length:
         return text
     cut = data[:length].decode(errors="ignore")
     ends = (cut.rfind(end) + len(end) for end in ("\n", ". ", " ") if end in cut)

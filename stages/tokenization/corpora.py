@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
-from stages.text.files import find_files
+from stages.text.files import LeftOut, find_files
 from stages.text.tokens import SPLITS
 from stages.tokenization.hub import DataSet, is_data_set, parse_data_set
 
@@ -40,7 +40,12 @@ def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[s
     """
     splits = [split for split in SPLITS if references.get(split)]
     if references.get(ONE_CORPUS) and splits:
-        raise UsageError(f"Files are named both alone and for {splits[0]}: name them one way or the other.")
+        alone = _listed(references[ONE_CORPUS])
+        raise UsageError(
+            f"Files are named both alone ({alone[0]}) and for {splits[0]}: an option takes one name, so a second file "
+            f"needs it again (--{splits[0]} {_listed(references[splits[0]])[0]} --{splits[0]} {alone[0]}), and many a "
+            "folder (--train FOLDER)."
+        )
     if config.split is not None and splits:
         raise UsageError("Shares of a split are for files named alone; these are named by split already.")
     if not references.get(ONE_CORPUS) and not splits:
@@ -49,19 +54,24 @@ def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[s
 
 
 def named_files(
-    config: TokenizeConfig, specs: Mapping[str, Sequence[str]], store: Path | None = None
+    config: TokenizeConfig,
+    specs: Mapping[str, Sequence[str]],
+    store: Path | None = None,
+    left_out: LeftOut = lambda sentence: None,
 ) -> dict[str, list[NamedFile]]:
     """Files by role, `source` or the splits; those of data sets are fetched, as far as they are read.
 
     Args:
         store: folder of artifacts, whose files are no text where it lies in a folder that is named.
+        left_out: hears of files of a folder that are not read.
     Raises: DataError for what is not there; UsageError for a data set that has splits where one corpus is asked for.
     """
     if ONE_CORPUS in specs:
-        found = _named_alone(specs[ONE_CORPUS], config, store)
+        found = _named_alone(specs[ONE_CORPUS], config, store, left_out)
     else:
         found = {
-            split: [file for spec in some for file in _of_split(spec, split, store)] for split, some in specs.items()
+            split: [file for spec in some for file in _of_split(spec, split, store, left_out)]
+            for split, some in specs.items()
         }
     first = next(iter(found))
     if config.files is not None:
@@ -73,9 +83,11 @@ def _listed(specs: str | Sequence[str]) -> list[str]:
     return [specs] if isinstance(specs, str) else list(specs)
 
 
-def _named_alone(specs: Sequence[str], config: TokenizeConfig, store: Path | None) -> dict[str, list[_Unfetched]]:
+def _named_alone(
+    specs: Sequence[str], config: TokenizeConfig, store: Path | None, left_out: LeftOut
+) -> dict[str, list[_Unfetched]]:
     """One corpus, or the splits that a data set has."""
-    found = [(spec, _files(spec, store)) for spec in specs]
+    found = [(spec, _files(spec, store, left_out)) for spec in specs]
     cut = next(((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None)
     if cut is None:
         return {ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]}
@@ -88,18 +100,18 @@ def _named_alone(specs: Sequence[str], config: TokenizeConfig, store: Path | Non
     return splits
 
 
-def _of_split(spec: str, split: str, store: Path | None) -> list[_Unfetched]:
+def _of_split(spec: str, split: str, store: Path | None, left_out: LeftOut) -> list[_Unfetched]:
     """Files that a name stands for where it is given for a split."""
-    splits = _files(spec, store)
+    splits = _files(spec, store, left_out)
     if split not in splits and ONE_CORPUS not in splits:
         raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
     return splits.get(ONE_CORPUS) or splits[split]
 
 
-def _files(spec: str, store: Path | None) -> dict[str, list[_Unfetched]]:
+def _files(spec: str, store: Path | None, left_out: LeftOut) -> dict[str, list[_Unfetched]]:
     """Files that a name stands for, by split; `source`: those that are of none."""
     if not is_data_set(spec):
-        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec], store)]}
+        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec], store, left_out=left_out)]}
     data_set = parse_data_set(spec)
     return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
 

@@ -13,7 +13,7 @@ from typing import Any
 from stages.errors import DataError
 from stages.pretrained.hub import hub_errors
 from stages.pretrained.location import HUB
-from stages.text.files import ARROW, LINES, PARQUET, is_usable
+from stages.text.files import ARROW, LINES, PARQUET, PROSE, is_usable
 
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "val": "valid", "dev": "valid", "test": "test"}
 """Splits of data sets, and what they are called here; of two that are called alike, the first is taken."""
@@ -198,4 +198,4 @@ def _in_repository(data_set: DataSet, file: str) -> tuple[str, str]:
 
 
 def _formats() -> str:
-    return ", ".join((*LINES, PARQUET, ARROW))
+    return ", ".join((*PROSE, LINES, PARQUET, ARROW))

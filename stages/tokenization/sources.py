@@ -33,17 +33,19 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     """
     specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
     _check_vocabulary_source(config, list(specs), tokenizer)
-    named = named_files(config, specs, store.root)
+    left_out: list[str] = []
+    named = named_files(config, specs, store.root, left_out.append)
     _check_vocabulary_source(config, list(named), tokenizer)
     files = [_input_file(role, file, config) for role, found in named.items() for file in found]
     _check_column(config, files)
     if tokenizer is None:
-        return Inputs(files=tuple(files))
+        return Inputs(files=tuple(files), left_out=tuple(left_out))
     if is_location(tokenizer):
-        return Inputs(files=(*files, *_pretrained_files(tokenizer)))
+        return Inputs(files=(*files, *_pretrained_files(tokenizer)), left_out=tuple(left_out))
     if tokenizer.endswith(".json"):
-        return Inputs(files=(*files, InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0]))))
-    return Inputs({TOKENIZER: store.get(tokenizer, "tokens")}, tuple(files))
+        given = InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0]))
+        return Inputs(files=(*files, given), left_out=tuple(left_out))
+    return Inputs({TOKENIZER: store.get(tokenizer, "tokens")}, tuple(files), tuple(left_out))
 
 
 def _pretrained_files(tokenizer: str) -> list[InputFile]:

@@ -78,6 +78,8 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
     record: dict[str, list[dict[str, int]]] = {}
     documents = job.config.documents or "file"
     job.reporter.info("reading text")
+    for sentence in job.inputs.left_out:
+        job.reporter.warning(sentence)
     for role in (ONE_CORPUS, *SPLITS):
         files = text_files(job.inputs, job.config, role)
         if files:

@@ -77,17 +77,17 @@ class TrainConfig(StageConfig):
     """Forward batches that make an update."""
     segment_length: Size = 128
     """Tokens a segment, L; segments start at multiples of L of the split."""
-    long_length: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda length: length is None)
+    long_length: Annotated[int, Field(ge=0)] | None = None
     """Slots or entries that layers remember beyond carried positions, if they do; None: as the model says."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
-    lora: Annotated[Size | None, Field(exclude_if=lambda rank: rank is None), Spelling("RANK")] = None
+    lora: Annotated[Size | None, Spelling("RANK")] = None
     """Rank of factors that are learned instead of an imported model's own weights (LoRA); None: the weights are."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, dropout and order."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
-    compile: Annotated[bool, Field(exclude_if=lambda chosen: not chosen)] = False
+    compile: bool = False
     """Compile the network first (torch.compile): updates are faster on a GPU, hardly on a CPU."""
     valid_every: Annotated[int, Field(ge=0)] = 500
     """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""

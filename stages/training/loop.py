@@ -9,16 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from stages.artifacts.durable import fsync
 from stages.errors import UsageError
+from stages.examples.streams import Streams
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import Batch, BatchIndex, Carried, Method
 from stages.methods.segments import Segments
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.reporting import Reporter, Silent
 from stages.training.batches import SegmentOrder, batch_size
 from stages.training.best import best_file, drop_others, save_best
@@ -82,6 +85,7 @@ class Trainer:
         self._readings: deque[UpdateReadings] = deque()
         self.unread = UNREAD.get(fabric.device.type, 0)
         self.model = model
+        self.keeps_graph = method.keeps_graph or model.backbone.keeps_graph
         groups = method.parameter_groups(model)
         groups = groups if config.lora is None else factors_alone(groups, model)
         self._freeze({id(parameter) for group in groups for parameter in group.parameters})
@@ -178,7 +182,8 @@ class Trainer:
         loss: Tensor
         loss, carried = self.objective(batch, self._before)
         self._add_auxiliary(self._bare_objective.auxiliary)
-        self._carried = carried if self.layout.streams else Carried()
+        if self.layout.streams:
+            self._carried = carried if self.keeps_graph else carried.each(Tensor.detach)
         return loss
 
     def _add_auxiliary(self, auxiliary: Tensor | None) -> None:
@@ -196,6 +201,7 @@ class Trainer:
                 nn.utils.clip_grad_norm_(parameters, self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._carried = self._carried.each(Tensor.detach)  # the graph of an update ends with it
 
     def _batch(self, number: int) -> Batch:
         """This rank's share of forward batch `number`, counted from the start of training."""
@@ -259,8 +265,12 @@ class Trainer:
         """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
         if self.splits.valid is None:
             return None
-        read = self.splits.valid, self.splits.eos, self.config.segment_length, self.splits.valid_documents
-        loss = validate(self.fabric, self.model, self.method, *read)
+        length = self.config.segment_length
+        cutting = self.config.model.cutting(WindowSettings(length, length))
+        documents = self.splits.valid_documents
+        documents = np.array([0, len(self.splits.valid)]) if documents is None else documents
+        valid = Streams(self.splits.valid, self.splits.eos, cutting, documents)
+        loss = validate(self.fabric, self.model, self.method, valid, length)
         step = self.progress.step
         self.reporter.info(f"step {step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}")
         if self.progress.note_validation(loss) and self.fabric.is_global_zero:

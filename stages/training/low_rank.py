@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
-from stages.models.backbones.huggingface.network import HuggingFace
+from stages.models.backbones.huggingface import HuggingFace
 from stages.models.language_model import LanguageModel
 
 SCALE = 2

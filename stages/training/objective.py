@@ -32,7 +32,7 @@ class Objective(nn.Module):
         """Term that layers added to the latest loss, float64 []; None: nothing."""
 
     def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """The loss of a batch, and what it leaves, without gradient (truncated backpropagation through time)."""
+        """The loss of a batch, and what it leaves."""
         auxiliary: list[Tensor] = []
 
         def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
@@ -47,4 +47,4 @@ class Objective(nn.Module):
         ):
             loss, carried = self.method.loss(self.model, batch, carried)
         self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
-        return sum(auxiliary, start=loss), carried.each(Tensor.detach)
+        return sum(auxiliary, start=loss), carried

@@ -6,10 +6,8 @@ from typing import cast
 from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
-from stages.models.layers.config import AttentionConfig, remembers
-from stages.models.layers.dense.settings import DenseSettings
-from stages.models.layers.product_keys.settings import ProductKeysSettings
-from stages.models.layers.settings import StreamAttentionSettings
+from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.settings import AttentionConfig, DenseSettings, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
 

@@ -7,7 +7,7 @@ from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
 from stages.models.config import model_of
-from stages.models.layers.config import AttentionConfig
+from stages.models.layers.settings import AttentionConfig
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors")

@@ -14,12 +14,18 @@ def make_update(method: Method, update: Update) -> Tensor:
 
 
 def plain_step(update: Update) -> Tensor:
-    """Gradients of the mean loss of the forward batches, then the optimizer's step."""
-    losses = []
-    for batch in update.batches():
+    """Gradients of the mean loss of the forward batches, then the optimizer's step.
+
+    Where the graph of what is carried is kept, the losses have one backward pass, in the last batch: back-propagation
+    through time over the segments of an update.
+    """
+    losses, pending = [], []
+    for number, batch in enumerate(update.batches(), 1):
         loss = update.loss(batch)
-        loss = loss if update.accumulate == 1 else loss / update.accumulate
-        update.backward(loss)
-        losses.append(loss.detach().double())
+        pending.append(loss if update.accumulate == 1 else loss / update.accumulate)
+        losses.append(pending[-1].detach().double())
+        if number == update.accumulate or not update.keeps_graph:
+            update.backward(reduce(torch.add, pending))
+            pending.clear()
     update.change_weights()
     return reduce(torch.add, losses)

@@ -37,7 +37,7 @@ class UpdateConfig(WindowedConfig):
 def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
     """Settings of the datastore before. Raises: UsageError if others are asked for."""
     previous = inputs[PREVIOUS]
-    own = {name: previous.config.get(name) for name in TAKEN_OVER} | {"reset": previous.config.get("reset", "none")}
+    own = {name: previous.config[name] for name in TAKEN_OVER}
     for name, value in own.items():
         if getattr(config, name) not in (None, value):
             raise UsageError(

@@ -48,6 +48,7 @@ def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
 def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Any], KeyEncoder]":
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.split_reader import SplitReader
+    from stages.examples.corpus import Corpus
     from stages.models.devices import resolve_device, tune_allocator
     from stages.models.language_model import load_model
 
@@ -60,7 +61,7 @@ def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Any], KeyEncoder]":
 
     def reading(group: Any) -> KeyEncoder:
         eos = tokenizer_of(job.inputs[PREVIOUS]).metrics["eos_id"]
-        reader = SplitReader(group, eos, windows, False, device, job.config.precision)
+        reader = SplitReader(Corpus(group, eos), windows, False, device, job.config.precision)
         return KeyEncoder.of(job.inputs[PREVIOUS], reader, model())
 
     return reading

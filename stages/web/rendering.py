@@ -7,8 +7,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stages.charts.drawing.figure import Figure
-from stages.charts.drawing.palette import page_style
+from stages.charts.figure import Figure
+from stages.charts.palette import page_style
 from stages.numbers import measured, number, tenths
 from stages.web.tokens import passage, spelled
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, TypeAdapter
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -57,6 +58,7 @@ class Artificial(Stage[ArtificialConfig]):
 class Tokens(Artificial):
     """Ids drawn from Zipf's law, as words are."""
 
+    name = "artificial-tokens"
     kind = "tokens"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Tokens(Artificial):
 class Model(Artificial):
     """A Transformer of the shape of `wikitext2-small` with random weights."""
 
+    name = "artificial-model"
     kind = "model"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -97,6 +100,7 @@ class Model(Artificial):
 class Datastore(Artificial):
     """Values only: its keys are never read, and narrow."""
 
+    name = "artificial-datastore"
     kind = "datastore"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -111,6 +115,7 @@ class Datastore(Artificial):
 class Index(Artificial):
     """Nothing but its place in the lineage."""
 
+    name = "artificial-index"
     kind = "index"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -120,6 +125,7 @@ class Index(Artificial):
 class Neighbors(Artificial):
     """Random rows at rising distances."""
 
+    name = "artificial-neighbors"
     kind = "neighbors"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -135,6 +141,9 @@ class Neighbors(Artificial):
                 distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
                 job.draft.commit(f"{split}-{shard}")
         return {"splits": {split: {"missing": 0.0, "queries": length} for split, length in config.splits.items()}}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Tokens, Model, Datastore, Index, Neighbors)}
 
 
 def zipf(length: int) -> np.ndarray:

@@ -11,19 +11,19 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.encoding.encode import encode_range
+from stages.encoding.encode import encode
+from stages.examples.corpus import Corpus
 from stages.models.cross_entropy import linear_log_prob
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary
+from stages.models.windows import WindowSettings
 from stages.retrieval.neighbor_tokens import NeighborTokens
-from stages.text.tokens import start_id
 
 SPLIT = "test"
 
@@ -31,12 +31,11 @@ SPLIT = "test"
 @torch.no_grad()
 def two_parts(model: LanguageModel, tokens: Artifact, neighbors: np.ndarray, context: int) -> np.ndarray:
     """Log-probabilities of the entry and of the word within its cluster, float64 [T, 2], in nats."""
-    ids = tokens.zarr("tokens.zarr")[f"{SPLIT}/ids"]
-    options: dict[str, Any] = {"context": context, "stride": context, "device": "cpu", "precision": "fp32"}
+    examples = Corpus.of(tokens).examples(SPLIT, model.config.cutting(WindowSettings(context, context)))
     vocabulary = model.vocabulary
     assert isinstance(vocabulary, AdaptiveVocabulary), "there are no clusters in a full softmax"
     blocks = []
-    for block in encode_range(model, ids, start_id(tokens.metrics), 0, len(ids), **options):
+    for block in encode(model, examples.blocks(0, int(examples.documents[-1]))):
         near = torch.from_numpy(neighbors[block.start : block.stop])
         hidden = block.hidden if model.gate is None else model.gated(block.hidden, near).hidden
         head, *_ = vocabulary._parts(hidden, block.targets)

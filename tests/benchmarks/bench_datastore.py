@@ -22,20 +22,21 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.encoding.encode import encode_range
+from stages.encoding.encode import encode
+from stages.examples.corpus import Corpus
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.language_model import load_model
+from stages.models.windows import WindowSettings
 from tests.benchmarks.artificial import Model, Tokens, artificial
 
 
 def forward_pass(model: Artifact, tokens: int, precision: str) -> Callable[[], None]:
     device = resolve_device("auto")
     loaded = load_model(model.path, device)
-    ids = model.input("tokens").zarr("tokens.zarr")["train/ids"]
+    examples = Corpus.of(model.input("tokens")).examples("train", loaded.config.cutting(WindowSettings(256, 256)))
 
     def run() -> None:
-        settings = {"context": 256, "stride": 256, "device": device, "precision": precision}
-        for _ in encode_range(loaded, ids, 0, 0, tokens, **settings):
+        for _ in encode(loaded, examples.blocks(0, tokens), precision=precision):
             pass
         if device.type == "cuda":
             torch.cuda.synchronize()

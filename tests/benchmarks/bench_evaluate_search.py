@@ -27,10 +27,10 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
+from stages.examples.corpus import Corpus
 from stages.models.windows import WindowSettings
 from stages.search.open import open_searcher, read_index
 from stages.search.recall import recall
-from stages.text.tokens import start_id
 from tests.benchmarks.bench_lists import products
 from tests.benchmarks.borrowed import borrowed, excerpt
 from tests.benchmarks.timing import Taken, evaluation_time, medians, timed
@@ -40,8 +40,8 @@ SPLIT = "test"
 
 def queries_of(datastore: Artifact, tokens: Artifact) -> np.ndarray:
     """Keys of all tokens of the split, float32 [n, d]."""
-    group, windows = tokens.zarr("tokens.zarr"), WindowSettings.of(datastore.config)
-    reader = SplitReader(group, start_id(tokens.metrics), windows, False, torch.device("cpu"), "fp32")
+    windows = WindowSettings.of(datastore.config)
+    reader = SplitReader(Corpus.of(tokens), windows, False, torch.device("cpu"), "fp32")
     count = int(tokens.metrics["splits"][SPLIT]["tokens"])
     return search_keys(KeyEncoder.of(datastore, reader).encode(SPLIT, 0, count, None).keys)
 

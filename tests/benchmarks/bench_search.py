@@ -32,6 +32,7 @@ import numpy as np
 
 from stages.artifacts.arrays import rows_per_shard
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -74,6 +75,7 @@ KNN_LM = {"index": "ivf-pq", "lists": 4096, "code_bytes": 64, "probe": 32}
 class ClusteredKeys(Artificial):
     """A datastore of clustered vectors: a mixture in 32 dimensions, turned into 128, and noise."""
 
+    name = "clustered-keys"
     kind = "datastore"
 
     def run(self, job: Any) -> dict[str, Any]:
@@ -89,6 +91,9 @@ class ClusteredKeys(Artificial):
             keys.write(shard, (latent @ index + noise).astype(np.float16))
             job.draft.commit(f"keys-{shard}")
         return {"rows": rows, "dim": DIM, "dtype": "float16"}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (ClusteredKeys,)}
 
 
 def clustered(store: Store, rows: int) -> Artifact:

@@ -43,6 +43,7 @@ def fill(root: Path, artifacts: int) -> None:
             **{"format_version": KINDS[kind].format_version, "kind": kind, "id": id, "inputs": above},
             **{"config": {f"setting_{n}": n for n in range(20)}, "metrics": {f"metric_{n}": n / 7 for n in range(40)}},
             **{"files": {f"array.zarr/c/{n}": entry for n in range(FILES)}, "producer": {"memlm": "0"}},
+            **{"stage": KINDS[kind].command, "outside_files": []},
             **{"created": f"2026-01-01T00:00:{number % 60:02}+00:00", "seconds": 1.0},
         )
         folder = root / kind / id

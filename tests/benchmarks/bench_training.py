@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.devices import autocast, moved, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.stage import Job
 from stages.artifacts.store import Store
 from stages.text.tokens import open_split
@@ -33,6 +34,7 @@ def borrowed(root: Path | str) -> Iterator[Store]:
 class Excerpt(Artificial):
     """The first tokens of splits of other tokens, of each as many as its settings say; role: `of`."""
 
+    name = "excerpt"
     kind = "tokens"
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
@@ -54,6 +56,9 @@ class Excerpt(Artificial):
             units = dict.fromkeys(("tokens", "characters", "bytes", "words"), count)
             splits[name] = {**known, **units, "documents": len(arrays["doc_offsets"]) - 1, "paragraphs": len(ends)}
         return {**source.metrics, "splits": splits}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Excerpt,)}
 
 
 def excerpt(store: Store, tokens: Artifact, **splits: int) -> Artifact:

@@ -70,7 +70,7 @@ def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of some lines, each a document, that are drawn one by one."""
     monkeypatch.setattr("stages.evaluation.figures.places.SHORTEST_GROUP", 1)
     monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
-    monkeypatch.setattr("stages.evaluation.figures.remarks.FEWEST_UNITS", 2)
+    monkeypatch.setattr("stages.reports.remarks.gains.FEWEST_UNITS", 2)
 
 
 def test_it_shows_how_far_it_is(
@@ -98,7 +98,7 @@ def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, 
     assert made.a in lines[0] and made.b in lines[1]
     assert "B - A: -0.5000 nats [" in ended.out and "perplexity x 0.6065 [" in ended.out
     assert "37.5% of the tokens, less to 37.5%, the same to 2" in ended.out
-    assert "95% intervals from 10,000 resamples of 3 documents (few: the intervals are rough, " in ended.out
+    assert "95% intervals from 10,000 resamples of 3 documents." in ended.out
     rows = [line.split() for line in lines]
     won = lines.index("Tokens that B wins most")
     assert rows[won + 1][:5] == ["nats", "p(A)", "p(B)", "gate", "B"]

@@ -88,8 +88,18 @@ def test_settings_may_be_nested(index: Artifact, store: memlm.Store) -> None:
         (lambda s, i: s.run("tokenize", "/nowhere"), memlm.DataError, "/nowhere does not exist"),
         (lambda s, i: s["model/none"], memlm.ArtifactError, "model/none is not in"),
         (lambda s, i: i.search([[1, 2]], 3), memlm.UsageError, "queries are"),
-        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 0), memlm.UsageError, "k is 1 or more"),
-        (lambda s, i: next(i.inputs["datastore"].batches(0)), memlm.UsageError, "batches are of 1 row or more"),
+        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 0), memlm.UsageError, "k is a whole number, 1"),
+        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 2.5), memlm.UsageError, "k is a whole number"),
+        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 10**9), memlm.UsageError, "rows of the datastore"),
+        (lambda s, i: i.search("the cat", 3), memlm.UsageError, "queries are numbers"),
+        (lambda s, i: s[None], memlm.UsageError, "reference is an artifact, kind/id"),
+        (lambda s, i: s.read(None), memlm.UsageError, "source is an artifact, kind/id"),
+        (lambda s, i: s.read(i, report=7), memlm.UsageError, "report is an artifact, kind/id"),
+        (lambda s, i: s.read(i).score(None), memlm.UsageError, r"text is a text \(str\), not None"),
+        (lambda s, i: s.read(i).score(b"the cat"), memlm.UsageError, r"text is a text \(str\), not b'the cat'"),
+        (lambda s, i: s.read(i).generate(["the cat"]), memlm.UsageError, r"prompt is a text"),
+        (lambda s, i: s.read(i).score(TEXT).neighbors(0), memlm.UsageError, "k is a whole number, 1"),
+        (lambda s, i: next(i.inputs["datastore"].batches(0)), memlm.UsageError, "rows is a whole number, 1"),
         (lambda s, i: s.read(i, memory="knn-lm"), memlm.UsageError, "one number is needed"),
         (lambda s, i: s.read(i, memory="none", report="x"), memlm.UsageError, "give one of them"),
         (lambda s, i: s.read(i, contxt=3), memlm.UsageError, "did you mean 'context'"),
@@ -114,6 +124,7 @@ def test_arrays_are_those_on_disk_and_an_index_finds_its_rows(index: Artifact, s
     assert ids.shape == distances.shape == (40, 3) and not distances[:, 0].any()
     np.testing.assert_allclose(distances, np.sort(gaps)[:, :3], rtol=1e-4, atol=1e-4)
     assert found.search(datastore.keys[0], 2)[0].shape == (1, 2)
+    assert found.search(datastore.keys[0], len(datastore.values))[0].min() >= 0
 
 
 def test_a_text_is_scored_as_inspect_tells_it(memlm_: Memlm, index: Artifact, store: memlm.Store) -> None:
@@ -159,8 +170,8 @@ def test_a_report_is_columns_and_a_page(index: Artifact, store: memlm.Store) -> 
 
 
 def test_memlm_is_imported_at_once_and_is_the_notebook_module() -> None:
-    names = runpy.run_path(str(TOPLEVEL / "memlm.py"))
-    assert all(names[name] is getattr(memlm, name) for name in memlm.__all__)
+    module = runpy.run_path(str(TOPLEVEL / "memlm.py"))
+    assert all(module["__getattr__"](name) is getattr(memlm, name) for name in module["__all__"])
     heavy = "import memlm_cli.notebook, sys; print([m for m in ('torch', 'faiss', 'zarr') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

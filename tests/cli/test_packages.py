@@ -14,7 +14,7 @@ from tests.cli.test_artifacts import SMALL
 WITHOUT_FAISS = "import sys; sys.modules['faiss'] = None; from memlm_cli.app import main; sys.exit(main())"
 REQUIREMENTS = [
     "numpy>=1.26",
-    "resvg-py>=0.5",
+    "vl-convert-python>=1.9,<2",
     "ray[default]>=2; extra == 'ray'",
     'faiss-cpu>=1.10; extra == "cpu"',
     'faiss-gpu>=1.10; extra == "gpu"',
@@ -40,7 +40,7 @@ def test_without_faiss_the_extras_that_bring_it_are_named(memlm: Memlm, text: Pa
             "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)",
         ),
         ("ray", "pip install 'ray[default]>=2' (memlm's extra ray)"),
-        ("resvg_py", "pip install 'resvg-py>=0.5'"),
+        ("vl_convert", "pip install 'vl-convert-python>=1.9,<2'"),
         ("num", "pip install num"),
         ("elsewhere", "pip install elsewhere"),
     ],

@@ -155,7 +155,7 @@ def test_help_loads_nothing_that_draws() -> None:
         "import sys\n"
         "from memlm_cli.app import main\n"
         "main(['report', '--help'])\n"
-        "heavy = {'torch', 'zarr', 'numpy', 'jinja2', 'resvg_py'} & set(sys.modules)\n"
+        "heavy = {'torch', 'zarr', 'numpy', 'jinja2', 'vl_convert'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

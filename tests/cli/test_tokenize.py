@@ -57,6 +57,25 @@ def test_the_store_in_a_folder_of_text_is_no_text(memlm: Memlm, tmp_path: Path) 
     assert named.code == 0 and named.reference != first.reference
 
 
+def test_a_bad_file_of_a_folder_is_named_and_the_others_are_read(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.rst").write_text(text.read_text("utf-8"), "utf-8")
+    (folder / "empty.txt").write_text("")
+    ended = memlm("tokenize", folder, "--tokenizer", "char")
+    assert ended.code == 0 and f"1 of 5 files of {folder} are not read: empty.txt (empty)" in ended.err
+    (folder / "empty.txt").unlink()
+    assert memlm("tokenize", folder, "--tokenizer", "char").reference == ended.reference
+    (tmp_path / "empty.txt").write_text("")
+    assert memlm("tokenize", *folder.iterdir(), tmp_path / "empty.txt", "--tokenizer", "char").code == 3
+
+
+def test_a_second_file_behind_an_option_is_told_how_it_is_named(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+    ended = memlm("tokenize", "--train", text, tmp_path / "b.txt", "--tokenizer", "char")
+    assert ended.code == 2 and f"--train {text} --train {tmp_path / 'b.txt'}" in ended.err
+
+
 def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     ended = memlm("tokenize", "--train", text)
     assert "a bpe vocabulary of 512 types" in ended.err

@@ -3,7 +3,6 @@
 import pytest
 
 from memlm_cli.trial_reporter import SOON, TrialReporter
-from pipelines.trial import larger_splits, planned_speed
 from stages.tokenization.size_warnings import MORE_TEXT
 
 AGAIN = "memlm try a.txt --minutes 10 --replan"
@@ -46,14 +45,3 @@ def test_what_makes_a_split_larger_is_what_does_here(
     with TrialReporter("tokens", None, AGAIN, larger) as reporter:
         reporter.warning(f"test has few tokens: {MORE_TEXT}")
     assert capfd.readouterr().err.rstrip().endswith(f"few tokens: {said}")
-
-
-def test_what_a_plan_says_is_found_in_it() -> None:
-    said = [
-        "a model",
-        "--minutes 23 would be enough for all of the text",
-        "about 9:00, at 2,185 tokens a second in training",
-    ]
-    assert (planned_speed(said), larger_splits(said)) == (2_185.0, "--minutes 23 would make it larger")
-    assert larger_splits(["--minutes 23 would be enough for a second model trained with memory"]) is None
-    assert planned_speed(["a model"]) is None

@@ -62,7 +62,7 @@ def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Pat
     assert ended.out == "page.html\n"
     assert "<html" in Path("page.html").read_text("utf-8")
     assert all(row in ended.err for row in ("plain", "knn-lm then neural-cache", "trime-long"))
-    assert "change: against plain" in ended.err
+    assert "Changes are against plain" in ended.err
     commands = said_commands(ended.err)
     assert [words[0] for words in commands] == [
         *("tokenize", "train", "build-datastore", "build-index", "evaluate"),

@@ -1,6 +1,7 @@
 """What is wrong with a command line is said before anything is read or started."""
 
 import io
+import shlex
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,13 @@ def test_bad_usage_is_exit_2_before_standard_input_is_read(memlm: Memlm, argumen
     assert part in " ".join(ended.err.split())
     assert "Traceback" not in ended.err
     assert ended.out == ""
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "model/mine"], ["rm", "tokens/a b"]])
+def test_commands_of_artifacts_are_named_whole(memlm: Memlm, words: list[str]) -> None:
+    ended = memlm(*words)
+    assert ended.code == 2
+    assert f"did you mean memlm artifacts {shlex.join(words)}?" in ended.err
 
 
 def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:

@@ -24,7 +24,7 @@ from stages.methods.lm.config import LmConfig
 from stages.methods.lm.method import LanguageModeling
 from stages.methods.method import Batch, BatchIndex
 from stages.methods.segments import Segments
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig

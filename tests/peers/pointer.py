@@ -17,7 +17,7 @@ from torch import Tensor
 from stages.memory.entries import target_log_sums
 from stages.memory.readers.interpolate.reader import Interpolate
 from stages.memory.recent import Recent, recent_entries, recent_matches
-from stages.models.backbones.lstm.config import LSTMConfig
+from stages.models.backbones.lstm_config import LSTMConfig
 from stages.models.language_model import LanguageModel
 from tests.peers.agreement import Agreement, difference
 from tests.peers.sources import Peer, importable, load, stand_in

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from stages.models.backbone import State
-from stages.models.backbones.transformer_xl import network
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones import transformer_xl as network
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import FullVocabulary
 from tests.peers.agreement import Agreement, difference, gradients

@@ -51,6 +51,12 @@ def test_time_follows_from_the_runs_nearest_in_amount(
     assert _seconds(Work(tokens, "tokens", {}), before) == pytest.approx(expected)
 
 
+def test_time_of_another_shape_is_told_by_weights_and_in_a_wide_range() -> None:
+    before = Run(Work(1000, "tokens", {"batch_tokens": 512}, weights=1_000), 10.0, 0)
+    other = Work(1000, "tokens", {"batch_tokens": 1024}, weights=2_000)
+    assert _seconds(other, [before]) == pytest.approx([20.0 * factor for factor in FAR_RANGE])
+
+
 def test_searches_among_many_more_keys_are_not_comparable() -> None:
     one = Work(10, "queries", {"k": 4}, scale=1000)
     assert one.is_like(Work(99, "queries", {"k": 4}, scale=2000))

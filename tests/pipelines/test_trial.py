@@ -1,6 +1,7 @@
 """What is tried on a text in some minutes, on machines of any speed."""
 
 import re
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -8,13 +9,16 @@ import torch
 
 from pipelines.recipe import load_recipe
 from pipelines.trial import (
-    described,
-    last_advice,
+    NO_SECOND,
+    SECOND,
+    Plan,
     longest_context,
     plan_trial,
+    read_plan,
     recipe_text,
     scored_shares,
     training_settings,
+    with_second_model,
 )
 from pipelines.trial_budget import (
     FEWEST_BYTES,
@@ -100,6 +104,11 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
     assert best_budget(NOVEL, three_bytes, Machine(10_000, minutes_in(said.value)), TRAINING).bytes >= FEWEST_BYTES
 
 
+def plan_of(trial):
+    """The plan that the recipe of a trial holds."""
+    return Plan.model_validate(tomllib.loads(recipe_text(trial))["plan"])
+
+
 def minutes_in(said):
     """The minutes that a text names last."""
     return float(re.findall(r"--minutes (\d+)", str(said))[-1])
@@ -112,7 +121,7 @@ def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_littl
     assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
     assert FEWEST_PASSES <= found.passes < GOOD_PASSES
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING, shares)
-    (little,) = [line for line in described(recipe_text(trial)) if "hardly better than a trigram" in line]
+    (little,) = [line for line in plan_of(trial).said if "hardly better than a trigram" in line]
     assert little.startswith(f"{trial.budget.passes:.2g} passes over 50.0 kB: ")
     assert little.endswith("would be enough for 4 passes")
     enough = Machine(1_550, minutes_in(little), spent=15.0)
@@ -127,7 +136,7 @@ def test_shares_that_are_asked_for_are_taken_and_cost_time():
     assert found.test < 0.2 and asked.bytes < found.bytes
     trial = plan_trial(survey(asked.bytes, 1_000, 500, 100), NOVEL, asked, three_bytes, machine, TRAINING, own)
     assert "split = [0.7, 0.1, 0.2]" in recipe_text(trial)
-    assert "the last 20% are test, 10% before them valid" in described(recipe_text(trial))[1]
+    assert "the last 20% are test, 10% before them valid" in plan_of(trial).said[1]
     for wrong, said in ((["0.9", "0.1"], "three shares"), (["0.5", "0.1", "0.1"], "sum to 0.7"), (["a"], "split")):
         with pytest.raises(UsageError, match=said):
             scored_shares(wrong)
@@ -145,16 +154,16 @@ def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
     machine = Machine(8_000, minutes)
     found = best_budget(NOVEL, three_bytes, machine, TRAINING)
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING)
-    said = described(recipe_text(trial))
-    (line,) = last_advice(said, undertrained=False) or [None]
+    plan = plan_of(trial)
+    (line,) = plan.advice(undertrained=False) or [None]
     assert (line and re.sub(r"--minutes \d+ would be enough for ", "", line)) == lacking
     if lacking is not None:
-        assert last_advice(said, undertrained=True) == [line]
+        assert plan.advice(undertrained=True) == [line] and line in plan.said
         assert minutes_in(line) > minutes
 
 
 def test_where_more_minutes_are_good_for_nothing_an_undertrained_model_is_told_what_is():
-    (line,) = last_advice(["read alone, with a cache"], undertrained=True)
+    (line,) = Plan(said=["read alone, with a cache"], speed=1.0).advice(undertrained=True)
     assert "more --minutes make no more passes" in line and "--set model.steps=N" in line
 
 
@@ -181,7 +190,28 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
     every = (NOVEL / 3 + trial.documents.count) * (1 - 2 * trial.budget.test)
     assert trial.budget.tokens == pytest.approx(every, abs=2), "each document ends with <eos>"
     assert ("trime" in recipe.stages) == budget.trime
-    assert f"{trial.steps:,} steps" in " ".join(described(file.read_text()))
+    assert f"{trial.steps:,} steps" in " ".join(read_plan(file).said)
+
+
+def test_a_second_model_is_that_of_a_plan_that_has_one_and_wants_time_that_is_left(tmp_path):
+    machine = Machine(8_000, 4)
+    found = best_budget(NOVEL, three_bytes, machine, TRAINING)
+    trial = plan_trial(survey(NOVEL, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING)
+    file = tmp_path / "trial.toml"
+    file.write_text(recipe_text(trial))
+    plan = read_plan(file)
+    needed = plan.second / 8_000
+    assert plan.time_left_for_second(8_000, needed + 1, seeds=1) and not plan.time_left_for_second(8_000, needed - 1, 1)
+    assert plan.time_left_for_second(8_000, 2 * needed + 1, 2) and not plan.time_left_for_second(8_000, needed + 1, 2)
+    file.write_text(with_second_model(file, plan))
+    longer, whole = read_plan(file), replace(trial, budget=replace(trial.budget, trime=True))
+    assert SECOND in longer.said and NO_SECOND not in longer.said
+    assert not longer.time_left_for_second(1e9, 1e9, 1)
+    recipe = load_recipe(file, {"train": ["a.txt"]}, {})
+    (tmp_path / "whole.toml").write_text(recipe_text(whole))
+    wanted = load_recipe(tmp_path / "whole.toml", {"train": ["a.txt"]}, {})
+    assert recipe.config("trime") == wanted.config("trime") and list(recipe.stages) == list(wanted.stages)
+    assert recipe.stages["trime_report"] == wanted.stages["trime_report"].model_copy(update={"seconds": None})
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])
@@ -208,8 +238,8 @@ def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
     machine = Machine(5_000, 2)
     budget = best_budget(NOVEL, three_bytes, machine, TRAINING)
     trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, three_bytes, machine, TRAINING)
-    assert described(recipe_text(trial))[0].startswith("the first ")
-    assert "of 430.0 kB of text" in described(recipe_text(trial))[0]
+    assert plan_of(trial).said[0].startswith("the first ")
+    assert "of 430.0 kB of text" in plan_of(trial).said[0]
 
 
 def test_the_plain_model_depends_on_as_many_tokens_as_is_said():

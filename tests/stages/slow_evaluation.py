@@ -15,9 +15,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.encoding.windows import Window, document_windows, windows
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+from stages.examples.windows import Window, document_windows, windows
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary, Vocabulary
 from stages.models.windows import WindowSettings

@@ -10,6 +10,7 @@ import zarr
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -29,6 +30,7 @@ class TokensConfig(StageConfig):
 class SmallTokens(Stage[TokensConfig]):
     """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine; words are their ids."""
 
+    name = "small-tokens"
     kind = "tokens"
     Config = TokensConfig
 
@@ -112,6 +114,7 @@ class ModelConfig(StageConfig):
 class SmallModel(Stage[ModelConfig]):
     """A Transformer with random weights; `scale` makes keys too large, `poison` all that is computed no numbers."""
 
+    name = "small-model"
     kind = "model"
     Config = ModelConfig
 
@@ -139,6 +142,9 @@ class SmallModel(Stage[ModelConfig]):
         save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {"parameters": sum(weights.numel() for weights in model.parameters())}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (SmallTokens, SmallModel)}
 
 
 def small_tokens(store: Store, **settings: Any) -> Artifact:

@@ -1,10 +1,8 @@
 import json
 import math
-import shlex
 import subprocess
 import sys
 import time
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,13 +16,13 @@ from stages.comparison.baseline import against_baseline
 from stages.comparison.compare import compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.encoding.windows import document_windows, windows
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.tuning import select, tuning
 from stages.evaluation.tuning.select import choose
+from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.models.language_model import load_model
@@ -245,8 +243,7 @@ def test_what_is_read_and_why_is_said_before(store, model):
 
 
 def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, model):
-    heard = Heard()
-    report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune", reporter=heard)
+    report = evaluated(store, model, "long:size=1,theta=tune,lambda=tune")
     told = metrics(report)
     plain, cache, _ = told["rows"]
     assert cache["nll"] == plain["nll"]
@@ -256,7 +253,7 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
     assert (reading.weight, reading.theta, reading.temperature) == ((0.0,), None, None), "to be read with elsewhere"
     assert told["grid"]["weights"][:2] == [0.0, 0.02]
     assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
-    assert "neural-cache does not help: the model alone is best on valid, " in heard.warnings[-1]
+    assert "memory-of-no-use" in told["remarks"]
     assert metrics(evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1"))["memories"][0]["lambda"] == 0.02
 
 
@@ -542,27 +539,10 @@ class Heard:
 def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model, neighbors):
     heard = Heard()
     spec = "external:k=3,lambda=0.001/0.002/0.003"
-    evaluated(store, neighbors, spec, tune_split="test", reporter=heard)
+    told = metrics(evaluated(store, neighbors, spec, tune_split="test", reporter=heard))
     assert "tuned on 'test', the split that is scored" in heard.warnings[0]
-    said, _, command = heard.warnings[1].partition("; wider: ")
-    assert "best lambda (0.003) lies at the edge" in said
-    again = (
-        f"memlm evaluate {model.reference} --neighbors {neighbors.reference} --tune-split test --store {store.root} "
-    )
-    assert command.startswith(f"{again}--memory external:")
-
-
-def test_what_is_advised_is_typed_with_the_settings_that_were_asked_for(store, model, neighbors):
-    heard = Heard()
-    spec = "external:k=3,lambda=0.001/0.002/0.003"
-    settings = {"context": 5, "stride": 2, "save_token_scores": True, "frequency": "split"}
-    evaluated(store, neighbors, spec, split="valid", tune_split="test", reporter=heard, **settings)
-    words = shlex.split(heard.warnings[-1].partition("; wider: ")[2])
-    for option in ("context 5", "stride 2", "frequency split", "split valid", f"store {store.root}"):
-        assert f" --{option} " in f" {shlex.join(words)} "
-    assert "--save-token-scores" in words
-    asked = EvaluateConfig(memory=tuple(w for before, w in pairwise(words) if before == "--memory"))
-    assert asked.readings
+    assert {"edge-of-grid", "look-wider"} <= set(told["remarks"])
+    assert told["tuning"]["split"] == "test" and told["tuning"]["largest"]["k"] == 16
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_only_whole_segments_of_train_take_part_and_the_rest_is_counted(store: S
     assert sorted(order) == list(range(40))
     assert offsets.tolist() == list(range(0, TRAIN - 5 + 1, LENGTH))
     assert (batches.metrics["segments"], batches.metrics["tokens_left_out"]) == (40, 5)
-    assert batches.config == {"segment_length": LENGTH, "k": 20, "bm25": "lucene", "seed": 0}
+    assert batches.config == PackConfig(segment_length=LENGTH).stored()
     assert batches.input("tokens").reference == tokens.reference
 
 

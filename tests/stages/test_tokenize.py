@@ -258,13 +258,6 @@ def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
     assert run(tmp_path / "s", files, tokenizer="word", min_count=count).status == "cached"
 
 
-def test_a_count_of_one_leaves_the_id_as_it_was_before_there_was_a_count() -> None:
-    before = {"documents", "lowercase", "split", "tokenizer", "vocab_size"}
-    for settings in ({"tokenizer": "char"}, {"tokenizer": "word", "min_count": 1}, {"max_record_bytes": 7}):
-        assert TokenizeConfig(**settings).canonical().keys() == before
-    assert TokenizeConfig(tokenizer="word", min_count=2).canonical()["min_count"] == 2
-
-
 def test_words_without_spaces_and_large_vocabularies_are_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,10 @@
 """The row of another report above those of a report: whose it is, and how its model differs. Free of torch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.figures.row_names import SHUT
 from stages.models.config import model_of
-from stages.numbers import number
 
 SETTINGS = ("segment_length",)
 """Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
@@ -52,24 +50,3 @@ def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
 def _phrase(name: str, own: Any, theirs: Any) -> str:
     shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
     return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"
-
-
-def shut_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The sentence about a gate whose neighbours cost more than they give."""
-    first, *others = rows
-    for row in others:
-        pair = first["perplexity"], row["perplexity"]
-        if row["row"] == SHUT and None not in pair and pair[1] <= pair[0]:
-            yield (
-                f"the gate gains nothing here: the same weights with the gate shut have {number(pair[1])}, "
-                f"with it open {number(pair[0])}"
-            )
-
-
-def unlike_line(baseline: Mapping[str, Any]) -> Iterator[str]:
-    """The sentence about a baseline whose model differs in more than its memory."""
-    if baseline.get("differs"):
-        yield (
-            f"{baseline['model']} is no fair baseline: the model here differs in more than its memory "
-            f"({'; '.join(baseline['differs'])}), so the change is not the memory's alone"
-        )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.encoding.encode import READ_AHEAD_IDS
 from stages.errors import DataError
+from stages.examples.streams import READ_AHEAD_IDS
 from stages.lineage.corpus import tokenizer_of
 
 if TYPE_CHECKING:

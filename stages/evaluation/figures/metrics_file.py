@@ -19,7 +19,7 @@ from stages.text.form import differences
 
 if TYPE_CHECKING:
     from stages.artifacts.stage import Job
-    from stages.encoding.probe import Probe
+    from stages.diagnostics.probe import Probe
     from stages.evaluation.config import EvaluateConfig
     from stages.evaluation.plan import Plan
     from stages.evaluation.tuning.tuning import Tuning

@@ -1,14 +1,28 @@
-"""Names of the first rows of a report and of its baseline: both are `plain`, of two models."""
+"""Rows of a report: their names, where the baseline's first row is `plain`, too, and their controls."""
 
 from collections.abc import Mapping
 from typing import Any
 
+COUNTING = "counting"
+"""Name of the controls in tables."""
 SHUT = "spalm, gate shut"
 """The same weights without a neighbour."""
 Figures = Mapping[str, Any]
 
 PLAIN, GATED = "plain", "spalm"
 """The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
+
+
+def counting(row: Figures) -> float | None:
+    """Perplexity of a row's control, a trigram of all that it may read; None where there is none."""
+    found: float | None = (row.get("control") or {}).get("perplexity")
+    return found
+
+
+def counting_on_new_text(row: Figures) -> float | None:
+    """The same on the tokens in no paragraph that was read before."""
+    found: float | None = (row.get("control") or {}).get("perplexity_on_new_text")
+    return found
 
 
 def with_model_named(report: Figures) -> Figures:

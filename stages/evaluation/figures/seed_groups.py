@@ -10,7 +10,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
-from stages.evaluation.figures.control_text import counting
+from stages.evaluation.figures.row_names import counting
 
 
 class Spread(NamedTuple):

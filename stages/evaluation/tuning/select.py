@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stages.evaluation.figures.edges import TunedRow
 from stages.evaluation.figures.range_scores import RowSettings
+from stages.evaluation.figures.tuned import TunedRow
 from stages.evaluation.tuning.coordinate_descent import coordinate_descent, load_part
 from stages.metrics import finite, perplexity
 from stages.retrieval.grids import Best, Point, ReadingGrid, at_place, best_point

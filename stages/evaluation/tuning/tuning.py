@@ -10,8 +10,8 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.figures.edges import Tuned
 from stages.evaluation.figures.range_scores import RowSettings, summed
+from stages.evaluation.figures.tuned import Tuned
 from stages.evaluation.range_pass import LEARN, SAMPLE, SELECT, RangePass
 from stages.evaluation.tuning.coordinate_descent import part_bytes, save_part
 from stages.evaluation.tuning.learn import learn_weight, positions_bytes, save_positions, with_learned

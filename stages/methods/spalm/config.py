@@ -22,11 +22,9 @@ class SpalmConfig(MethodSettings):
     method: Literal["spalm"] = "spalm"
     k: Annotated[int, Field(gt=0)] = 4
     """Neighbours that a position reads, the best of those stored."""
-    neighbor_dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
-        default=None, exclude_if=lambda probability: probability in (None, 0.0)
-    )
-    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`, of the gate alone and
-    of a trained model 0. Not of the paper."""
+    neighbor_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`, of the gate alone 0.
+    Not of the paper."""
     only_gate: bool = False
     """Whether all but the gate stays as the model that training begins from."""
 

@@ -21,10 +21,9 @@ class TrimeExtConfig(InBatchConfig):
     method: Literal["trime-ext"] = "trime-ext"
     local_dropout: Share = 0.9
     """p: probability that a group goes without the local part of memory."""
-    groups: Annotated[int, Field(gt=0)] | None = Field(default=None, exclude_if=lambda groups: groups in (None, 1))
+    groups: Annotated[int, Field(gt=0)] | None = None
     """Equal groups that a forward batch is cut into; a segment reads the others of its group alone. 1: of all
-    processes; of more, each process has whole ones. None: as few as leave an update `ENOUGH_DOCUMENTS`; of a
-    trained model: 1."""
+    processes; of more, each process has whole ones. None: as few as leave an update `ENOUGH_DOCUMENTS`."""
 
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         batch, processes = batches.segments, batches.processes

@@ -1,35 +1,33 @@
-"""Layers that backbones are made of; those in a block's two places are chosen by its settings, a folder each."""
+"""Layers that backbones are made of, a file each; those in a block's two places are chosen by its settings."""
 
 from stages.registry import Part, Registry
 
 STREAM_ATTENTION = Registry(
     "attention of a transformer-xl",
     {
-        "relative": Part.within(
-            "stages.models.layers.relative", "settings:RelativeSettings", "layer:RelativeAttention"
-        ),
+        "relative": Part.within("stages.models.layers", "settings:RelativeSettings", "relative:RelativeAttention"),
         "memorizing": Part.within(
-            "stages.models.layers.memorizing", "settings:MemorizingSettings", "layer:MemorizingAttention"
+            "stages.models.layers", "memorizing_settings:MemorizingSettings", "memorizing:MemorizingAttention"
         ),
         "compressive": Part.within(
-            "stages.models.layers.compressive", "settings:CompressiveSettings", "layer:CompressiveAttention"
+            "stages.models.layers", "compressive_settings:CompressiveSettings", "compressive:CompressiveAttention"
         ),
         "infinity": Part.within(
-            "stages.models.layers.infinity", "settings:InfinitySettings", "layer:InfinityAttention"
+            "stages.models.layers", "infinity_settings:InfinitySettings", "infinity:InfinityAttention"
         ),
     },
 )
 WINDOW_ATTENTION = Registry(
     "attention of a transformer",
-    {"softmax": Part.within("stages.models.layers.softmax", "settings:SoftmaxSettings", "layer:SoftmaxAttention")},
+    {"softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention")},
     [STREAM_ATTENTION],
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",
     {
-        "dense": Part.within("stages.models.layers.dense", "settings:DenseSettings", "layer:Dense"),
+        "dense": Part.within("stages.models.layers", "settings:DenseSettings", "dense:Dense"),
         "product-keys": Part.within(
-            "stages.models.layers.product_keys", "settings:ProductKeysSettings", "layer:ProductKeys"
+            "stages.models.layers", "product_keys_settings:ProductKeysSettings", "product_keys:ProductKeys"
         ),
     },
 )

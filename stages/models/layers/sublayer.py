@@ -1,8 +1,9 @@
 """Interfaces of a block's layers: attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 Memory = TypeVar("Memory", bound=NamedTuple)
@@ -91,7 +92,7 @@ class Attended(NamedTuple, Generic[Memory]):
     hidden: Tensor
     """Term of the residual stream, [B, n, d]."""
     memory: Memory
-    """Memory after the passage, passed on without its gradient."""
+    """Memory after the passage; its gradient is passed on only where the layer `keeps_graph`."""
     auxiliary_loss: Tensor | None = None
     """Term that training adds to the loss, a scalar; None: nothing."""
 
@@ -102,6 +103,9 @@ class StreamAttention(Sublayer, Generic[Memory]):
     Its memory is the NamedTuple that its settings describe (`memory_spec`).
     """
 
+    keeps_graph: ClassVar[bool] = False
+    """Whether a loss reaches through the memory into the segments before, of the same update."""
+
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
         """Create the memory of a new stream; inputs [B, n, d] give its rows, type and device."""
@@ -109,3 +113,14 @@ class StreamAttention(Sublayer, Generic[Memory]):
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
         """Read a passage, of which memory holds nothing yet."""
+
+
+def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
+    """Xavier; `last`, which is added to the residual stream, is smaller the more blocks there are. Biases are 0."""
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.dim() == 2:
+            nn.init.xavier_uniform_(parameter)
+    with torch.no_grad():
+        last.weight.div_((2 * blocks) ** 0.5)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.windows import window_starts
+from stages.examples.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import MatchedEntries, Retrieved

@@ -34,6 +34,7 @@ from tests.endurance.campaign import (
     damage,
     disks,
     drafts,
+    imported,
     kills,
     options,
     recipes,
@@ -45,7 +46,21 @@ from tests.endurance.campaign.case import Case, Verdict, failed, snapshot
 from tests.endurance.campaign.process import preload
 from tests.endurance.campaign.world import World
 
-MODULES = (kills, disks, damage, drafts, texts, options, recipes, references, concurrent, crafted, removals, changes)
+MODULES = (
+    kills,
+    disks,
+    damage,
+    drafts,
+    texts,
+    options,
+    recipes,
+    references,
+    concurrent,
+    crafted,
+    removals,
+    changes,
+    imported,
+)
 ATTACKS: dict[str, Callable[[Case], Verdict]] = {
     name: attack for module in MODULES for name, attack in module.ATTACKS.items()
 }
@@ -56,7 +71,7 @@ GOALS = {
     **{"damaged-file": 150, "damaged-manifest": 150, "damaged-name": 100, "damaged-draft": 150},
     **{"bad-text": 300, "bad-options": 500, "bad-recipe": 150, "bad-reference": 150},
     **{"concurrent-same": 60, "concurrent-different": 50, "crafted": 250, "remove-elsewhere": 100},
-    **{"changed-index": 100},
+    **{"changed-index": 100, "kill-recipe": 60, "kill-copy": 60, "imported-parts": 60},
 }
 """Cases of each attack that a whole campaign has at least; they go on in these proportions."""
 DEEP = Path("a", "b", "c", "d")

@@ -1,5 +1,6 @@
 """Kills and signals at every moment of every stage; the same command again leaves the bytes of an undisturbed run."""
 
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +12,39 @@ from tests.endurance.kill_and_resume import differences
 
 SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 ENDS = {signal.SIGKILL: {-9}, signal.SIGTERM: {143}, signal.SIGINT: {130}}
+
+RECIPE_STAGES = ("tokens", "lstm", "states", "more", "grown")
+RECIPE = """
+[inputs]
+train = "text"
+valid = "text"
+test = "text"
+
+[stages.tokens]
+command = "tokenize"
+with = { train = "{train}", valid = "{valid}", test = "{test}" }
+settings = { documents = "blank-line" }
+
+[stages.lstm]
+command = "train"
+from = "tokens"
+preset = "tiny-lstm"
+settings = { steps = 12, segment_length = 8, batch_tokens = 32, model = { layers = 1, width = 8 } }
+
+[stages.states]
+command = "build-datastore"
+from = "lstm"
+
+[stages.more]
+command = "tokenize"
+with = { train = "more.txt", tokenizer = "tokens" }
+settings = { documents = "blank-line", tokenizer = "given" }
+
+[stages.grown]
+command = "update-datastore"
+from = "states"
+with = { add = "more" }
+"""
 
 
 def kill(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
@@ -46,6 +80,47 @@ def kill_installed(case: Case) -> Verdict:
     return _resumed(case.stage(stage, fresh=True), lambda: _differs(case, stage))
 
 
+def kill_recipe(case: Case) -> Verdict:
+    """A recipe that changes a datastore, killed between any two changes on disk, planned and run again."""
+    (case.folder / "recipe.toml").write_text(RECIPE)
+    files = [part for split in ("train", "valid", "test") for part in (f"--{split}", f"{split}.txt")]
+    events = sum(case.world.made[stage].events for stage in RECIPE_STAGES)
+    for _ in range(case.random.randint(1, 4)):
+        chosen = case.random.choice(SIGNALS)
+        death = Death(chosen, event=case.random.randint(1, events))
+        ended = case.memlm("run", "recipe.toml", *files, death=death)
+        case.note(f"{chosen.name} at change {death.event}: {ended.code}")
+        if not _expected(ended, chosen, early=set()):
+            return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
+        planned = case.memlm("plan", "recipe.toml", *files)
+        if planned.code != 0:
+            return failed(f"plan: code {planned.code}: {planned.err.strip()[-200:]}")
+    ended = case.memlm("run", "recipe.toml", *files)
+    return _resumed(ended, lambda: "; ".join(filter(None, map(case.wrong, RECIPE_STAGES))))
+
+
+def kill_copy(case: Case) -> Verdict:
+    """A push and a pull, each killed at any change on disk; the same call goes on."""
+    stage = case.random.choice(list(STAGES))
+    made, bucket = case.world.made[stage], f"file://{case.folder}/bucket"
+    case.before(stage)
+    case.world.copy(case.store, {made.reference})
+    for command in ("push", "pull"):
+        for _ in range(case.random.randint(0, 2)):
+            chosen = case.random.choice(SIGNALS)
+            death = Death(chosen, event=case.random.randint(1, 60))
+            ended = case.memlm("artifacts", command, made.reference, bucket, death=death)
+            case.note(f"{command} {stage}: {chosen.name} at change {death.event}: {ended.code}")
+            if not _expected(ended, chosen, early=set()):
+                return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
+        ended = case.memlm("artifacts", command, made.reference, bucket)
+        if ended.code != 0:
+            return failed(f"{command} not resumed, code {ended.code}: {ended.err.strip()[-200:]}")
+        if command == "push":
+            shutil.rmtree(case.store)
+    return judge(case.memlm("artifacts", "verify", made.reference), lambda: case.wrong(stage))
+
+
 def _expected(ended: Ended, chosen: signal.Signals, early: set[int]) -> bool:
     """Whether a command ended as the signal asks, or before it came, or while Python was starting.
 
@@ -72,3 +147,4 @@ def _differs(case: Case, stage: str) -> str:
 
 
 ATTACKS = {"kill": kill, "kill-change": partial(kill, stages=CHANGES), "kill-installed": kill_installed}
+ATTACKS |= {"kill-recipe": kill_recipe, "kill-copy": kill_copy}

@@ -100,7 +100,7 @@ def test_ids_beyond_the_vocabulary_are_damage(tokens: Artifact, id: int) -> None
     values[40] = id
     ids = rewritten(tokens, IDS, values).zarr("tokens.zarr")["train/ids"]
     assert not ids[:40].any()
-    with pytest.raises(ArtifactError, match=rf"train/ids: row 40 holds {id}, where ids .* from 0 to 10 .*tokenize"):
+    with pytest.raises(ArtifactError, match=rf"train/ids: row 40 holds {id}, where ids .* from 0 to 10 .*small-tokens"):
         ids[30:50]
 
 

@@ -14,6 +14,7 @@ from stages.artifacts import bucket as bucket_module
 from stages.artifacts import copies
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.bucket import Bucket
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
@@ -276,17 +277,24 @@ def test_the_folder_of_another_store_is_pushed_from_there(cubes: Artifact, bucke
     assert sent == [cubes.input("squares").reference, cubes.reference]
 
 
+class Both(Cubes):
+    """Cubes that read two artifacts, of which one was made from the other."""
+
+    name, kind = "both", "datastore"
+
+    def inputs(self, config: SquaresConfig, references: Any, store: Store) -> Inputs:
+        return Inputs({role: store.get(reference) for role, reference in references.items()})
+
+
+STAGES.targets["both"] = f"{__name__}:Both"
+
+
 def test_what_others_were_made_from_comes_first(store: Store, bucket: Bucket, tmp_path: Path) -> None:
     squares = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
     first = make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
 
-    class Both(Cubes):
-        kind = "datastore"
-
-        def inputs(self, config: SquaresConfig, references: Any, store: Store) -> Inputs:
-            return Inputs({"encoder": store.get(first.reference), "squares": store.get(squares.reference)})
-
-    last = make(Both(), SquaresConfig(), {}, store, Execution()).artifact
+    read = {"encoder": first.reference, "squares": squares.reference}
+    last = make(Both(), SquaresConfig(), read, store, Execution()).artifact
     copies.push(last.reference, store, bucket, Silent())
     received = copies.pull(last.reference, Store(tmp_path / "other"), bucket, Silent())
     assert received == [squares.reference, first.reference, last.reference]

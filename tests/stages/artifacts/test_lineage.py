@@ -13,7 +13,7 @@ from stages.artifacts.store import Store
 def made(reference: str, *inputs: str) -> Artifact:
     kind, _, id = reference.partition("/")
     records = {f"role {number}": record(one) for number, one in enumerate(inputs)}
-    nothing: dict = {"config": {}, "files": {}, "metrics": {}, "producer": {}}
+    nothing: dict = {"config": {}, "files": {}, "metrics": {}, "producer": {}, "outside_files": [], "stage": ""}
     manifest = Manifest(format_version=1, kind=kind, id=id, inputs=records, created="", seconds=0, **nothing)
     return Artifact(Store("nowhere"), Path("nowhere"), manifest)
 

@@ -27,7 +27,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError
 from stages.interrupts import Terminated
 from stages.reporting import Silent
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, before_digests, restate
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
 
 
 @dataclass
@@ -281,25 +281,6 @@ def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
         store.get(cubes.reference).input("squares")
     with pytest.raises(ArtifactError, match=r"is there, but was made from .* other bytes"):
         make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution())
-
-
-def test_what_was_made_before_manifests_had_a_digest_stays_an_input(store: Store) -> None:
-    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    sealed = source.path / "manifest.json", (source.path / "manifest.json").read_text()
-    before_digests(source.path)
-    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
-    assert store.get(cubes.reference).input("squares").digest == cubes.manifest.inputs["squares"].digest
-    sealed[0].write_text(sealed[1])
-    assert make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).status == "cached"
-    assert store.get(cubes.reference).input("squares").digest != cubes.manifest.inputs["squares"].digest
-
-
-def test_a_manifest_that_loses_its_digest_has_other_bytes(store: Store) -> None:
-    source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
-    before_digests(source.path)
-    with pytest.raises(ArtifactError, match="other bytes"):
-        store.get(cubes.reference).input("squares")
 
 
 def test_equal_works_have_equal_digests_whoever_made_them(store: Store, tmp_path: Path) -> None:

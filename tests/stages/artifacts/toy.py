@@ -13,6 +13,7 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import manifest_digest
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
@@ -26,15 +27,6 @@ def restate(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content | {"digest": manifest_digest(content)}))
-
-
-def before_digests(folder: Path) -> None:
-    """Leave out of a manifest what manifests once did not have."""
-    path = folder / "manifest.json"
-    content = json.loads(path.read_text())
-    for name in ("digest", "not_identity", "outside_files"):
-        del content[name]
-    path.write_text(json.dumps(content))
 
 
 class SquaresConfig(StageConfig):
@@ -59,6 +51,7 @@ class OneArray(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
 
 
 class Squares(OneArray):
+    name: ClassVar[str] = "squares"
     kind: ClassVar[str] = "tokens"
     Config = SquaresConfig
 
@@ -91,6 +84,7 @@ class Squares(OneArray):
 class Cubes(OneArray):
     """A stage that reads squares, so that lineage can be tested."""
 
+    name: ClassVar[str] = "cubes"
     kind: ClassVar[str] = "model"
     Config = SquaresConfig
 
@@ -125,6 +119,7 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
     Every shard leaves a file `KEY-PROCESS` in the folder `trace`. Process `closed_to` may not open.
     """
 
+    name: ClassVar[str] = "sums"
     kind: ClassVar[str] = "tokens"
     Config = SquaresConfig
 
@@ -172,6 +167,9 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
 
     def finish(self, job: Job[SquaresConfig], plan: int) -> dict[str, Any]:
         return {"sum": job.draft.record("all")["sum"]}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Squares, Cubes, Sums)}
 
 
 def summary_of(artifact: Artifact) -> Summary:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stages.charts.data import Chart
-from stages.charts.drawing.draw import draw
+from stages.charts.figure import Figure
 from stages.charts.report import report_charts
 
 PLAIN = math.log(104.2)
@@ -59,7 +59,7 @@ def charts(**other: Any) -> dict[str, Chart]:
 
 def words(chart: Chart) -> list[str]:
     """The text of a figure."""
-    drawn = ElementTree.fromstring(draw(chart).svg).iter("{http://www.w3.org/2000/svg}text")
+    drawn = ElementTree.fromstring(Figure(chart).svg).iter("{http://www.w3.org/2000/svg}text")
     return [element.text or "" for element in drawn]
 
 
@@ -210,7 +210,13 @@ def test_the_accuracy_of_retrieval_is_held_against_chance() -> None:
 
 
 def test_charts_need_nothing_that_computes() -> None:
-    code = "import sys, stages.charts.report, stages.charts.drawing.files; sys.exit('torch' in sys.modules)"
+    code = "import sys, stages.charts.report, stages.charts.figure; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     code = "import sys, stages.charts.data; sys.exit(bool({'numpy', 'pydantic', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_heat_map_whose_cells_are_all_finite_has_both_ends_of_its_colours() -> None:
+    """Two labels and two ends: the library joins legends that look alike."""
+    chart = charts(grid=grid(nll=[[math.log(90), math.log(95), 6.0], [math.log(75), math.log(80), 6.0]]))["heat-map"]
+    assert {"best 75", "104.2 plain", "at θ 0.3, λ 0.1", "worse than plain"} <= set(words(chart))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -19,6 +20,7 @@ from stages.tokenize import Tokenize, TokenizeConfig
 class GivenModel(Stage[StageConfig]):
     """A model that was trained on nothing."""
 
+    name = "untrained-model"
     kind = "model"
     Config = StageConfig
 
@@ -46,6 +48,7 @@ class ReportConfig(StageConfig):
 class GivenReport(Stage[ReportConfig]):
     """The scores that its settings give it; by `nll_lm` of a plain model under a cache."""
 
+    name = "given-report"
     kind = "report"
     Config = ReportConfig
 
@@ -76,6 +79,9 @@ class GivenReport(Stage[ReportConfig]):
             "logp_lm": _log_p(alone),
         }
         return arrays if config.gate is None else {**arrays, "gate": np.array(config.gate, np.float32)}
+
+
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (GivenModel, GivenReport)}
 
 
 def _log_p(nll: Sequence[float]) -> np.ndarray:

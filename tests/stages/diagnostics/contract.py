@@ -12,14 +12,16 @@ import pytest
 import torch
 
 from stages.diagnostics import PROBES, watching
-from stages.diagnostics.settings import ProbeSettings
-from stages.encoding.encode import encode_range
+from stages.diagnostics.probe import Probe
+from stages.encoding.encode import encode
 from stages.encoding.hidden_memory import HiddenReader
-from stages.encoding.probe import Observation, Probe, ScoredBlock
+from stages.encoding.probe import Observation, ScoredBlock
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
+from stages.examples.streams import Streams
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 
 TOKENS = 24
 CONTEXT = 8
@@ -44,8 +46,8 @@ class ProbeContract:
         raise NotImplementedError
 
     @property
-    def settings(self) -> ProbeSettings:
-        settings: ProbeSettings = PROBES.settings(self.registered_as)()
+    def settings(self) -> type[Probe]:
+        settings: type[Probe] = PROBES.load(self.registered_as)
         return settings
 
     def seen(
@@ -59,14 +61,14 @@ class ProbeContract:
     ) -> list[Observation]:
         """Tokens 0 to TOKENS in ranges that end at `edges`, in blocks that end there and at `cuts`."""
         ids = np.random.default_rng(1).integers(0, model.config.vocab_size, TOKENS)
-        how = {"context": CONTEXT, "stride": CONTEXT, "device": "cpu", "precision": precision}
+        examples = Streams(ids, 0, model.config.cutting(WindowSettings(CONTEXT, CONTEXT)), np.array([0, TOKENS]))
         found, state = [], None
         for start, stop in zip((0, *edges[:-1]), edges, strict=True):
             reader = self.reader(start, stop)
             counted = None if every == 1 else torch.arange(start, stop) % every == 0
             watch = probe.watch(model, reader, start, counted)
             for a, b in pairwise([start, *(cut for cut in cuts if start < cut < stop), stop]):
-                for block in encode_range(model, ids, 0, a, b, state=state, **how):
+                for block in encode(model, examples.blocks(a, b), state, precision):
                     read = block.hidden if reader is None else reader.apply(model, block)
                     watch.observe(ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0]))
                     state = block.state

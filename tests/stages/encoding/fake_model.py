@@ -6,6 +6,10 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
+from stages.examples.cutting import Cutting, Way
+from stages.examples.examples import Batch
+from stages.models.windows import WindowSettings
+
 
 @dataclass
 class FakeEncoding:
@@ -17,17 +21,27 @@ class FakeEncoding:
         return {"hidden": self.hidden, "ffn-input": self.ffn_input}[name]
 
 
+def config(way: Way) -> SimpleNamespace:
+    """Settings of a model that wants ranges to be cut in this way."""
+
+    def cutting(windows: WindowSettings, by_document: bool = False) -> Cutting:
+        return Cutting(way, windows.context, windows.stride, by_document)
+
+    return SimpleNamespace(carries_state=way == "stream", reads_documents=False, pools=False, cutting=cutting)
+
+
 class FakeModel(nn.Module):
     """hidden = (last input, inputs seen, their sum); ffn_input = -hidden; scores = hidden W."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
-        self.config = SimpleNamespace(carries_state=False, reads_documents=False, pools=False)
+        self.config = config("windows")
         self.calls: list[tuple[int, int]] = []
         generator = torch.Generator().manual_seed(0)
         self.weight = nn.Parameter(torch.randn(3, vocabulary, generator=generator) / 10)
 
-    def encode(self, tokens: Tensor, state: None = None, document_offset: None = None) -> FakeEncoding:
+    def read(self, batch: Batch, state: dict[str, Tensor] | None = None) -> FakeEncoding:
+        tokens = batch.inputs
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         seen = torch.arange(1, tokens.shape[1] + 1).expand_as(tokens)
         hidden = torch.stack((tokens, seen, tokens.cumsum(1)), dim=-1).float()
@@ -47,11 +61,10 @@ class AddingModel(FakeModel):
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__(vocabulary)
-        self.config = SimpleNamespace(carries_state=True, reads_documents=False, pools=False)
+        self.config = config("stream")
 
-    def encode(
-        self, tokens: Tensor, state: dict[str, Tensor] | None = None, document_offset: None = None
-    ) -> FakeEncoding:
+    def read(self, batch: Batch, state: dict[str, Tensor] | None = None) -> FakeEncoding:
+        tokens = batch.inputs
         self.calls.append((tokens.shape[0], tokens.shape[1]))
         inside = (tokens[..., None] / torch.tensor([3.0, 7.0, 10.0])).cumsum(1)
         hidden = inside if state is None else state["sum"] + inside

@@ -4,25 +4,25 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from stages.encoding.encode import encode_range
-from stages.encoding.windows import windows
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.encoding.encode import encode as encoded
+from stages.examples.streams import Streams
+from stages.examples.windows import windows
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import FakeModel
 
 EOS = 9
 
 
-def encode(ids, start, stop, model=None, **settings):
-    settings = {
-        "context": 4,
-        "stride": 2,
-        "batch_tokens": 8,
-        "device": "cpu",
-        "precision": "fp32",
-    } | settings
-    return list(encode_range(model or FakeModel(10), ids, EOS, start, stop, **settings))
+def encode(
+    ids, start, stop, model=None, *, context=4, stride=2, batch_tokens=8, documents=None, by_document=False, **how
+):
+    model = model or FakeModel(10)
+    cutting = model.config.cutting(WindowSettings(context, stride), by_document)
+    examples = Streams(ids, EOS, cutting, np.array([0, ids.shape[0]]) if documents is None else documents)
+    return list(encoded(model, examples.blocks(start, stop, batch_tokens), **how))
 
 
 def slow_contexts(ids, context, stride):
@@ -77,6 +77,13 @@ def test_no_gradient_is_kept():
     assert not any(b.hidden.requires_grad for b in encode(np.arange(8), 0, 8))
 
 
+def test_gradients_flow_into_the_model_where_they_are_asked_for():
+    model = segmented()
+    for block in encode(np.arange(8), 0, 8, model, gradients=True):
+        block.hidden.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.backbone.parameters())
+
+
 class Watched:
     """An id array that notes which slices are read."""
 
@@ -101,7 +108,7 @@ def test_only_the_range_and_its_context_are_read():
 
 def test_documents_are_read_from_the_token_before_them():
     ids = np.array([1, 2, 3, 4, 5])
-    blocks = encode(ids, 0, 5, documents=np.array([0, 2, 5]))
+    blocks = encode(ids, 0, 5, documents=np.array([0, 2, 5]), by_document=True)
     rows = [tuple(r) for b in blocks for r in b.hidden.tolist()]
     assert rows == [(EOS, 1, EOS), (1, 2, EOS + 1), (2, 1, 2), (3, 2, 5), (4, 3, 9)]
 
@@ -128,7 +135,7 @@ def test_ranges_that_hand_on_their_state_are_one_pass(cut, batch_tokens):
 
 def test_segments_are_counted_from_the_start_of_a_document():
     model, ids, documents = segmented(), np.arange(30) * 7 % 9, np.array([0, 6, 13, 30])
-    hidden = torch.cat([block.hidden for block in encode(ids, 0, 30, model, documents=documents)])
+    hidden = torch.cat([block.hidden for block in encode(ids, 0, 30, model, documents=documents, by_document=True)])
     for start, stop in ((6, 13), (13, 30)):
         with torch.no_grad():
             alone = model.encode(torch.from_numpy(ids[None, start - 1 : stop - 1])).hidden[0]
@@ -142,8 +149,8 @@ def test_a_model_that_reads_documents_finds_nothing_of_another():
     sizes = {"vocab_size": 10, "width": 8, "heads": 2, "segment_length": 4, "mem_length": 4, "attention": attention}
     model = LanguageModel(TransformerXLConfig(**sizes)).eval()
     ids, origins = np.random.default_rng(0).integers(0, 9, 30), np.array([0, 5, 19, 30])
-    first = encode(ids, 0, 13, model, origins=origins)
-    rest = encode(ids, 13, 30, model, origins=origins, state=first[-1].state)
+    first = encode(ids, 0, 13, model, documents=origins)
+    rest = encode(ids, 13, 30, model, documents=origins, state=first[-1].state)
     with torch.no_grad():
         inputs = torch.tensor([[EOS, *ids[:-1]]])
         back = torch.tensor([[*range(5), *range(14), *range(11)]])

@@ -11,6 +11,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
 from stages.encoding.token_range import TokenRange
+from stages.examples.corpus import Corpus
 from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import AddingModel, FakeModel
 
@@ -22,7 +23,7 @@ RANGES = [TokenRange(f"{start:02d}", start, stop) for start, stop in ((0, 31), (
 
 def reader(**changed) -> SplitReader:
     settings = {"windows": WindowSettings(8, 8), "by_document": False, "device": torch.device("cpu")}
-    return SplitReader(GROUP, EOS, precision="fp32", **settings | changed)
+    return SplitReader(Corpus(GROUP, EOS), precision="fp32", **settings | changed)
 
 
 def encoder(model: FakeModel | None = None, dtype: str = "float32") -> KeyEncoder:

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from stages.encoding.split_reader import SplitReader
-from stages.encoding.windows import Window
+from stages.examples.corpus import Corpus
+from stages.examples.windows import Window
 from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import AddingModel, FakeModel
 
@@ -14,7 +15,7 @@ GROUP = {"test/ids": IDS, "test/doc_offsets": np.array([0, 7, 11, TOTAL])}
 
 def reader(by_document: bool, context: int = 6, stride: int = 4) -> SplitReader:
     windows = WindowSettings(context, stride)
-    return SplitReader(GROUP, EOS, windows, by_document, torch.device("cpu"), "fp32")
+    return SplitReader(Corpus(GROUP, EOS), windows, by_document, torch.device("cpu"), "fp32")
 
 
 def encoded(one: SplitReader, model: FakeModel, start: int, stop: int) -> np.ndarray:

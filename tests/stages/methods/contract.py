@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from stages.config import nondefaults
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID, Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
@@ -81,6 +82,7 @@ class MethodContract:
         settings = METHODS.settings(name)
         assert settings().method == name
         assert settings.model_validate(settings().model_dump(mode="json")) == settings()
+        assert nondefaults(settings()) == {"method": name}
 
     def test_order_is_a_permutation_drawn_from_seed_and_epoch(self, method):
         order = method.order(TOKENS // L, ROWS, 1, 0)

@@ -10,8 +10,8 @@ from stages.methods import METHODS
 from stages.methods.lm.config import LmConfig
 from stages.methods.method import BatchIndex, Carried
 from stages.methods.segments import Segments, aligned_order
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9

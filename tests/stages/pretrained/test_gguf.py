@@ -59,6 +59,20 @@ def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
     )
 
 
+@pytest.mark.parametrize(("place", "size"), [(8, 8), (16, 8), (24, 8), (None, 8)])
+def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(tmp_path, place, size):
+    """Of weights, of settings, of the letters of a name, and of the texts of a list."""
+    file = tmp_path / "tiny.gguf"
+    saved_gguf(file)
+    content = file.read_bytes()
+    if place is None:
+        place = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
+    file.write_bytes(content[:place] + (1 << 62).to_bytes(size, "little") + content[place + size :])
+    for read in (lambda: describe(locate(str(file)), None), lambda: read_tokenizer(locate(str(file)), None)):
+        with pytest.raises(DataError, match="cut short or damaged"):
+            read()
+
+
 @pytest.mark.parametrize("content", [b"", b"GG", b"no GGUF file, but text"])
 def test_a_file_of_another_kind_is_told(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)

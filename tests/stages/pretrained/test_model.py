@@ -1,17 +1,19 @@
 """Models of transformers, taken apart and put together again, beside themselves."""
 
 import json
+import time
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface.network import HuggingFace
+from stages.models.backbones.huggingface import HuggingFace
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.pretrained import anatomy
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
+from stages.pretrained.size import model_size
 from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, saved_encoder, tiny_model
 
 pytest.importorskip("transformers")
@@ -187,3 +189,28 @@ def test_settings_that_cannot_be_followed_are_told_in_a_sentence(tmp_path, setti
     with pytest.raises(DataError, match=message):
         location = locate(str(tmp_path))
         read_weights(location, describe(location, None))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("gpt2", {"n_layer": -1}),
+        ("gpt2", {"n_head": -1}),
+        ("gpt2", {"n_layer": 10**6}),
+        ("gpt2", {"n_embd": 10**6}),
+        ("llama", {"num_key_value_heads": -1}),
+        ("llama", {"vocab_size": 10**9}),
+        ("mixtral", {"num_local_experts": 10**6}),
+        ("bert", {"num_hidden_layers": 10**6}),
+        ("bert", {"num_attention_heads": -1}),
+    ],
+)
+def test_sizes_that_the_files_cannot_hold_are_refused_at_once(tmp_path, family, changes):
+    (saved_encoder if family == "bert" else saved)(tmp_path, family)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | changes))
+    location = locate(str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(DataError):
+        model_size(location, describe(location, None))
+    assert time.monotonic() - began < 60

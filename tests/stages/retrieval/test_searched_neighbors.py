@@ -13,6 +13,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.split_reader import SplitReader
+from stages.examples.corpus import Corpus
 from stages.index import BuildIndex, IndexConfig
 from stages.models.windows import WindowSettings
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -41,7 +42,7 @@ def stored(folder: Path, model: dict | None, index: dict, **settings) -> Artifac
 def searched(neighbors: Artifact, k: int = K) -> SearchedNeighbors:
     """The same text, as one that nothing is stored of; its reader has windows of its own."""
     group = neighbors.input("queries").zarr("tokens.zarr")
-    reader = SplitReader(group, EOS, WindowSettings(3, 3), True, torch.device("cpu"), "fp32")
+    reader = SplitReader(Corpus(group, EOS), WindowSettings(3, 3), True, torch.device("cpu"), "fp32")
     return SearchedNeighbors(neighbors, reader, k)
 
 

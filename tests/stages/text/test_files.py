@@ -22,9 +22,37 @@ def test_directories_are_searched_in_order_of_path(tmp_path: Path) -> None:
     assert found == ["a/b.txt.gz", "a/z.jsonl.zst", "a.txt.xz", "b.txt"]
 
 
+def test_markdown_and_rest_are_text_but_what_describes_records_is_not(tmp_path: Path) -> None:
+    for name in ("README.md", "guide/a.rst", "guide/b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text\n")
+    found = [str(Path(path).relative_to(tmp_path)) for path in find_files([str(tmp_path)])]
+    assert found == ["README.md", "guide/a.rst", "guide/b.txt"]
+    (tmp_path / "guide/c.jsonl").write_text('{"text": "a"}\n')
+    found = [str(Path(path).relative_to(tmp_path)) for path in find_files([str(tmp_path)])]
+    assert found == ["guide/b.txt", "guide/c.jsonl"]
+
+
+def test_a_bad_file_among_others_is_left_out_and_named(tmp_path: Path) -> None:
+    wrong = {"empty.txt": b"", "latin.txt": "Gr\u00fc\u00dfe".encode("latin-1"), "nul.txt": b"a\0b"}
+    for name, content in (wrong | {f"{n}.txt": b"text\n" for n in range(9)}).items():
+        (tmp_path / name).write_bytes(content)
+    heard: list[str] = []
+    found = find_files([str(tmp_path)], left_out=heard.append)
+    assert [Path(path).stem for path in found] == list("012345678")
+    assert heard == [
+        f"3 of 12 files of {tmp_path} are not read: empty.txt (empty), latin.txt (byte 2 is no UTF-8), nul.txt (binary)"
+    ]
+    assert find_files([str(tmp_path / "latin.txt")]) == [str(tmp_path / "latin.txt")]  # its reader refuses it
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_bytes(b"")
+    with pytest.raises(DataError, match=r"holds no file of text in UTF-8: 0\.txt \(empty\).* and 7 more"):
+        find_files([str(tmp_path)])
+
+
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
-    (tmp_path / "notes.md").write_text("x")
-    with pytest.raises(DataError, match=r"holds no \.txt, \.jsonl \(also compressed: .*\.parquet or \.arrow file"):
+    (tmp_path / "notes.tex").write_text("x")
+    with pytest.raises(DataError, match=r"holds no \.txt, \.md, .* \(also compressed: .*\.parquet or \.arrow file"):
         find_files([str(tmp_path)])
     with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
         find_files([str(tmp_path / "nowhere.txt")])
@@ -69,7 +97,7 @@ def test_a_folder_of_other_text_says_the_whole_command_where_there_is_one(tmp_pa
 
 
 def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
-    for name in ("a.py", "b.py", "c.PNG", "d.PNG", "e.PNG", ".f.rst", "sub/g.rst"):
+    for name in ("a.py", "b.py", "c.PNG", "d.PNG", "e.PNG", ".f.tex", "sub/g.tex"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\0" if name.endswith("PNG") else b"text\n")
     with pytest.raises(DataError) as caught:
@@ -79,7 +107,7 @@ def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
     (tmp_path / "b.py").unlink()
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert str(caught.value).endswith(f"it has 1 .rst file: name them ($(find {tmp_path} -name '*.rst')).")
-    (tmp_path / "sub/g.rst").unlink()
+    assert str(caught.value).endswith(f"it has 1 .tex file: name them ($(find {tmp_path} -name '*.tex')).")
+    (tmp_path / "sub/g.tex").unlink()
     with pytest.raises(DataError, match=r"or \.arrow file\.$"):
         find_files([str(tmp_path)])

@@ -7,7 +7,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.parts import part_length, record_lines, record_sizes, spread_records
+from stages.text.parts import (
+    choose_records,
+    is_tested_by_few,
+    part_length,
+    record_lines,
+    record_sizes,
+    spread_records,
+)
 from stages.text.records import TextFile
 from tests.stages.text.test_survey import text_file
 
@@ -31,13 +38,13 @@ def test_lines_hold_the_names_of_records_and_of_files(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records)))
     files: list[TextFile] = [table, text_file(tmp_path, "b.txt", "dd")]
     assert record_sizes(files) == [6, 1, 2]
-    lines = [json.loads(line) for line in record_lines(files, [0, 1, 2])]
+    lines = [json.loads(line) for line in record_lines(files, {0: 9, 1: 9, 2: 9})]
     assert lines == [
         {"id": 7, "title": "one", "text": "a\nb é"},
         {"title": "a.jsonl:2", "text": "c"},
         {"title": "b.txt", "text": "dd"},
     ]
-    assert [json.loads(line)["text"] for line in record_lines(files, [2, 1])] == ["dd", "c"]
+    assert [json.loads(line)["text"] for line in record_lines(files, {2: 9, 1: 9})] == ["dd", "c"]
 
 
 def test_large_records_are_cut_so_that_many_are_read_and_the_last_are_from_all_over_the_text() -> None:
@@ -56,7 +63,24 @@ def test_the_records_fill_the_part_or_are_as_long_as_the_test_split_allows(sizes
     assert filled <= most or length == most // 10 // 12
 
 
+@given(st.lists(st.integers(500, 50_000), min_size=10, max_size=80), st.integers(20_000, 2_000_000))
+def test_ten_records_are_tested_where_there_are_twenty(sizes: list[int], most: int) -> None:
+    tested = most // 10
+    chosen = choose_records(sizes, most, tested)
+    if chosen:
+        assert all(0 < read <= sizes[number] for number, read in chosen.items())
+        assert not is_tested_by_few(list(chosen.values()), tested)
+        assert sum(chosen.values()) <= max(most, len(chosen) * (tested // 12 + 1))
+
+
+def test_novels_that_all_fit_are_tested_by_the_beginnings_of_ten_from_all_over() -> None:
+    chosen = choose_records([400_000] * 30, 12_000_000, 600_000)
+    last = sorted(list(chosen)[-10:])
+    assert {chosen[number] for number in last} == {60_000} and last[0] < 6 and last[-1] > 24
+    assert sum(chosen.values()) - 600_000 >= 19 * 400_000
+
+
 def test_a_cut_record_ends_with_a_line_and_keeps_its_names(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", json.dumps({"id": 7, "text": "a line\né é é\n" * 50}))
-    (line,) = map(json.loads, record_lines([table], [0], 100))
+    (line,) = map(json.loads, record_lines([table], {0: 100}))
     assert line["id"] == 7 and line["text"].endswith("\n") and 80 <= len(line["text"].encode()) <= 100

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 import torch
 
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
-from stages.models.backbones.lstm.config import LSTMConfig
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
-from stages.models.layers.compressive.settings import CompressiveSettings
-from stages.models.layers.infinity.settings import InfinitySettings
-from stages.models.layers.memorizing.settings import MemorizingSettings
-from stages.models.layers.product_keys.settings import ProductKeysSettings
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.layers.compressive_settings import CompressiveSettings
+from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.windows import WindowSettings
 from stages.training import loop
 from stages.training.config import OptimizerConfig
 from stages.training.journal import LINES
@@ -129,7 +131,8 @@ def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monk
 def test_validation_reads_one_stream(tmp_path):
     run = trainer(tmp_path, model=LSTM)
     ids = splits().valid
-    got = validate(run.fabric, run.model, run.method, ids, 0, 8)
+    valid = Streams(ids, 0, run.config.model.cutting(WindowSettings(8, 8)), np.array([0, len(ids)]))
+    got = validate(run.fabric, run.model, run.method, valid, 8)
     stream = torch.from_numpy(np.concatenate(([0], ids)).astype(np.int64))[None]
     run.model.eval()
     with torch.no_grad():

@@ -11,13 +11,15 @@ import torch
 from safetensors.torch import load_file
 
 from memlm_cli.console import TimeLeft
-from stages.encoding.windows import windows
 from stages.errors import ArtifactError, DataError, UsageError
+from stages.examples.streams import Streams
+from stages.examples.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.reporting import Silent
 from stages.training import best, loop
 from stages.training.best import best_weights
@@ -301,7 +303,8 @@ def test_journal_tells_how_many_documents_an_update_reads(accumulate, tmp_path):
 def test_validation_scores_every_token_once(tmp_path):
     run = trainer(tmp_path)
     ids = splits().valid
-    got = validate(run.fabric, run.model, run.method, ids, 0, 8)
+    valid = Streams(ids, 0, run.config.model.cutting(WindowSettings(8, 8)), np.array([0, len(ids)]))
+    got = validate(run.fabric, run.model, run.method, valid, 8)
     stream = np.concatenate(([0], ids)).astype(np.int64)
     run.model.eval()
     total = 0.0

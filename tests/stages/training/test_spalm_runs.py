@@ -6,7 +6,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.training.loop import Trainer
 from stages.training.ranks import make_fabric

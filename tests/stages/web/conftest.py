@@ -11,6 +11,7 @@ from stages.inspection.page import page as passage_page
 from stages.inspection.selection import GAINS, LOSSES, Chosen
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
+from stages.reports.remarks.table import remark
 from tests.stages.comparison.found import FOUND
 from tests.stages.inspection.test_page import inspected, token
 from tests.stages.pages import made
@@ -27,7 +28,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     report = made.chain(store, {"exclude": "window:128", "read": read})
     (store.root / "names" / "report" / "first").unlink()
     store.name(report, LONG)
-    remarks = [f"{LONG * 3} against plain of the baseline: perplexity x 0.5"]
+    remarks = [remark("plan", {"line": f"{LONG * 3} against plain of the baseline: perplexity x 0.5"})]
     report_page = build_page(find_reports([report.reference], store), lambda members: LONG * 4, lambda _: remarks)
     passage = inspected(token(LONG, 0.2, 0.4, 0.69, 0.25), token("  ", 0.4, 0.2, -0.69, 0.75))
     several = [ChosenPassage(Chosen(kind, 5, 7, 14.2), passage) for kind in (GAINS, LOSSES)]

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from stages.charts.drawing.palette import DARK, LIGHT, page_style
+from stages.charts.palette import DARK, LIGHT, page_style
 
 LITERAL = re.compile(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl|lab|lch|hwb|oklab|oklch)a?\(")
 SHADOWS = {"#0005", "#fff5"}

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.compressive.probe import CompressiveProbe
-from stages.diagnostics.compressive.report import PARTS, PLACES, attention_figures, summary
+from stages.diagnostics.compressive import PARTS, PLACES, CompressiveProbe, attention_figures
 from stages.models.config import parse_model
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
@@ -55,4 +54,4 @@ def test_where_nothing_was_compressed_there_is_no_loss():
     record = {"tokens": 2, "attention": [[0.0] * (2 * PARTS) + [2.0]], "losses": [0.0], "borders": 0}
     figures = attention_figures([record], [2])
     assert figures["blocks"][0]["loss"] is None
-    assert summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"
+    assert CompressiveProbe.summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"

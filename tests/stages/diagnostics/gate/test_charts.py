@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.charts.data import Chart
-from stages.charts.drawing.draw import draw
-from stages.diagnostics.gate.charts import LONGEST_LABEL, gate_charts, spelled
+from stages.charts.figure import Figure
+from stages.diagnostics.gate import LONGEST_LABEL, gate_charts, spelled
 
 GATE = {
     "neighbors": 4,
@@ -30,7 +30,7 @@ CHARTS = {chart.name: chart for chart in gate_charts({"gate": GATE, "split": "te
 
 def words(chart: Chart) -> set[str]:
     """The text of a figure."""
-    drawn = ElementTree.fromstring(draw(chart).svg).iter("{http://www.w3.org/2000/svg}text")
+    drawn = ElementTree.fromstring(Figure(chart).svg).iter("{http://www.w3.org/2000/svg}text")
     return {element.text or "" for element in drawn}
 
 

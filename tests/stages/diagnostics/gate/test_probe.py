@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.gate.probe import GateProbe
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.diagnostics.gate import GateProbe
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 from tests.stages.diagnostics.contract import TOKENS, ProbeContract
@@ -20,7 +20,7 @@ class TestGate(ProbeContract):
     @pytest.fixture
     def probe(self, monkeypatch: pytest.MonkeyPatch) -> GateProbe:
         labels = SimpleNamespace(label=str)
-        monkeypatch.setattr("stages.diagnostics.gate.report.token_text", lambda tokens: labels)
+        monkeypatch.setattr("stages.diagnostics.gate.token_text", lambda tokens: labels)
         read = {"gate_neighbors": None, "tokens": None}
         opened = GateProbe.open(read, {"gate_k": (3, 0, 5), "passage": "4:12"}, "test")
         assert opened is not None

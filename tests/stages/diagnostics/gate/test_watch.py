@@ -9,10 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.diagnostics.gate.report import BINS, GROUPS, gate_curve, gate_figures
-from stages.diagnostics.gate.watch import GateWatch, first_matches, grouped, histogram
+from stages.diagnostics.gate import BINS, GROUPS, GateWatch, first_matches, gate_curve, gate_figures, grouped, histogram
 from stages.encoding.probe import ScoredBlock
-from stages.models.backbones.transformer.config import TransformerConfig
+from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.infinity.probe import InfinityProbe
-from stages.diagnostics.infinity.report import PARTS, signal_figures, summary
+from stages.diagnostics.infinity import PARTS, InfinityProbe, signal_figures
 from stages.models.config import parse_model
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
@@ -59,7 +58,7 @@ def test_a_line_says_where_half_of_attention_lies():
     figures = signal_figures([record, record], [2], True)
     place = (4 + 2 / 3) / 16
     line = f"infinity: block 2 sees a signal for 50.0%, half of its attention in the oldest {place:.2f} of it"
-    assert summary(figures) == f"{line}, deviation 0.25"
+    assert InfinityProbe.summary(figures) == f"{line}, deviation 0.25"
     nothing = {name: [0.0] for name in ("seen", "deviations", "divergences")}
     none = signal_figures([{"tokens": 8, "parts": [[0.0] * PARTS], **nothing}], [1], False)
-    assert summary(none) == "infinity: block 1 sees no signal"
+    assert InfinityProbe.summary(none) == "infinity: block 1 sees no signal"

@@ -6,9 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stages.diagnostics.memorizing.charts import search_charts
-from stages.diagnostics.memorizing.probe import MemorizingProbe
-from stages.diagnostics.memorizing.report import AGES, ANGLES, search_figures, summary
+from stages.diagnostics.memorizing import AGES, ANGLES, MemorizingProbe, search_charts, search_figures
 from stages.models.config import parse_model
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
@@ -69,9 +67,12 @@ def test_a_line_says_how_far_back_memory_is_read():
     figures = search_figures([record], [3], [[0.25, 0.75]])
     assert figures["blocks"][0]["by_age"][9] == [512, 0.75]
     line = "memorizing: block 3 finds entries for 50.0%, half of their weight 512 or more back; gates 0.25 … 0.75"
-    assert summary(figures) == line
+    assert MemorizingProbe.summary(figures) == line
     nothing = {"tokens": 4, "ages": [[0.0] * AGES], "cosines": [[0.0] * ANGLES], "scores": [0.0], "found": [0.0]}
-    assert summary(search_figures([nothing], [3], [[0.5]])) == "memorizing: block 3 finds nothing; gates 0.50 … 0.50"
+    assert (
+        MemorizingProbe.summary(search_figures([nothing], [3], [[0.5]]))
+        == "memorizing: block 3 finds nothing; gates 0.50 … 0.50"
+    )
 
 
 def test_charts_show_ages_and_cosines():

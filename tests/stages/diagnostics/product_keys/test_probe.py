@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stages.diagnostics.product_keys.probe import ProductKeysProbe
-from stages.diagnostics.product_keys.report import packed, summary, unpacked, usage_figures
+from stages.diagnostics.product_keys import ProductKeysProbe, packed, unpacked, usage_figures
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
 from tests.stages.diagnostics.contract import CONTEXT, ProbeContract
@@ -84,5 +83,5 @@ def test_even_use_has_no_divergence_and_one_slot_all_of_it():
         (figures,) = usage_figures([record, record], [2])["blocks"]
         assert (figures["usage"], figures["kl"]) == (usage, pytest.approx(kl))
         assert unpacked(packed(weights)).tolist() == weights.tolist()
-    line = summary(usage_figures([record], [2]))
+    line = ProductKeysProbe.summary(usage_figures([record], [2]))
     assert line == "product keys: block 2 read 6.2% of 16 slots, KL 2.77 nats from even use"

@@ -200,7 +200,6 @@ def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     memory = ("external:k=4,temperature=1,lambda=0.3", "long:size=20,theta=0.5,lambda=0.2")
     report = make(Evaluate(), EvaluateConfig(memory=memory), {"source": index.reference}, store, Execution()).artifact
     found = json.loads(report.file("metrics.json").read_text())
-    assert report.manifest.format_version == 3
     counting, held = Counting(read, "test"), (index.input("datastore"),)
     expected = [Reads(), Reads(held, "stream"), Reads(held), Reads(past="stream")]
     outside = np.isin(np.arange(35), np.flatnonzero(_outside(read, other)))

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from stages.evaluation.figures.learned_weight import EDGES, learned_figures, learned_line, searches_line
+from stages.evaluation.figures.learned_weight import EDGES, learned_figures
 
 GAINS = [0.02, 0.01, 0.03, 0.02, 0.02]
 NETWORK = {"inner": [[1.0]]}
@@ -39,23 +39,3 @@ def test_points_go_from_no_search_to_those_that_were_made(searched, ends):
     assert points[1] == {"asked": 0.5, "searched": 0.6, "perplexity": pytest.approx(math.exp(2.4))}
     if searched == 1:
         assert points[2] == {"asked": 1.0, "searched": 1, "perplexity": pytest.approx(math.exp(2))}
-
-
-def test_a_sentence_says_what_was_read_and_why():
-    used = learned_line(report(learned(), [shard(30.0, [100])]))
-    assert "on average 0.3" in used and "-2.0% perplexity against one lambda for all (0.3)" in used
-    unsure = learned_line(report(learned(network=None)))
-    assert "does not gain for sure on 5 parts of valid" in unsure and unsure.endswith(
-        "one lambda for all (0.3) is read"
-    )
-    short = learned_line(report(learned(network=None, gains=[]), searched=0.5))
-    assert "too short to learn lambda (5,000 tokens)" in short and short.endswith("every token is searched for")
-
-
-def test_a_sentence_says_how_many_searches_were_made():
-    gate = {"shares": [0.5], "thresholds": [0.1], "searched": 1}
-    shards = [shard(1.0, [4], [[60, 240.0]])]
-    assert "searches for 60% of the tokens" in str(searches_line(report(learned(gate=gate), shards)))
-    made = searches_line(report(learned(gate=gate | {"searched": 0.5}), shards, searched=0.5))
-    assert made == "60.0% of the tokens were searched for, where most gain was expected"
-    assert searches_line(report(learned())) is None

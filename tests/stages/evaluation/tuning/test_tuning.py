@@ -11,10 +11,7 @@ from stages.retrieval.sources import recent
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
-    """Scales tried by default are no part of an id: other ones under the same format would be answered `cached`.
-
-    λ = 0 came under the same format: reports whose memory helps are as they were, the others the changelog names.
-    """
+    """Scales tried by default are no part of an id: other ones under the same format would be answered `cached`."""
     meaning = [
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,
@@ -22,7 +19,7 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
         (select.TRIED_TOGETHER, coordinate_descent.MOST_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
-    assert (KINDS["report"].format_version, digest) == (3, "c16dfad7")
+    assert (KINDS["report"].format_version, digest) == (4, "c16dfad7")
 
 
 def test_a_sample_is_spread_over_the_split_and_no_longer_than_it():

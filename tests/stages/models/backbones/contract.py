@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from stages.config import nondefaults
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone
 from stages.models.config import parse_model
@@ -35,7 +36,7 @@ class BackboneContract:
         assert config.backbone == backbone
         assert isinstance(model.backbone, Backbone)
         assert type(config) is BACKBONES.settings(backbone)
-        assert parse_model(config.model_dump(mode="json")) == config
+        assert parse_model(config.model_dump(mode="json")) == parse_model(nondefaults(config)) == config
 
     def test_keys_are_those_that_were_told_and_as_wide_as_the_model(self, config, model):
         encoding = model.encode(self.tokens(L))

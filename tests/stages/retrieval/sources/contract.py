@@ -11,7 +11,7 @@ import torch
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.scoring import LMScores
 from stages.encoding.split_reader import Places
-from stages.encoding.windows import windows
+from stages.examples.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
 from stages.retrieval.datastore import Datastore

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.models.windows import WindowSettings
 from tests.oracles.transformer_xl import Shape, dense, transformer_xl

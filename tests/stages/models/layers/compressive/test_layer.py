@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.compressive.settings import CompressiveSettings
+from stages.models.layers.compressive_settings import CompressiveSettings
 from stages.models.windows import WindowSettings
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss, slot, slots_before
 from tests.stages.models.backbones.contract import BackboneContract

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from stages.errors import UsageError
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.infinity.reader import Look
-from stages.models.layers.infinity.settings import InfinitySettings
+from stages.models.layers.infinity import Look
+from stages.models.layers.infinity_settings import InfinitySettings
 from stages.models.windows import WindowSettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.models.backbones.contract import BackboneContract

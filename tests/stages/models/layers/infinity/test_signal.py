@@ -8,10 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.layers.infinity.basis import Basis, Fit
-from stages.models.layers.infinity.sampling import even_places, masses, sticky_places
-from stages.models.layers.infinity.settings import InfinitySettings
-from stages.models.layers.infinity.writer import SignalWriter
+from stages.models.layers.infinity import Basis, Fit, SignalWriter, even_places, masses, sticky_places
+from stages.models.layers.infinity_settings import InfinitySettings
 from tests.oracles import infinity as oracle
 
 FLOAT64 = torch.zeros(0, dtype=torch.float64)

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl.config import TransformerXLConfig
+from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memorizing import search
-from stages.models.layers.memorizing.bucket_bias import bucket_numbers
-from stages.models.layers.memorizing.settings import MemorizingSettings
+from stages.models.layers import memorizing as layer
+from stages.models.layers.memorizing import bucket_numbers
+from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.models.windows import WindowSettings
 from tests.oracles.memorizing import Shape, bucket, memorizing
 from tests.stages.models.backbones.contract import BackboneContract
@@ -100,7 +100,7 @@ def test_however_a_stream_and_the_search_are_cut_the_numbers_are_those_of_one_pa
     backbone = model(shape).backbone
     whole = read(backbone, embedded(), [], BACK)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "SCORES", scores)
+        patch.setattr(layer, "SCORES", scores)
         cut = read(backbone, embedded(), sorted(cuts), BACK, gradients)
     torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.layers.product_keys.search import best_slots
+from stages.models.layers.product_keys import best_slots
 from tests.oracles.product_keys import all_scores, read
 
 

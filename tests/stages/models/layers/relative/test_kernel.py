@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.layers.relative.kernel import relative_attention
+from stages.models.layers.relative import relative_attention
 
 HEADS, B, SIZE = 2, 3, 4
 

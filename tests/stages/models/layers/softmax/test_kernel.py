@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stages.models.layers.softmax.kernel import SHORT, causal_attention
+from stages.models.layers.softmax import SHORT, causal_attention
 
 
 def tensors(dtype, length=9):

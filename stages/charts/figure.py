@@ -1,0 +1,158 @@
+"""A chart drawn by Vega-Lite: as an element of a page, as a file, as a picture."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from xml.etree import ElementTree
+
+from stages.charts.data import Bars, Chart, Graph, HeatMap, Histogram, Lines
+from stages.charts.graph import graph_spec
+from stages.charts.palette import LIGHT, with_variables
+from stages.charts.vega import CONFIG, Spec, bars_spec, heat_map_spec, histogram_spec, lines_spec
+
+MARK = "drawn by memlm"
+"""Part of every SVG, so that only memlm's own files are written over."""
+VEGA_LITE = "5.21"
+"""Version of the language; each release of the library knows several."""
+TITLE_HEIGHT, TITLE_LETTER = 30, 7.5
+"""Height of a title, and the width of its letters, about."""
+PIXELS = 2
+"""Pixels of a picture for each user unit."""
+NARROW = 432
+"""Least width of a drawing on a page, and the least share of its width for a wide one: else words are too small."""
+WIDE = 640
+LEAST_SHARE = 0.85
+
+Add = Callable[[str], Path]
+"""Announces a file of the report, by its path in there; gives the path to write to."""
+LEFT_OUT = ("aria-", "class", "font-family", "opacity", "pointer-", "role")
+"""Beginnings of names of attributes that a figure does without, or has once for all."""
+SVG = "http://www.w3.org/2000/svg"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart, and its drawing."""
+
+    chart: Chart
+
+    @property
+    def name(self) -> str:
+        return self.chart.name
+
+    @property
+    def title(self) -> str:
+        return self.chart.title
+
+    @property
+    def caption(self) -> str:
+        return self.chart.caption
+
+    @property
+    def csv(self) -> str:
+        return self.chart.numbers.csv
+
+    @property
+    def wide(self) -> bool:
+        """Whether a column of a page is too narrow for it."""
+        return self._size[0] > WIDE
+
+    @property
+    def inline(self) -> str:
+        """An element of a page, with the page's colours."""
+        width, height = self._size
+        least = LEAST_SHARE * width if self.wide else min(width, NARROW)
+        style = f'style="--natural: {width}px; --least: {least:g}px"'
+        labelled = f'role="img" aria-labelledby="{self.name}-title {self.name}-caption"'
+        return with_variables(self._svg(f'class="drawing" {style} {labelled} viewBox="0 0 {width} {height}"', ""))
+
+    @property
+    def svg(self) -> str:
+        """A file of its own: on white, under its title."""
+        width, height = max(self._size[0], round(TITLE_LETTER * len(self.title))), self._size[1] + TITLE_HEIGHT
+        size = f'width="{width}" height="{height}" viewBox="0 {-TITLE_HEIGHT} {width} {height}"'
+        paper = f'<rect y="{-TITLE_HEIGHT}" width="{width}" height="{height}" fill="{LIGHT["paper"]}"/>'
+        font = f'font-size="14" text-anchor="middle" fill="{LIGHT["ink"]}"'
+        title = f'<text x="{width // 2}" y="{22 - TITLE_HEIGHT}" {font}>{escape(self.title)}</text>'
+        return self._svg(f'xmlns="{SVG}" {size}', f"<!-- {MARK} -->{paper}{title}") + "\n"
+
+    @property
+    def png(self) -> bytes:
+        """The same as a picture."""
+        import vl_convert
+
+        return vl_convert.svg_to_png(self.svg, scale=PIXELS)
+
+    def _svg(self, attributes: str, head: str) -> str:
+        words = (
+            f'<title id="{self.name}-title">{escape(self.title)}</title>'
+            f'<desc id="{self.name}-caption">{escape(self.caption)}</desc>'
+        )
+        return f'<svg font-family="{CONFIG["font"]}" {attributes}>{words}{head}{self._drawing[2]}</svg>'
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return self._drawing[0], self._drawing[1]
+
+    @cached_property
+    def _drawing(self) -> tuple[int, int, str]:
+        """Width, height, and the elements of the drawing."""
+        import vl_convert
+
+        spec = json.dumps(specification(self.chart) | {"config": CONFIG})
+        return _elements(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]), self.name)
+
+
+def specification(chart: Chart) -> Spec:
+    """The chart in the language of Vega-Lite."""
+    match chart.plot:
+        case Lines():
+            return lines_spec(chart.plot)
+        case Bars():
+            return bars_spec(chart.plot)
+        case Histogram():
+            return histogram_spec(chart.plot)
+        case HeatMap():
+            return heat_map_spec(chart.plot)
+        case Graph():
+            return graph_spec(chart.plot)
+
+
+def figures(charts: Iterable[Chart]) -> list[Figure]:
+    """Those of the charts that have something to see."""
+    return [Figure(chart) for chart in charts if not chart.plot.empty]
+
+
+def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
+    """`figures/NAME.svg`, `.png` and `.csv` of each chart with something to see; gives the files."""
+    files = []
+    for figure in figures(charts):
+        contents = {"svg": figure.svg.encode(), "png": figure.png, "csv": figure.csv.encode()}
+        for suffix, content in contents.items():
+            files.append(f"figures/{figure.name}.{suffix}")
+            add(files[-1]).write_bytes(content)
+    return files
+
+
+def _elements(svg: str, name: str) -> tuple[int, int, str]:
+    """Width, height and elements of the library's SVG, without what nobody sees; descriptions as tooltips."""
+    # The library counts its clip paths on and on: named by the chart, the same chart has the same bytes.
+    names = {old: f"{name}-clip-{place}" for place, old in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', svg)))}
+    svg = re.sub(r"\bclip\d+\b", lambda found: names.get(found[0], found[0]), svg)
+    ElementTree.register_namespace("", SVG)
+    root = ElementTree.fromstring(svg)
+    for parent in root.iter():
+        for child in list(parent):
+            if child.get("class") in ("background", "foreground") and not (child.get("fill") or child.get("stroke")):
+                parent.remove(child)
+    for element in root.iter():
+        if len(element) == 0 and element.get("role") == "graphics-symbol":
+            ElementTree.SubElement(element, f"{{{SVG}}}title").text = element.get("aria-label")
+        kept = {name: value for name, value in element.items() if not name.startswith(LEFT_OUT)}
+        element.attrib = {name: re.sub(r"(\.\d\d)\d+", r"\1", value) for name, value in kept.items()}
+    inner = "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
+    return int(root.get("width", 0)), int(root.get("height", 0)), inner.replace(f' xmlns="{SVG}"', "")

@@ -1,0 +1,48 @@
+"""The colours of all drawings: in a page light or dark as the reader's screen is, in a file light, as paper is."""
+
+import re
+
+
+def _palette(named: str, **numbered: str) -> dict[str, str]:
+    """Every colour by its name: `name #rrggbb` in a row; then those of a letter, which are numbered."""
+    words = named.split()
+    rows = {f"{letter}{place}": c for letter, row in numbered.items() for place, c in enumerate(row.split())}
+    return dict(zip(words[::2], words[1::2], strict=True)) | rows
+
+
+# s: lines and bars, told apart by people who see no red or green; h: cells, from weak to strong;
+# g: shares from 0 to 1, whose ends are the orange and the blue of s.
+LIGHT = _palette(
+    "paper #ffffff ink #1c2024 soft #5b636b rule #e3e6e9 strong-rule #8b939b box #f5f7f8 "
+    "worse #e7e5e2 diverged #b9b4ae",
+    s="#0067a8 #c04f00 #007d5b #a8447f #7a6400 #5a52c4 #006f80 #9b2f2f",
+    h="#edf3f9 #dce8f4 #c7dbed #acc9e3 #8cb4d8 #6a9cc9 #4a83b7 #2f69a1 #1a4f87 #0a3565",
+    g="#c04f00 #ca6f2f #d48f5e #ddaf8e #e7cfbd #f1efec #c1d4de #91b9d1 #609dc3 #3082b6 #0067a8",
+)
+DARK = _palette(
+    "paper #15181b ink #e8eaec soft #a4acb4 rule #2b3035 strong-rule #767e86 box #1e2327 "
+    "worse #2c2a28 diverged #55504b",
+    s="#5cb2ee #f39654 #46c99c #e592c4 #d9bd4a #a49dff #4cc3d6 #f08a84",
+    h="#1a2631 #1e3346 #23415c #2a5174 #34648f #437aaa #5b93c3 #7caed8 #a4caea #d3e7f8",
+    g="#f39654 #cb814d #a36c46 #7b573e #534237 #2b2d30 #354856 #3f627c #487da2 #5297c8 #5cb2ee",
+)
+SERIES, CELLS, SHARES = ([LIGHT[n] for n in LIGHT if re.fullmatch(rf"{letter}\d+", n)] for letter in "shg")
+NAMES = {colour: name for name, colour in reversed(LIGHT.items())}
+
+
+def page_style() -> str:
+    """Colours of a page and its drawings, as variables: follow the reader's setting; print is light."""
+    light, dark = (
+        f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}"
+        for palette in (LIGHT, DARK)
+    )
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
+
+
+def with_variables(svg: str) -> str:
+    """A drawing whose colours are those of the page.
+
+    >>> with_variables('<path fill="#ffffff"/>')
+    '<path fill="var(--paper)"/>'
+    """
+    return re.sub(r'(fill|stroke)="(#[0-9a-f]{6})"', lambda found: f'{found[1]}="var(--{NAMES[found[2]]})"', svg)

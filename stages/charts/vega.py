@@ -1,0 +1,361 @@
+"""Vega-Lite specifications of charts; `stages.charts.figure` has them drawn."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
+from stages.charts.palette import CELLS, LIGHT, SERIES, SHARES
+from stages.numbers import number, percent, spread_out
+
+Spec = dict[str, Any]
+
+WIDTH, HEIGHT = 460, 230
+CELL = 15
+"""Height of a cell, and its least width."""
+LETTER = 6.8
+"""Width of a letter of a legend, about."""
+POINTS_DRAWN = 400
+"""Maximum number of points of a line in the drawing."""
+MOST_MARKED = 24
+"""Maximum number of points of a line that has a sign at each."""
+HIGHEST = 2
+"""Where the axis upwards ends, in levels: what explodes must leave the rest to be seen."""
+DASHED, SOLID = [6, 4], [1, 0]
+SIGNS = (
+    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
+    "M-.9,-.9H.9V.9H-.9Z",
+    "M0,-1.2L1.1,.85H-1.1Z",
+    "M0,-1.25L1.25,0L0,1.25L-1.25,0Z",
+    "M0,1.2L1.1,-.85H-1.1Z",
+    "M-.37,-1.15H.37V-.37H1.15V.37H.37V1.15H-.37V.37H-1.15V-.37H-.37Z",
+)
+"""Circle, square, triangle, diamond, triangle on its tip, cross: told apart without colour."""
+DASH = "M-3,0H3"
+BLOCK = "M-2,-1.4H2V1.4H-2Z"
+STAR = "M0,-1L.27,-.32L1,-.32L.42,.15L.63,.87L0,.43L-.63,.87L-.42,.15L-1,-.32L-.27,-.32Z"
+PLAIN, PERCENT = {"labelExpr": "format(datum.value, ',.6~r')"}, {"format": ".3~p"}
+SIGNED = {"labelExpr": "datum.value ? format(datum.value, '+,.3~r') : '0'"}
+"""Axes' numbers in the language of d3-format; an expression, since a logarithmic axis drops numbers of a format."""
+AS_IT_IS: Spec = {"type": "nominal", "scale": None}
+"""An encoding whose data says how it looks."""
+A_ROUNDING = 1 + 1e-6
+"""Above the limit: a cell that equals the plain model is not worse than it."""
+
+CONFIG: Spec = {
+    "background": None,
+    # The library brings the first, so a picture is the same on every machine; the others have letters as wide.
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
+    "padding": {"left": 3, "right": 3, "top": 3, "bottom": 10},
+    "view": {"stroke": None},
+    "axis": {
+        **{"labelColor": LIGHT["soft"], "labelFontSize": 11.5, "labelLimit": 300},
+        **{"titleColor": LIGHT["soft"], "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8},
+        **{"gridColor": LIGHT["rule"], "tickColor": LIGHT["strong-rule"], "domainColor": LIGHT["strong-rule"]},
+    },
+    "axisX": {"grid": False, "tickSize": 4},
+    "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "minExtent": 36},
+    "legend": {
+        **{"orient": "top", "direction": "horizontal", "title": None, "padding": 0, "offset": 10, "labelLimit": 1000},
+        **{"labelColor": LIGHT["ink"], "labelFontSize": 12, "labelOffset": 16, "columnPadding": 20, "rowPadding": 4},
+        **{"symbolOffset": 8, "symbolSize": 50, "symbolOpacity": 1, "symbolStrokeWidth": 2},
+        "gradientStrokeColor": LIGHT["paper"],
+        "layout": {"bottom": {"direction": "vertical", "margin": 10}},
+    },
+}
+
+
+class Look(NamedTuple):
+    """Label and style of one series."""
+
+    label: str
+    colour: str
+    sign: str
+    dash: Sequence[int] = SOLID
+
+
+def lines_spec(plot: Lines) -> Spec:
+    """Lines, each with a colour and a sign of its own; what lies above the axis is cut off.
+
+    >>> from stages.charts.data import Line
+    >>> lines_spec(Lines([Line("loss", [(1, 2.5), (2, 2.25)])], "step", "nats"))["layer"][0]["data"]["values"]
+    [{'x': 1, 'y': 2.5, 'series': 0}, {'x': 2, 'y': 2.25, 'series': 0}]
+    """
+    drawn = [(place if line.look is None else line.look, line) for place, line in enumerate(plot.lines) if line.finite]
+    marked = [len(line.finite) <= MOST_MARKED for _, line in drawn]
+    looks = [
+        Look(line.label, SERIES[look % len(SERIES)], _line_sign(look) if signs else DASH, (SOLID, DASHED)[line.dashed])
+        for (look, line), signs in zip(drawn, marked, strict=True)
+    ]
+    xs, ys = (list(values) for values in zip(*(point for _, line in drawn for point in line.finite), strict=True))
+    top, levels = math.inf, []
+    if plot.level is not None:
+        top = HIGHEST * plot.level.value
+        ys = [*(min(y, top) for y in ys), plot.level.value]
+        looks.append(Look(plot.level.label, LIGHT["ink"], DASH, DASHED))
+        levels = [_rule({"y": plot.level.value}, y={"field": "y", "type": "quantitative"})]
+    x = {"field": "x", "type": "quantitative", "title": plot.across, **_across(plot, xs)}
+    y = {"field": "y", "type": "quantitative", "title": plot.up, **_upward(plot, ys)}
+    written = percent if plot.percent else number
+    layers, signs = [], []
+    for (look, line), style, has_signs in zip(drawn, looks, marked, strict=False):
+        # A point far above the axis is drawn near it: an SVG's coordinates know no 1e300.
+        path = [{"x": x, "y": min(y, 9 * top)} for x, y in thinned(line.finite)]
+        mark = {"type": "line", "clip": True, "strokeJoin": "round", "strokeDash": style.dash}
+        layers.append(layer(path, mark | {"stroke": style.colour}, x, y))
+        points = [
+            {"x": x, "y": y, "words": f"{line.label}: {written(y)} at {plot.across} {number(x)}"}
+            for x, y in line.finite
+            if has_signs and y <= top
+        ]
+        mark = {"type": "point", "shape": SIGNS[look % len(SIGNS)], "size": 38, "fill": style.colour, "opacity": 1}
+        signs.append(layer(points, mark | {"stroke": LIGHT["paper"], "strokeWidth": 0.8}, x, y))
+    return _framed(looks, *levels, *layers, *signs)
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> list[tuple[float, float]]:
+    """At most `most` points that look the same: the first, the last, and the extremes of equal stretches.
+
+    >>> thinned([(0, 1.0), (1, 9.0), (2, 2.0), (3, 0.0), (4, 5.0)], most=4)
+    [(0, 1.0), (1, 9.0), (3, 0.0), (4, 5.0)]
+    """
+    if len(points) <= most:
+        return list(points)
+    stretches = most // 2 - 1
+    kept = [points[0], points[-1]]
+    for part in range(stretches):
+        held = points[part * len(points) // stretches : (part + 1) * len(points) // stretches]
+        kept += [min(held, key=lambda p: p[1]), max(held, key=lambda p: p[1])]
+    return sorted(dict.fromkeys(kept))
+
+
+def bars_spec(plot: Bars) -> Spec:
+    """One bar a series in each group, with a whisker over its interval."""
+    looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
+    bars = [
+        {"x": group, "y": value, "series": place, "fill": looks[place].colour}
+        | {"words": f"{one.label}, {group}: {signed(value)}"}
+        for place, one in enumerate(plot.series)
+        for group, value in zip(plot.groups, one.values, strict=True)
+        if value is not None
+    ]
+    ends = [
+        {"x": group, "series": place, "y": interval[0], "y2": interval[1]}
+        for place, one in enumerate(plot.series)
+        for group, interval in zip(plot.groups, one.intervals, strict=False)
+        if interval is not None
+    ]
+    x = {
+        "field": "x",
+        "type": "nominal",
+        "title": plot.across,
+        "axis": {"labelAngle": 0, "domain": False, "ticks": False},
+    }
+    x |= {"scale": {"domain": list(plot.groups), "paddingInner": 0.2, "paddingOuter": 0.1}}
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": plot.up,
+        "axis": {"tickCount": 5} | SIGNED,
+        "scale": {"padding": 10},
+    }
+    beside = {"field": "series", "type": "nominal", "scale": {"domain": list(range(len(looks)))}}
+    whisker = {"type": "rule", "stroke": LIGHT["ink"], "strokeWidth": 1.4}
+    stroke = {"type": "point", "shape": "stroke", "size": 64, "stroke": LIGHT["ink"], "strokeWidth": 1.4, "opacity": 1}
+    return _framed(
+        looks if len(looks) > 1 else [],
+        layer(bars, {"type": "bar"}, x, y, xOffset=beside, fill=AS_IT_IS | {"field": "fill"}),
+        layer([{"y": 0}], {"type": "rule", "stroke": LIGHT["strong-rule"]}, None, y),
+        layer(ends, whisker, x, y, y2={"field": "y2"}, xOffset=beside),
+        *(layer(ends, stroke, x, y | {"field": end}, xOffset=beside) for end in ("y", "y2")),
+    )
+
+
+def histogram_spec(plot: Histogram) -> Spec:
+    """Steps from edge to edge, those of the first series filled, and the mean as a line upwards."""
+    looks = [Look(one.label, SERIES[place % len(SERIES)], DASH) for place, one in enumerate(plot.series)]
+    edges = list(plot.edges)
+    x = {"field": "x", "type": "quantitative", "title": plot.across, "scale": {"zero": False, "nice": False}}
+    x |= {"axis": PLAIN | {"tickCount": 7}}
+    y = {"field": "y", "type": "quantitative", "title": "share", "axis": {"tickCount": 5} | PERCENT}
+    layers = []
+    for place, (one, look) in enumerate(zip(plot.series, looks, strict=True)):
+        shares = zip([edges[0], *edges], [0, *one.values, 0], strict=True)
+        steps = [{"x": edge, "y": share or 0} for edge, share in shares]
+        if place == 0:
+            mark = {"type": "area", "interpolate": "step-after", "fill": look.colour, "fillOpacity": 0.3}
+            layers.append(layer(steps, mark, x, y, order=None))
+        layers.append(
+            layer(steps, {"type": "line", "interpolate": "step-after", "stroke": look.colour}, x, y, order=None)
+        )
+    return _framed(
+        [*looks, Look(f"mean {number(plot.mean)}", LIGHT["ink"], DASH, DASHED)],
+        *layers,
+        _rule({"x": plot.mean}, x={"field": "x", "type": "quantitative"}),
+    )
+
+
+def heat_map_spec(plot: HeatMap) -> Spec:
+    """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
+    columns, rows = len(plot.values), len(plot.values[0])
+    cells = [
+        {"x": x, "y": y, "fill": colour_of(value, plot), "words": _words(plot, x, y)}
+        for x, column in enumerate(plot.values)
+        for y, value in enumerate(column)
+    ]
+    width = max(WIDTH, CELL * columns) if plot.across.turned else WIDTH
+    height = CELL * max(rows, 4)
+    across = {"field": "x", **_side(plot.across, WIDTH / columns)}
+    up = {"field": "y", "sort": "descending", **_side(plot.up)}
+    mark = {"type": "rect", "stroke": LIGHT["paper"], "strokeWidth": 0.6}
+    layers = [layer(cells, mark, across, up, fill=AS_IT_IS | {"field": "fill"})]
+    if isinstance(plot.colours, Share):
+        ends = f"0: {plot.colours.zero}", f"1: {plot.colours.one}"
+        layers.append(_colour_key(SHARES, *ends))
+    else:
+        x, y = best(plot.values)
+        smallest = number(plot.values[x][y])
+        star = {"type": "point", "shape": STAR, "size": 150, "fill": LIGHT["paper"], "stroke": LIGHT["ink"]}
+        star |= {"strokeWidth": 0.6, "opacity": 1}
+        where = f"at {plot.across.name} {plot.across.labels[x]}, {plot.up.name} {plot.up.labels[y]}"
+        layers.append(layer([{"x": x, "y": y, "words": f"best: {smallest}"}], star, across, up))
+        layers.append(
+            _colour_key(CELLS[::-1], f"best {smallest}", f"{number(plot.colours.limit)} {plot.colours.label}".strip())
+        )
+        found = {cell["fill"] for cell in cells}
+        words = {LIGHT["worse"]: f"worse than {plot.colours.label}", LIGHT["diverged"]: "diverged"}
+        beyond = [Look(label, colour, BLOCK) for colour, label in words.items() if colour in found]
+        layers.append(_legend([Look(where, LIGHT["soft"], STAR), *beyond], "bottom"))
+    return {"width": width, "height": height, "layer": layers}
+
+
+def signed(value: float) -> str:
+    """`+0.25`, `-1.2`, `0`."""
+    return f"{value:+.3g}" if value else "0"
+
+
+def best(values: Sequence[Sequence[float]]) -> tuple[int, int]:
+    """The place of the smallest, the first of equals."""
+    places = [(across, up) for across, column in enumerate(values) for up in range(len(column))]
+    return min(places, key=lambda place: values[place[0]][place[1]])
+
+
+def colour_of(value: float, plot: HeatMap) -> str:
+    """The colour of a cell; where smaller is better, levels are finer near the best."""
+    if isinstance(plot.colours, Share):
+        return SHARES[round(min(max(value, 0.0), 1.0) * (len(SHARES) - 1))]
+    limit = plot.colours.limit * A_ROUNDING
+    if not math.isfinite(value):
+        return LIGHT["diverged"]
+    if value > limit:
+        return LIGHT["worse"]
+    smallest = min(min(column) for column in plot.values)
+    share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
+    return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
+
+
+def fitted(label: str) -> str:
+    """A label that is longer than a line without its middle: beginnings are often alike, ends tell series apart."""
+    most = int(WIDTH / LETTER)
+    head = most // 3
+    return label if len(label) <= most else f"{label[:head]}…{label[len(label) - (most - head - 1) :]}"
+
+
+def _framed(looks: Sequence[Look], *layers: Spec) -> Spec:
+    """Layers with data under a legend of their series."""
+    held = [layer for layer in layers if layer["data"]["values"]]
+    return {"width": WIDTH, "height": HEIGHT, "layer": [*held, *([_legend(looks)] if looks else [])]}
+
+
+def layer(values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **encoding: Any) -> Spec:
+    """A layer with its own data; its words show under the pointer."""
+    has_words = bool(values) and "words" in values[0]
+    axes = {name: axis for name, axis in (("x", x), ("y", y)) if axis is not None}
+    words = {"description": {"field": "words"}} if has_words else {}
+    return {"data": {"values": values}, "mark": mark | {"aria": has_words}, "encoding": axes | encoding | words}
+
+
+def _rule(at: Spec, **axes: Spec) -> Spec:
+    """A dashed line across the whole chart."""
+    return layer([at], {"type": "rule", "stroke": LIGHT["ink"], "strokeDash": DASHED}, axes.get("x"), axes.get("y"))
+
+
+def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
+    """A layer without data that has the legend: the library joins those of channels with one domain."""
+    labels = [fitted(look.label) for look in looks]
+    columns = max(1, min(len(looks), int((WIDTH + 50) / (46 + LETTER * max(map(len, labels))))))
+    legend = {"columns": columns, "labelExpr": f"{json.dumps(labels)}[datum.index]", "orient": orient}
+    ranges = {
+        "fill": [look.colour for look in looks],
+        "stroke": [look.colour for look in looks],
+        "strokeDash": [look.dash for look in looks],
+        "shape": [look.sign for look in looks],
+    }
+    domain = [f"series {place}" for place in range(len(looks))]  # no numbers: those of a colour key would be joined
+    encoding = {
+        channel: {"field": "key", "type": "nominal", "legend": legend, "scale": {"domain": domain, "range": values}}
+        for channel, values in ranges.items()
+    }
+    return {"data": {"values": []}, "mark": "point", "encoding": encoding}
+
+
+def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
+    """A legend of the colours of cells, and what both ends are."""
+    legend = {"type": "gradient", "orient": "bottom", "gradientLength": 200, "gradientThickness": 11}
+    legend |= {
+        "labelExpr": f"datum.index ? (datum.index < {len(colours) - 1} ? '' : {json.dumps(one)}) : {json.dumps(zero)}",
+        "labelColor": LIGHT["soft"],
+    }
+    scale = {"type": "quantize", "domain": [0, 1], "range": colours}
+    colour = {"field": "key", "type": "quantitative", "scale": scale, "legend": legend}
+    return layer([], {"type": "rect"}, None, None, color=colour)
+
+
+def _side(side: Side, room: float = math.inf) -> Spec:
+    """The axis of one side of a heat map; where labels are wider than their room, every second, third, … is shown."""
+    longest = max(map(len, side.labels), default=0)
+    every = 1 if side.turned else max(1, math.ceil(LETTER * longest / room))
+    shown = [label if place % every == 0 else "" for place, label in enumerate(side.labels)]
+    options = {"labelAngle": -90 if side.turned else 0, "labelOverlap": False, "ticks": False, "domain": False}
+    axis = {"labelExpr": f"{json.dumps(shown)}[datum.value]", **options}
+    return {"type": "ordinal", "title": side.name or None, "axis": axis}
+
+
+def _words(plot: HeatMap, x: int, y: int) -> str:
+    """The text under the pointer."""
+    value = plot.values[x][y]
+    places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
+    return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"
+
+
+def _line_sign(look: int) -> str:
+    """A line with the sign of its points, for a legend."""
+    return DASH + SIGNS[look % len(SIGNS)]
+
+
+def _across(plot: Lines, xs: Sequence[float]) -> Spec:
+    """Axis and scale of the numbers across: logarithmic where ticks reach far, with a place for zero."""
+    scale: Spec = {"domain": [min(xs), max(xs)], "nice": False, "zero": False, "padding": 8}
+    axis: Spec = (
+        PLAIN | {"labelOverlap": "greedy"} | ({"tickCount": 7} if plot.ticks is None else {"values": list(plot.ticks)})
+    )
+    positive = [x for x in xs if x > 0]
+    if plot.ticks is not None and min(xs) >= 0 and spread_out(positive):
+        # symlog is log(1 + x / constant).
+        scale |= {"type": "log"} if min(xs) else {"type": "symlog", "constant": min(positive)}
+    return {"axis": axis, "scale": scale}
+
+
+def _upward(plot: Lines, ys: Sequence[float]) -> Spec:
+    """Axis and scale of the numbers upwards: logarithmic where they reach far, unless shares or asked not to."""
+    low, high = min(ys), max(ys)
+    room = 0 if high > low else abs(high) / 10 or 1.0
+    scale: Spec = {"domain": [low - room, high + room], "nice": False, "zero": False, "padding": 11}
+    axis: Spec = PERCENT if plot.percent else PLAIN
+    if spread_out(ys) and not (plot.percent or plot.even):
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+        heads = (1, 2, 5) if len(powers) < 4 else (1,)
+        values = [head * 10.0**power for power in powers for head in heads]
+        return {"axis": axis | {"values": values}, "scale": scale | {"type": "log"}}
+    return {"axis": axis | {"tickCount": 5}, "scale": scale}

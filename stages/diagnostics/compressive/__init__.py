@@ -1,1 +1,0 @@
-"""Compressive attention: which slots it reads, and what was lost when they were made."""

@@ -1,1 +1,0 @@
-"""Where on its signal attention looks, how closely, and how many positions see one."""

@@ -1,0 +1,61 @@
+"""How a model reads a range of tokens, as one value that the settings of its backbone choose. Free of torch."""
+
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from stages.examples.windows import Window, document_windows, own_windows, windows
+
+Way = Literal["windows", "stream", "pooled"]
+
+
+class Cutting(NamedTuple):
+    """Windows of `context` inputs that begin `stride` apart; one stream; or a pooled window for each token."""
+
+    way: Way
+    context: int
+    stride: int
+    by_document: bool = False
+    """Whether windows, or the stream's state, begin anew at each document."""
+    document_offsets: bool = False
+    """Whether layers need to know how far back the own document of each input reaches."""
+
+    def batches(self, documents: np.ndarray, start: int, stop: int, batch_tokens: int) -> Iterator[list[Window]]:
+        """The windows that score tokens [start, stop), those that are read together in one list.
+
+        They are neighbours of one length, as many as `batch_tokens` inputs have room for; at least one.
+
+        Args:
+            documents: int [D + 1], where documents start, and the end of the split.
+
+        >>> halves = Cutting("windows", 4, 4).batches(np.array([0, 9]), 0, 9, batch_tokens=8)
+        >>> [[(w.start, w.stop) for w in batch] for batch in halves]
+        [[(0, 4), (4, 8)], [(8, 9)]]
+        >>> list(Cutting("stream", 4, 4, by_document=True).batches(np.array([0, 3, 9]), 0, 9, batch_tokens=8))
+        [[Window(start=0, stop=3, scored_from=0)], [Window(start=3, stop=9, scored_from=3)]]
+        """
+        own = documents if self.by_document else None
+        if self.way == "stream":
+            yield from _pieces(start, stop, batch_tokens, own)
+            return
+        if self.way == "pooled":
+            wanted = own_windows(self.context, start, stop, own)
+        elif own is None:
+            wanted = windows(int(documents[-1]), self.context, self.stride, start, stop)
+        else:
+            wanted = document_windows(own, self.context, self.stride, start, stop)
+        size = max(1, batch_tokens // self.context)
+        for _, same in groupby(wanted, key=lambda w: w.stop - w.start):
+            alike = list(same)
+            for i in range(0, len(alike), size):
+                yield alike[i : i + size]
+
+
+def _pieces(start: int, stop: int, size: int, documents: np.ndarray | None) -> Iterator[list[Window]]:
+    """A stream in pieces of at most `size` tokens, none of which goes past the start of a document."""
+    borders = [] if documents is None else documents[(documents > start) & (documents < stop)].tolist()
+    for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
+        for first in range(begin, end, size):
+            yield [Window(first, min(first + size, end), first)]

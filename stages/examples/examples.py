@@ -1,0 +1,133 @@
+"""The interface of what is read of a split: examples in batches, and ranges of tokens in blocks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.examples.cutting import Cutting
+from stages.examples.windows import Window
+
+BATCH_TOKENS = 8192
+"""Inputs of a forward pass."""
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """B rows of L inputs that are read together, and the token after each input, int64 [B, L] both.
+
+    `places` int64 [B, L]: where these tokens stand in the split.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    places: np.ndarray
+    document_offset: Tensor | None = None
+    """Positions of its own document before each input, int64 [B, L], of a model that reads documents."""
+    source: Tensor | None = None
+    """Tokens of a second sequence that each row is read with, int64 [B, S]."""
+    source_mask: Tensor | None = None
+    """Which tokens of the source count, bool [B, S]; None: all."""
+    mask: Tensor | None = None
+    """Which tokens count, bool [B, L], where rows are padded; None: all."""
+
+    @classmethod
+    def of(cls, batch: "Batch", **more: Any) -> Self:
+        """A batch with what a method adds to it."""
+        return cls(**{field.name: getattr(batch, field.name) for field in fields(Batch)}, **more)
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch, of the CPU, on a device."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        there: Any = {name: _moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **there)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """The values [B, L, …] of the tokens that count, [n, …]."""
+        return values.flatten(0, 1) if self.mask is None else values[self.mask]
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on a device; the host goes on at once, while a GPU copies it."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Tokens [start, stop) of a split, and the windows that are read to predict them.
+
+    `batch` holds a row for each window; its `targets` are the tokens alone, int64 [n].
+    """
+
+    start: int
+    stop: int
+    windows: list[Window]
+    batch: Batch
+    continues: bool
+    """Whether the state of the block before is carried on."""
+
+
+class Examples(ABC):
+    """The tokens of a split, cut into examples that follow each other, each with its inputs.
+
+    A class of them is opened by the name that the tokens' metrics give as `examples`.
+    """
+
+    arrays: ClassVar[tuple[str, ...]] = ("ids", "doc_offsets")
+    """Arrays of the split that it reads: token ids, where documents start, and others."""
+
+    ids: Any
+    """Tokens of the split, an array of integers [T]."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
+        """Examples of a split.
+
+        Args:
+            split: `arrays` by name.
+            eos: the first input of the split.
+            cutting: how the model that reads them wants ranges to be cut.
+        """
+
+    @property
+    @abstractmethod
+    def documents(self) -> np.ndarray:
+        """Where documents start, and the end of the split, int [D + 1]."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> np.ndarray:
+        """Tokens of each example, int64 [count]."""
+
+    @abstractmethod
+    def starts(self, which: np.ndarray) -> np.ndarray:
+        """The first token of each of some examples, int64 of the shape of `which`."""
+
+    @abstractmethod
+    def batch(self, which: np.ndarray) -> Batch:
+        """Some examples [B] that are read together, on the CPU."""
+
+    @abstractmethod
+    def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
+        """Tokens [start, stop), block by block, without gap or overlap.
+
+        A block depends on the arguments alone, so the same call gives the same bytes.
+        """
+
+    @property
+    def count(self) -> int:
+        """Number of examples; tokens at the end of a split may belong to none."""
+        return len(self.lengths)
+
+    def documents_in(self, which: np.ndarray) -> np.ndarray:
+        """The documents that some examples [B] hold tokens of, by number, each once."""
+        starts = self.starts(which)
+        first, last = np.searchsorted(self.documents, (starts, starts + self.lengths[which] - 1), side="right") - 1
+        counts = last - first + 1
+        before = np.repeat(first - np.cumsum(counts) + counts, counts)
+        return np.unique(before + np.arange(len(before)))

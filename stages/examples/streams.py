@@ -1,0 +1,105 @@
+"""A split as one stream of tokens: segments for training, and whatever windows a model reads."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.examples.cutting import Cutting
+from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
+from stages.examples.windows import Window, positions_back
+
+READ_AHEAD_IDS = 1 << 20
+"""Ids taken from storage at a time: a stored chunk is read once, not once a batch."""
+
+
+@dataclass(frozen=True)
+class Streams(Examples):
+    """Example i is segment i, of L tokens iL … iL+L-1; its inputs are the tokens one place earlier.
+
+    The first input of the split is `eos`. A last segment shorter than L is no example.
+    """
+
+    ids: Any
+    eos: int
+    cutting: Cutting
+    offsets: Any = field(repr=False)
+
+    @classmethod
+    def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
+        return cls(split["ids"], eos, cutting, split["doc_offsets"])
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        return np.asarray(self.offsets[:])
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.broadcast_to(np.int64(self.cutting.context), int(self.ids.shape[0]) // self.cutting.context)
+
+    def starts(self, which: np.ndarray) -> np.ndarray:
+        return which * self.cutting.context
+
+    def batch(self, which: np.ndarray) -> Batch:
+        places: np.ndarray = self.starts(which)[:, None] + np.arange(self.cutting.context)
+        inputs = self.ids[np.maximum(places - 1, 0)].astype(np.int64)
+        inputs[places == 0] = self.eos
+        targets = torch.from_numpy(self.ids[places].astype(np.int64))
+        return Batch(
+            inputs=torch.from_numpy(inputs), targets=targets, places=places, document_offset=self._offset(places)
+        )
+
+    def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
+        source = _Ids(self.ids, self.eos, limit=stop)
+        begins = set(self.documents.tolist()) if self.cutting.by_document else set()
+        for batch in self.cutting.batches(self._ends, start, stop, batch_tokens):
+            first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
+            places = np.stack([np.arange(w.start, w.stop) for w in batch])
+            read = Batch(
+                inputs=torch.from_numpy(np.stack([source.inputs(w.start, w.stop) for w in batch])),
+                targets=torch.from_numpy(source.tokens(first, last)),
+                places=places,
+                document_offset=self._offset(places),
+            )
+            # A pooled window has one row, for the token behind it.
+            rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if self._pools else batch
+            yield Block(first, last, rows, read, batch[0].start not in begins)
+
+    @property
+    def _pools(self) -> bool:
+        return self.cutting.way == "pooled"
+
+    @property
+    def _ends(self) -> np.ndarray:
+        """Where documents start, or, where these do not matter, the ends of the split."""
+        return self.documents if self.cutting.by_document else np.array([0, int(self.ids.shape[0])])
+
+    def _offset(self, places: np.ndarray) -> Tensor | None:
+        """How many tokens of its own document stand before each place, if layers need to know."""
+        return torch.from_numpy(positions_back(self.documents, places)) if self.cutting.document_offsets else None
+
+
+class _Ids:
+    """Reads a split's ids before `limit` in long stretches; gives inputs and tokens as int64."""
+
+    def __init__(self, ids: Any, eos: int, limit: int) -> None:
+        self._ids, self._eos, self._limit = ids, eos, limit
+        self._first = 0
+        self._held = np.empty(0, np.int64)
+
+    def tokens(self, start: int, stop: int) -> np.ndarray:
+        """x_start … x_{stop-1}."""
+        if start < self._first or stop > self._first + len(self._held):
+            ahead = max(stop, min(start + READ_AHEAD_IDS, self._limit))
+            self._first, self._held = start, np.asarray(self._ids[start:ahead]).astype(np.int64)
+        return self._held[start - self._first : stop - self._first]
+
+    def inputs(self, start: int, stop: int) -> np.ndarray:
+        """Inputs start … stop-1, which are `<eos>` and the tokens one place earlier."""
+        if start > 0:
+            return self.tokens(start - 1, stop - 1)
+        return np.concatenate(([self._eos], self.tokens(0, stop - 1)))

@@ -1,1 +1,0 @@
-"""Any causal language model of the package transformers, as it was imported."""

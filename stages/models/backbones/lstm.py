@@ -1,0 +1,36 @@
+"""Long short-term memory (Hochreiter and Schmidhuber 1997) with torch's fused kernels."""
+
+import torch
+from torch import nn
+
+from stages.models.backbone import Backbone, Encoding, Inputs
+from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.layers.dropout import Dropout
+
+
+class LSTM(Backbone):
+    """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
+
+    Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
+    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in the precision of the weights:
+    autocast would run cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
+    """
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        between = config.dropout if config.layers > 1 else 0.0
+        self.lstm = nn.LSTM(config.width, config.width, config.layers, batch_first=True, dropout=between)
+        self.dropout = Dropout(config.dropout)
+        if config.initial_range is not None:
+            for parameter in self.lstm.parameters():
+                nn.init.uniform_(parameter, -config.initial_range, config.initial_range)
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] and state -> hidden [B, L, d], no feed-forward input, the state after them.
+
+        The state is h and c of each layer, [layers, B, d]; both are 0 where a stream begins.
+        """
+        before = None if inputs.state is None else (inputs.state["h"], inputs.state["c"])
+        with torch.autocast(inputs.embedded.device.type, enabled=False):
+            hidden, (h, c) = self.lstm(self.dropout(inputs.embedded).to(self.lstm.weight_ih_l0.dtype), before)
+        return Encoding(self.dropout(hidden), None, {"h": h, "c": c})

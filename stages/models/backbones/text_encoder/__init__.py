@@ -1,1 +1,0 @@
-"""Any encoder of the package transformers (BERT, MiniLM), as it was imported: keys of windows, and no softmax."""

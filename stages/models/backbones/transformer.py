@@ -1,0 +1,89 @@
+"""Decoder Transformer, pre-norm, with fused causal attention."""
+
+import torch
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
+from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import PLACES
+from stages.models.layers.sinusoids import sinusoids
+from stages.models.layers.sublayer import FeedForward, WindowAttention
+
+
+class Positions(nn.Module):
+    """Position embeddings, added to those of tokens."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.width, self.max_positions = config.width, config.max_positions
+        self.learned = None
+        if config.positions == "learned":
+            if config.max_positions is None:
+                raise UsageError("Learned positions need model.max_positions.")
+            std = config.width**-0.5
+            self.learned = nn.Parameter(nn.init.normal_(torch.empty(config.max_positions, config.width), std=std))
+
+    def forward(self, length: int, device: torch.device) -> Tensor:
+        """Vectors [length, d] of the first positions."""
+        if self.learned is None:
+            return sinusoids(length, self.width, device)
+        if length > len(self.learned):
+            raise UsageError(
+                f"A window of {length} tokens is longer than the {len(self.learned)} positions "
+                "that the model has learned; use a shorter context."
+            )
+        return self.learned[:length]
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each on the normalized residual stream."""
+
+    def __init__(self, config: TransformerConfig, number: int) -> None:
+        super().__init__()
+        attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.attention: WindowAttention = WINDOW_ATTENTION.load(attention.name)(config, attention)
+        self.ffn_norm = nn.LayerNorm(config.width)
+        self.ffn: FeedForward = FEED_FORWARD.load(feed_forward.name)(config, feed_forward)
+        self.dropout = Dropout(config.dropout)
+
+    def initialize(self, blocks: int) -> None:
+        """Let the weights begin, in a stack of so many blocks."""
+        self.attention.initialize(blocks)
+        self.ffn.initialize(blocks)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, L, d] -> the next residual stream and the input of the feed-forward layer."""
+        x = x + self.dropout(self.attention(self.attention_norm(x)))
+        ffn_input = self.ffn_norm(x)
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input
+
+
+class Transformer(Backbone, Compilable):
+    """Embeddings -> (f, g); carries no state from window to window."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.scale = config.width**0.5
+        self.positions = Positions(config)
+        self.dropout = Dropout(config.dropout)
+        blocks = [Block(config, number + 1) for number in range(config.layers)]
+        for block in blocks:
+            block.initialize(config.layers)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(config.width)
+
+    def compiled_parts(self) -> list[nn.Module]:
+        return [self]
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
+        embedded = inputs.embedded
+        positions = self.positions(embedded.shape[1], embedded.device)
+        x = self.dropout(embedded * self.scale + positions)
+        for block in self.blocks:
+            x, ffn_input = block(x)
+        return Encoding(self.norm(x), ffn_input)

@@ -1,0 +1,52 @@
+"""Settings of the Transformer; free of torch."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import model_validator
+
+from stages.config import OneOf
+from stages.errors import UsageError
+from stages.models.config import Size, StateArray
+from stages.models.layers import WINDOW_ATTENTION
+from stages.models.layers.settings import AttentionConfig, SoftmaxSettings, SublayerSettings
+from stages.models.windows import WindowSettings
+
+
+class TransformerConfig(AttentionConfig):
+    """A pre-norm decoder Transformer."""
+
+    backbone: Literal["transformer"] = "transformer"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    max_positions: Size | None = None
+    """Longest window that learned positions can read; None: the segment length of training."""
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = SoftmaxSettings()
+    """The attention layer of the blocks."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @property
+    def longest_context(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def reads_documents(self) -> bool:
+        return False
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if segments are longer than the learned positions."""
+        if self.positions == "sinusoidal":
+            return {}
+        longest = self.max_positions or segment_length
+        if longest < segment_length:
+            raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
+        return {"max_positions": longest}
+
+    def reading(self, windows: WindowSettings) -> Self:
+        return self

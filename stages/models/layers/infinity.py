@@ -1,0 +1,309 @@
+"""Attention to the positions before, and to a continuous signal that all earlier ones were fitted to."""
+
+from functools import lru_cache
+from math import pi
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from stages.models.layers.infinity_settings import BINS, InfinitySettings, Signal
+from stages.models.layers.relative import RelativeAttention
+from stages.models.layers.settings import AttentionConfig, RelativeSettings
+from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+
+CONSTANTS = 32
+"""That are kept of a kind: one for each basis, number of positions and kind of numbers."""
+
+
+class Basis(NamedTuple):
+    """N functions: normal densities, one of each width at each of N / len(widths) equally spaced centres."""
+
+    number: int
+    widths: tuple[float, ...]
+
+    def at(self, places: Tensor) -> Tensor:
+        """ψ of places [...], [..., N]."""
+        return self.expected(places, torch.zeros_like(places))
+
+    def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """E[ψ(t)] of t that is normally distributed, mean and variance [...], [..., N].
+
+        The product of two normal densities integrates to a normal density of the distance of their means, the variance
+        of which is the sum of theirs.
+        """
+        centres, squares = _centres_and_squares(self, mean.dtype, mean.device)
+        spread = variance[..., None, None] + squares
+        distance = (mean[..., None] - centres).square()[..., None]
+        height = (2 * pi * spread).log() / -2
+        return torch.addcmul(height, distance, -0.5 / spread).exp().flatten(-2)
+
+
+@lru_cache(CONSTANTS)
+def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where functions stand, [N / widths], and their squared widths."""
+    centres = torch.linspace(0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu")
+    squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
+    return centres.to(device, dtype), squares.to(device, dtype)
+
+
+class Fit(NamedTuple):
+    """A ridge regression of vectors at n positions on the basis.
+
+    The first `samples` positions are spread over (0, contraction], the other `new` ones over (contraction, 1].
+    """
+
+    basis: Basis
+    ridge: float
+    samples: int
+    new: int
+    contraction: float
+
+    def positions(self) -> Float[Tensor, " n"]:
+        """Positions of the vectors on [0, 1], float64."""
+        old = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu") / max(1, self.samples)
+        added = torch.arange(1, self.new + 1, dtype=torch.float64, device="cpu") / max(1, self.new)
+        return torch.cat((self.contraction * old, self.contraction + (1 - self.contraction) * added))
+
+    def matrix(self, like: Tensor) -> Float[Tensor, "N n"]:
+        """Gᵀ: what vectors [n, d] are multiplied with to get coefficients [N, d]; made in float64."""
+        return _matrix(self, like.dtype, like.device)
+
+
+@lru_cache(CONSTANTS)
+def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """As many positions again, outside of [0, 1], have vectors of 0: the signal ends there.
+
+    Source: Martins et al. 2022 (arXiv:2109.00301), equation 6; the padding is that of the authors' code.
+    """
+    inside = fit.positions()
+    aside = torch.arange(1, (len(inside) + 1) // 2 + 1, dtype=torch.float64, device="cpu")
+    aside = aside / (2 * len(aside))
+    psi = fit.basis.at(torch.cat((inside, -aside, 1 + aside))).T
+    gram = psi @ psi.T + fit.ridge * torch.eye(len(psi), dtype=torch.float64, device="cpu")
+    return torch.linalg.solve(gram, psi[:, : len(inside)]).to(device, dtype)
+
+
+def even_places(samples: int, like: Tensor) -> Float[Tensor, "1 {samples}"]:
+    """m / S, m from 1 to S."""
+    return (torch.arange(1, samples + 1, device=like.device, dtype=like.dtype) / samples)[None]
+
+
+def masses(
+    mean: Float[Tensor, "B heads n"], variance: Float[Tensor, "B heads n"], bins: int
+) -> Float[Tensor, "B {bins}"]:
+    """How much of normal densities lies in each of D equal parts of [0, 1], summed over heads and positions.
+
+    What lies outside counts for none: wide attention would else be attention to both ends.
+    """
+    edges = torch.arange(bins + 1, device=mean.device, dtype=mean.dtype) / bins
+    below = ((edges - mean[..., None]) / (2 * variance[..., None]).sqrt()).erf()
+    return below.sum((1, 2)).diff().clamp(min=0) / 2
+
+
+def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tensor, "B {samples}"]:
+    """The (m - 1/2) / S quantiles, m from 1 to S, of a density that is constant in each of D equal parts of [0, 1].
+
+    The samples of the paper are drawn; these have the same density, and are the same however often they are asked for.
+    Where all weights are 0, all places are alike.
+    """
+    ends = (weights + torch.finfo(weights.dtype).tiny).cumsum(1)
+    ends = ends / ends[:, -1:]
+    wanted = (torch.arange(samples, device=ends.device, dtype=ends.dtype) + 0.5) / samples
+    part = torch.searchsorted(ends, wanted.expand(len(ends), -1).contiguous())
+    part = part.clamp(max=weights.shape[1] - 1)
+    begins = torch.nn.functional.pad(ends, (1, 0))
+    begin, end = begins.gather(1, part), ends.gather(1, part)
+    return (part + ((wanted - begin) / (end - begin)).clamp(0, 1)) / weights.shape[1]
+
+
+SMALLEST_VARIANCE = 1e-6
+
+
+class Look(NamedTuple):
+    """Read-outs of a signal by n queries, and the normal density on [0, 1] that each head read with."""
+
+    hidden: Float[Tensor, "B n d"]
+    """0 where a query does not see the signal."""
+    mean: Float[Tensor, "B heads n"]
+    variance: Float[Tensor, "B heads n"]
+
+
+class SignalReader(nn.Module):
+    """z = E[V ψ(t)] by head, t normally distributed: its mean σ(a·s) and variance softplus(b·s) follow from s = K q.
+
+    Keys K and values V are projections of the coefficients of the signal; a and b are shared by heads.
+
+    Source: Martins et al. 2022 (arXiv:2109.00301), equations 8 to 12.
+    """
+
+    def __init__(self, width: int, heads: int, basis: Basis) -> None:
+        super().__init__()
+        self.heads, self.basis = heads, basis
+        self.focus = nn.Linear(basis.number, 2, bias=False)
+        self.keys = nn.Linear(width, width, bias=False)
+        self.values = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(
+        self, q: Float[Tensor, "B heads n d_head"], signal: Float[Tensor, "B N d"], seen: Bool[Tensor, "B n"]
+    ) -> Look:
+        """`seen`: the queries that see the signal."""
+        mean, variance = self._focused(q, signal)
+        values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        read = self.basis.expected(mean, variance) @ values
+        return Look(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
+
+    def _focused(self, q: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance [B, heads, n].
+
+        a·(K q) is (aᵀK)·q: no score of a query and a function is ever made.
+        """
+        focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(2, (self.heads, -1))
+        place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
+        return place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
+
+
+class Gate(nn.Module):
+    """σ(conv(x)) ⊙ x, a convolution of width 3 that sees zeros beyond the ends."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.taps = nn.Linear(3 * width, width)
+
+    def initialize(self) -> None:
+        """It begins half open on average."""
+        nn.init.xavier_uniform_(self.taps.weight)
+        nn.init.zeros_(self.taps.bias)
+
+    def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
+        """[B, n, d], n may be 0 -> [B, n, d]."""
+        padded = F.pad(x, (0, 0, 1, 1))
+        gate: Tensor = self.taps(torch.cat((padded[:, :-2], padded[:, 1:-1], padded[:, 2:]), 2))
+        return gate.sigmoid() * x
+
+
+class SignalWriter(nn.Module):
+    """B = G [X̄(t_1) … X̄(t_S); gated new vectors]: the old signal X̄, sampled, on [0, τ], what is new behind it.
+
+    A signal that is zero holds nothing yet: what is new then takes all of [0, 1].
+
+    Source: Martins et al. 2022 (arXiv:2109.00301), sections 3.1 and 3.2.
+    """
+
+    def __init__(self, width: int, basis: Basis, settings: InfinitySettings) -> None:
+        super().__init__()
+        self.basis, self.samples = basis, settings.samples
+        self.ridge, self.contraction = settings.ridge, settings.contraction
+        self.gate = Gate(width)
+
+    def forward(
+        self, signal: Float[Tensor, "B N d"], new: Float[Tensor, "B n d"], weights: Tensor | None = None
+    ) -> Float[Tensor, "B N d"]:
+        """Args:
+        new: the latest vectors, the oldest first; none of them leave the signal as it is.
+        weights: how much attention each bin of the old signal had, [B, D]; None: it is sampled evenly.
+        """
+        gated = self.gate(new)
+        if not new.shape[1]:
+            return signal + gated.sum()  # 0, of which the gate is a part: data-parallel wrappers want it in every step
+        places = even_places(self.samples, signal) if weights is None else sticky_places(weights, self.samples)
+        fitted = Fit(self.basis, self.ridge, self.samples, new.shape[1], self.contraction).matrix(signal)
+        old = fitted[:, : self.samples] @ (self.basis.at(places) @ signal)
+        begun = Fit(self.basis, self.ridge, 0, new.shape[1], 0.0).matrix(signal) @ gated
+        empty = ~signal.any(2).any(1)[:, None, None]
+        return torch.where(empty, begun, old + fitted[:, self.samples :] @ gated)
+
+
+class InfinityAttention(StreamAttention[Signal]):
+    """Relative attention plus attention to a signal.
+
+    Inputs that left the cache when a segment ended enter the signal only when the next segment begins: so that this
+    segment's loss reaches the gate which they pass.
+
+    Source: Martins et al. 2022 (∞-former, arXiv:2109.00301).
+    """
+
+    def __init__(self, config: AttentionConfig, settings: InfinitySettings) -> None:
+        super().__init__()
+        basis = Basis(settings.basis, settings.widths)
+        self.relative = RelativeAttention(config, RelativeSettings())
+        self.reader = SignalReader(config.width, config.heads, basis)
+        self.writer = SignalWriter(config.width, basis, settings)
+        self.sticky, self.by_document = settings.sticky, settings.scope == "document"
+        self.cached, self.length = config.lengths.mem_length or 0, getattr(config, "segment_length", None) or 1
+        self.variance, self.weight = settings.deviation**2, settings.kl / len(config.blocks_with("attention"))
+
+    def initialize(self, blocks: int) -> None:
+        self.relative.initialize(blocks)
+        initialize(self.reader, self.reader.out, blocks)
+        self.writer.gate.initialize()
+
+    def begin(self, x: Tensor) -> Signal:
+        rows, width = len(x), x.shape[2]
+        x = x.to(self.reader.out.weight.dtype)  # an adaptive vocabulary's may have less precision under autocast
+        signal, left = x.new_zeros(rows, self.reader.basis.number, width), x.new_empty(rows, 0, width)
+        return Signal(signal, left, x.new_zeros(rows, BINS) if self.sticky else None)
+
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Signal) -> Attended[Signal]:
+        projected = self.relative.project(inputs.normalized, passage)
+        local = self.relative.read(projected, passage)
+        with torch.autocast(local.device.type, enabled=False):
+            signal = self._written(passage, memory)
+            seen = self._seen(signal, passage)
+            look: Look = self.reader(projected.queries.transpose(0, 1).to(signal.dtype), signal, seen)
+            loss = self.divergence(look, seen) if self.training else None
+            after = self._after(inputs, passage, memory, signal.detach(), look)
+        return Attended(local + look.hidden, after, loss)
+
+    def _written(self, passage: Passage, memory: Signal) -> Tensor:
+        """Coefficients that the segment under way reads, [B, N, d]: with what left the cache, if it begins."""
+        signal, left = memory.coefficients, memory.left
+        if passage.place:
+            return signal
+        if passage.document_offset is not None and self.by_document:
+            signal, left = self._own(signal, left, passage.document_offset[:, :1, None])
+        return self.writer(signal, left, memory.attention)
+
+    def _own(self, signal: Tensor, left: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, 0 where they are of an earlier document than the segment's first position.
+
+        A signal is of the document of the first position of the segment before.
+
+        Args:
+            before: positions of its own document before the segment's first, int64 [B, 1, 1].
+        """
+        number = left.shape[1]
+        ages = self.cached + torch.arange(number, 0, -1, device=left.device)
+        return signal * (before >= self.length), left * (before >= ages[:, None])
+
+    def _seen(self, signal: Tensor, passage: Passage) -> Tensor:
+        """The queries that see the signal, bool [B, n]: those of the document of their segment's first position."""
+        holds = signal.detach().any(2).any(1)[:, None]
+        if passage.document_offset is None or not self.by_document:
+            return holds.expand(-1, passage.spans[0].stop - passage.cached)
+        place = passage.place + torch.arange(passage.document_offset.shape[1], device=signal.device)
+        return holds & (passage.document_offset >= place)
+
+    def divergence(self, look: Look, seen: Tensor) -> Tensor:
+        """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), a mean over layers, rows, heads and the segment's positions; 0 for unseen ones.
+
+        Source: Martins et al. 2022 (arXiv:2109.00301), equation 18, with the logarithm of the ratio of variances.
+        """
+        ratio = look.variance / self.variance
+        divergence = (ratio - ratio.log() - 1) / 2 * seen[:, None]
+        rows, heads, _ = divergence.shape
+        return divergence.sum() * (self.weight / (rows * heads * self.length))
+
+    def _after(self, inputs: StreamInputs, passage: Passage, memory: Signal, signal: Tensor, look: Look) -> Signal:
+        """Compute the memory after a passage."""
+        left = memory.left
+        if passage.ends_segment:
+            leaving = max(0, inputs.raw.shape[1] - self.cached)
+            left = inputs.raw[:, :leaving].detach().to(signal.dtype)
+        if not self.sticky:
+            return Signal(signal, left)
+        before = memory.attention if passage.place else torch.zeros_like(memory.attention)
+        return Signal(signal, left, before + masses(look.mean.detach(), look.variance.detach(), BINS))

@@ -1,0 +1,204 @@
+"""Attention to the positions before, and to what a search finds among the keys of many earlier ones."""
+
+from functools import cache
+from math import log, log2
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from stages.models.layers.memorizing_settings import KeysAndValues, MemorizingSettings
+from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+
+
+class BucketBias(nn.Module):
+    """Learned bias of a score, by head and by how far back a position lies.
+
+    Source: Raffel et al. 2020 (T5, arXiv:1910.10683), section 2.1.
+    """
+
+    def __init__(self, heads: int, buckets: int, longest: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(buckets, heads))
+        self.longest = longest
+
+    def forward(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"]:
+        """Biases of the last `queries` of `keys` positions for each of them; -inf for later positions."""
+        device = self.bias.device
+        own = torch.arange(keys - queries, keys, device=device)
+        distance = own[:, None] - torch.arange(keys, device=device)
+        number = bucket_numbers(keys, len(self.bias), self.longest).to(device)[distance.clamp(min=0)]
+        return self.bias[number].permute(2, 0, 1).masked_fill(distance < 0, -torch.inf)
+
+
+@cache
+def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
+    """The bucket of each distance from 0 on, int64 [distances]: half of them one each, then by their logarithm."""
+    single = buckets // 2
+    spread = (buckets - single) / log(max(longest / single, 1 + 1e-9))
+    return torch.tensor(
+        [n if n < single else min(buckets - 1, single + int(log(n / single) * spread)) for n in range(distances)]
+    )
+
+
+SCORES = 1 << 24
+"""Scores that are in memory together."""
+
+
+class Retrieved(NamedTuple):
+    """The k best memory entries of each head and query; fewer where fewer are visible."""
+
+    read: Float[Tensor, "B heads n d_head"]
+    """0 where a query may see no entry."""
+    ages: Int64[Tensor, "B heads n k"]
+    """How many positions an entry lies before the query, the best entry first."""
+    scores: Float[Tensor, "B heads n k"]
+    """-inf where there are fewer entries."""
+    weights: Float[Tensor, "B heads n k"]
+
+
+class Search(nn.Module):
+    """Softmax over the k entries with the largest scores; they are consecutive positions, which end before the segment.
+
+    Gradients go to queries through the scores of what was found; the memory and the choice have none.
+    """
+
+    def __init__(self, neighbors: int) -> None:
+        super().__init__()
+        self.neighbors = neighbors
+
+    def forward(self, q: Tensor, keys: Tensor, values: Tensor, place: int, document_offset: Tensor | None) -> Retrieved:
+        """Args:
+        q: scaled queries [B, heads, n, d_head].
+        keys, values: [B, heads, N, d_head], the oldest first.
+        place: where the first query stands in its segment.
+        document_offset: int64 [B, n], how far back a query may see; None: to the oldest.
+        """
+        chosen = self._best(q.detach(), keys, place, document_offset)
+        scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
+        ages = self._ages(chosen, keys.shape[2], place)
+        if document_offset is not None:
+            scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
+        sees = scores.isfinite().any(-1, keepdim=True)
+        weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
+        read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
+        return Retrieved(read, ages, scores, weights)
+
+    @torch.no_grad()
+    def _best(self, q: Tensor, keys: Tensor, place: int, document_offset: Tensor | None) -> Tensor:
+        """Places of the best entries in memory, int64 [B, heads, n, k], some queries at a time."""
+        rows, heads, entries, _ = keys.shape
+        step = max(1, SCORES // max(1, rows * heads * entries))
+        number, found = torch.arange(entries, device=keys.device), []
+        hidden = None if document_offset is None else self._hidden(document_offset, entries, place)
+        for start in range(0, q.shape[2], step):
+            part = slice(start, start + step)
+            scores = q[:, :, part] @ keys.transpose(2, 3)
+            if hidden is not None:
+                scores.masked_fill_(number < hidden[:, None, part, None], -torch.inf)
+            found.append(scores.topk(min(self.neighbors, entries)).indices)
+        return torch.cat(found, 2)
+
+    def _hidden(self, document_offset: Tensor, entries: int, place: int) -> Tensor | None:
+        """How many of the oldest entries each query may not see, int64 [B, n]; None: all see all of them."""
+        number = (
+            entries + place + torch.arange(document_offset.shape[1], device=document_offset.device) - document_offset
+        )
+        return number if bool((number > 0).any()) else None
+
+    def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:
+        """Distances of entries [B, heads, n, k] from n queries, the first of which is at `place` of the segment."""
+        queries = place + torch.arange(chosen.shape[2], device=chosen.device)
+        return entries - chosen + queries[:, None]
+
+
+def _taken(memory: Tensor, chosen: Tensor) -> Tensor:
+    """Entries [B, heads, N, d_head] at places [B, heads, n, k] -> [B, heads, n, k, d_head]."""
+    rows = chosen.flatten(2)[..., None].expand(-1, -1, -1, memory.shape[3])
+    return memory.gather(2, rows).unflatten(2, chosen.shape[2:])
+
+
+LARGEST_SCALE = 100.0
+USUAL_LENGTH = 128
+"""Inputs of a segment, where the model says nothing of them."""
+
+
+class MemorizingAttention(StreamAttention[KeysAndValues]):
+    """A gate a head between local attention and attention to the best k of N entries.
+
+    Queries and keys have length 1, and a learned scale a head. Keys and values of a segment are kept, as they are, when
+    it has ended.
+
+    Source: Wu et al. 2022 (arXiv:2203.08913), section 3; Henry et al. 2020 (QKNorm, arXiv:2010.04245) for the scale.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.most, self.by_document = settings.long_length, settings.scope == "document"
+        self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.log_scale = nn.Parameter(torch.empty(config.heads))
+        self.gate = nn.Parameter(torch.empty(config.heads))
+        self.distance = BucketBias(config.heads, settings.buckets, settings.longest_distance)
+        self.search = Search(settings.neighbors)
+        self.out = nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        """Gates begin half open; scales as they must be for one of L random keys to stand out."""
+        initialize(self, self.out, blocks)
+        nn.init.constant_(self.log_scale, log(max(1.0, log2(max(2, self.length**2 - self.length)))))
+        nn.init.zeros_(self.gate)
+        nn.init.zeros_(self.distance.bias)
+
+    def begin(self, x: Tensor) -> KeysAndValues:
+        shape = (len(x), self.heads, 0, x.shape[2] // self.heads)
+        empty = x.new_empty(shape, dtype=self.log_scale.dtype)
+        return KeysAndValues(empty, empty)
+
+    def gates(self) -> Tensor:
+        """How much of a head's attention goes to memory, [heads]."""
+        return self.gate.sigmoid()
+
+    def scales(self) -> Tensor:
+        """Factors of each head's queries, at most LARGEST_SCALE, [heads].
+
+        The gradient passes the bound as if it were not there: a head beyond it can come back.
+        """
+        bounded = self.log_scale.clamp(max=log(LARGEST_SCALE))
+        return (self.log_scale + (bounded - self.log_scale).detach()).exp()
+
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues) -> Attended[KeysAndValues]:
+        ((begin, first, _),) = passage.spans
+        projected = self.qkv(inputs.normalized[:, begin:])
+        with torch.autocast(projected.device.type, enabled=False):
+            q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            scale = self.scales()[:, None, None]
+            q, k = F.normalize(q[:, :, first - begin :], dim=-1) * scale, F.normalize(k, dim=-1)
+            read = self._with_memory(q, self._local(q, k, v), passage, memory)
+        hidden = self.out(read.transpose(1, 2).flatten(2))
+        if passage.ends_segment:
+            own = passage.cached - passage.place - begin
+            memory = KeysAndValues(*(self._kept(old, new[:, :, own:]) for old, new in zip(memory, (k, v), strict=True)))
+        return Attended(hidden, memory)
+
+    def _local(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attend to the positions of the segment up to each query's own, [B, heads, n, d_head]."""
+        weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
+        return F.dropout(weights, self.dropout, self.training) @ v
+
+    def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues) -> Tensor:
+        """`local`, or, where a query may see an entry, its mean with what the memory gives, as the gate weighs them."""
+        keys, values = (part.to(q.dtype) for part in memory)
+        found = self.search(q, keys, values, passage.place, passage.document_offset if self.by_document else None)
+        sees = found.scores.isfinite().any(-1, keepdim=True)
+        gate = self.gates()[:, None, None] * sees
+        return gate * found.read + (1 - gate) * local
+
+    def _kept(self, old: Tensor, new: Tensor) -> Tensor:
+        """The latest N entries, [B, heads, N, d_head]."""
+        joined = torch.cat((old, new.detach()), 2)
+        return joined[:, :, max(0, joined.shape[2] - self.most) :]

@@ -1,0 +1,165 @@
+"""Product-key memory in the feed-forward place of a block."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch import distributed as ranks
+
+from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart
+
+
+class SharedBatchNorm(nn.BatchNorm1d):
+    """Normalizes [n, d] in training by mean and variance over the rows of all processes; one alone: `BatchNorm1d`.
+
+    All processes must ask, each with as many rows; their running means and variances stay the same to the bit.
+    Torch's `SyncBatchNorm` does it on GPUs alone.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not (self.training and ranks.is_initialized() and ranks.get_world_size() > 1):
+            return super().forward(input)
+        rows = len(input) * ranks.get_world_size()
+        mean = _Sum.apply(input.sum(0)) / rows
+        centred = input - mean
+        variance = _Sum.apply(centred.square().sum(0)) / rows
+        self._follow(mean.detach(), variance.detach() * (rows / (rows - 1)))
+        normalized: Tensor = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+        return normalized
+
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        """Let the running ones take a step towards a batch's mean and unbiased variance."""
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.momentum is not None
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(variance, self.momentum)
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of a tensor over all processes, which is as much a part of the loss of each."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor) -> Tensor:
+        return _summed(own)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _summed(gradient)
+
+
+def _summed(own: Tensor) -> Tensor:
+    total = own.clone(memory_format=torch.contiguous_format)
+    ranks.all_reduce(total)
+    return total
+
+
+class BestSlots(NamedTuple):
+    """The k best slots of a query, the best first."""
+
+    scores: Float[Tensor, "*queries k"]
+    slots: Int64[Tensor, "*queries k"]
+    """Slot a·n + b has the a-th key of the first half and the b-th of the second."""
+
+
+def best_slots(first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queries n"], k: int) -> BestSlots:
+    """The k slots with the largest first_a + second_b, exactly; gradients go to their scores, not through the choice.
+
+    Both halves of one of the k best are among the k best of their own. Of these pairs, the one of the i-th and the j-th
+    best (from 1) has i·j - 1 others that are as good or better: it is looked at if i·j <= k: about k log k are.
+
+    Args:
+        k: at most n.
+    Source: Lample et al. 2019 (arXiv:1907.05242), section 3.2.
+    """
+    with torch.no_grad():
+        (best_first, a), (best_second, b) = first.topk(k), second.topk(k)
+        i, j = (places.to(first.device) for places in _pairs(k))
+        chosen = (best_first[..., i] + best_second[..., j]).topk(k).indices
+        a, b = a[..., i].gather(-1, chosen), b[..., j].gather(-1, chosen)
+    return BestSlots(first.gather(-1, a) + second.gather(-1, b), a * first.shape[-1] + b)
+
+
+@cache
+def _pairs(k: int) -> tuple[Tensor, Tensor]:
+    """Ranks i and j, from 0, with (i + 1)(j + 1) <= k."""
+    pairs = torch.tensor([(i, j) for i in range(k) for j in range(k // (i + 1))])
+    return pairs[:, 0], pairs[:, 1]
+
+
+class Found(NamedTuple):
+    """Read-outs of each head and position."""
+
+    slots: Tensor
+    """int64 [B, L, heads, k]."""
+    weights: Tensor
+    """They add up to 1 for each head, [B, L, heads, k]."""
+
+
+class Lookup(nn.Module):
+    """Inputs [B, L, d] -> slots and how much they weigh; in the weights' own precision (float32), with autocast off."""
+
+    def __init__(self, config: AttentionConfig, settings: ProductKeysSettings) -> None:
+        super().__init__()
+        self.heads, self.neighbors, width = settings.heads, settings.neighbors, settings.queries_of(config.width)
+        self.query = nn.Linear(config.width, settings.heads * width)
+        self.norm = SharedBatchNorm(settings.heads * width) if settings.query_norm == "batch" else nn.LayerNorm(width)
+        self.keys = nn.Parameter(torch.empty(2, settings.heads, settings.sub_keys, width // 2))
+
+    def initialize(self) -> None:
+        """Keys are as long as what a normalized query asks of each of them is wide."""
+        nn.init.xavier_uniform_(self.query.weight)
+        nn.init.zeros_(self.query.bias)
+        nn.init.uniform_(self.keys, -(self.keys.shape[3] ** -0.5), self.keys.shape[3] ** -0.5)
+
+    def forward(self, x: Tensor) -> Found:
+        """[B, L, d]."""
+        with torch.autocast(x.device.type, enabled=False):
+            queries = self._normalized(self.query(x.to(self.keys.dtype)).flatten(0, 1))
+            first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(2, 3)
+            scores, slots = best_slots(first, second, self.neighbors)
+            by_position = (part.transpose(0, 1).unflatten(0, x.shape[:2]) for part in (slots, scores.softmax(-1)))
+            return Found(*by_position)
+
+    def _normalized(self, queries: Tensor) -> Tensor:
+        """[B·L, heads · d_q] -> [B·L, heads, d_q]."""
+        if isinstance(self.norm, nn.LayerNorm):
+            by_head: Tensor = self.norm(queries.unflatten(1, (self.heads, -1)))
+            return by_head
+        over_batch: Tensor = self.norm(queries)
+        return over_batch.unflatten(1, (self.heads, -1))
+
+
+class ProductKeys(FeedForward, LearnsApart):
+    """Sums the values of the slots that the heads have found, as they weigh.
+
+    Source: Lample et al. 2019 (arXiv:1907.05242), section 3.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: ProductKeysSettings) -> None:
+        super().__init__()
+        self.lookup = Lookup(config, settings)
+        self.values = nn.Parameter(torch.empty(settings.slots, config.width))
+        self.value_lr = settings.value_lr
+
+    def initialize(self, blocks: int) -> None:
+        self.lookup.initialize()
+        nn.init.normal_(self.values, std=self.values.shape[1] ** -0.5)
+
+    def apart(self) -> Apart:
+        """The values: each is read by few positions, so a small rate, or one that falls, would not move them."""
+        return Apart([self.values], self.value_lr)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, L, d] -> [B, L, d]."""
+        slots, weights = (part.flatten(0, 1).flatten(1) for part in self.lookup(x))
+        with torch.autocast(x.device.type, enabled=False):
+            read = F.embedding_bag(slots, self.values, per_sample_weights=weights, mode="sum")
+        return read.view(*x.shape)

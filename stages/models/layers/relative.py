@@ -1,0 +1,154 @@
+"""Attention of the positions of a stream to those before them, by content and by distance."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.models.layers.settings import AttentionConfig, Nothing, RelativeSettings
+from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+
+
+def relative_attention(
+    q: Float[Tensor, "heads B L d_head"],
+    k: Float[Tensor, "heads B K d_head"],
+    v: Float[Tensor, "heads B K d_head"],
+    r: Float[Tensor, "heads K+1 d_head"],
+    content: Float[Tensor, "heads d_head"],
+    position: Float[Tensor, "heads d_head"],
+    dropout: float = 0.0,
+) -> Float[Tensor, "heads B L d_head"]:
+    """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
+
+    The last L of the K keys are those of the L queries. Every query is multiplied with every distance
+    K … 0; of that matrix, read row after row from its L-th number on as rows of K, the number at (i, j)
+    is of query i and distance i - j: the shift is a view. What lies where j is in the future of i are
+    the first L - i' numbers of each row i', which have no other use and are set to -inf.
+
+    Args:
+        q: [heads, B, L, d_head].
+        k, v: [heads, B, K, d_head].
+        r: projected sinusoids of the distances K, K - 1, … 0, [heads, K + 1, d_head].
+        content, position: the biases u and v, [heads, d_head].
+        dropout: share of the attention weights that is dropped.
+    Returns: [heads, B, L, d_head].
+    Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
+    """
+    weights = F.dropout(relative_weights(q, k, r, content, position).flatten(0, 1), dropout, training=dropout > 0)
+    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
+
+
+def relative_weights(
+    q: Float[Tensor, "heads B L d_head"],
+    k: Float[Tensor, "heads B K d_head"],
+    r: Float[Tensor, "heads K+1 d_head"],
+    content: Float[Tensor, "heads d_head"],
+    position: Float[Tensor, "heads d_head"],
+) -> Float[Tensor, "heads B L K"]:
+    """How much each query attends to each key; see `relative_attention`."""
+    length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
+    by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
+    distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
+    shifted: Tensor = _Shifted.apply(distances)  # type: ignore[no-untyped-call]
+    scores = torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    return scores.softmax(-1).view(*q.shape[:3], keys)
+
+
+class _Shifted(torch.autograd.Function):
+    """Distances [N, L, K + 1] -> the numbers from the L-th of each [L, K + 1] on, as rows of K: [N, L, K], a view.
+
+    The first L - i numbers of each row i become -inf in place. Autograd alone would fill room for such gradients with
+    zeros twice, and copy them twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, distances: Tensor) -> Tensor:
+        length, keys = distances.shape[1], distances.shape[2] - 1
+        distances[:, :, :length].add_(_unused(length, distances))
+        return distances.flatten(1)[:, length:].unflatten(1, (length, keys))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        number, length, keys = grad.shape
+        whole = grad.new_empty(number, length * (keys + 1))
+        whole[:, :length] = 0
+        whole[:, length:] = grad.flatten(1)
+        return whole.view(number, length, keys + 1)
+
+
+def _unused(length: int, like: Tensor) -> Tensor:
+    """-inf for the first L - i numbers of each row i, else 0, [L, L]."""
+    return torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu().flip(1)
+
+
+class Projected(NamedTuple):
+    """Projections of each head."""
+
+    queries: Float[Tensor, "heads B n d_head"]
+    keys: Float[Tensor, "heads B all d_head"]
+    values: Float[Tensor, "heads B all d_head"]
+
+
+class RelativeAttention(StreamAttention[Nothing]):
+    """Positions attend to those of their own segment and to cached ones; nothing else is remembered."""
+
+    def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.distance = nn.Linear(config.width, config.width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.out = nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.out, blocks)
+
+    def begin(self, x: Tensor) -> Nothing:
+        return Nothing()
+
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Nothing) -> Attended[Nothing]:
+        return Attended(self.attend(inputs.normalized, passage), memory)
+
+    def attend(self, x: Tensor, passage: Passage) -> Tensor:
+        """[B, m + n, d], of which the first m are cached -> [B, n, d]."""
+        return self.read(self.project(x, passage), passage)
+
+    def project(self, x: Tensor, passage: Passage) -> Projected:
+        """Queries of the n positions, keys and values of all."""
+        weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
+        (q,) = self._heads_first(F.linear(x[:, passage.cached :], weight_q), 1)
+        k, v = self._heads_first(F.linear(x, weight_kv), 2)
+        return Projected(q, k, v)
+
+    def read(self, projected: Projected, passage: Passage) -> Tensor:
+        """Compute the term of the residual stream, [B, n, d]."""
+        dropout = self.dropout if self.training else 0.0
+        read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
+        added: Tensor = self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
+        return added
+
+    def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
+        """Attention weights of each span's queries on the positions that it sees, [heads, B, queries, positions]."""
+        by_span = self._by_span(self.project(x, passage), passage)
+        return [relative_weights(q, k, r, *self._biases) for q, k, _, r in by_span]
+
+    @property
+    def _biases(self) -> tuple[Tensor, Tensor]:
+        return self.content_bias, self.position_bias
+
+    def _by_span(self, projected: Projected, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Queries, keys and values of each span, and its distances."""
+        cached = passage.cached
+        q, k, v = projected
+        r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
+        for begin, first, stop in passage.spans:
+            own, seen = slice(first - cached, stop - cached), slice(begin, stop)
+            yield q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
+
+    def _heads_first(self, x: Tensor, number: int) -> Tensor:
+        """[B, L, number · d] -> [number, heads, B, L, d_head]."""
+        return x.unflatten(2, (number, self.heads, -1)).permute(2, 3, 0, 1, 4).contiguous()

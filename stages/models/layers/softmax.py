@@ -1,0 +1,61 @@
+"""Causal self-attention of a window."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.models.layers.settings import AttentionConfig, SoftmaxSettings
+from stages.models.layers.sublayer import WindowAttention, initialize
+
+SHORT = 512
+"""Longest window for which scores [B, heads, L, L] are made whole in bf16 on CPU."""
+
+
+def causal_attention(
+    q: Float[Tensor, "B heads L d_head"],
+    k: Float[Tensor, "B heads L d_head"],
+    v: Float[Tensor, "B heads L d_head"],
+    dropout: float = 0.0,
+) -> Float[Tensor, "B heads L d_head"]:
+    """softmax(q k^T / sqrt(d_head)) v, each position reading itself and those before it.
+
+    torch's fused CPU kernel takes twice the time of plain products in bf16 on short windows
+    (30 against 15 ms for 8 x 4 heads x 256 x 64, forward and backward, torch 2.13).
+
+    Args:
+        q, k, v: [B, heads, L, d_head].
+        dropout: share of the attention weights that is dropped.
+    Returns: [B, heads, L, d_head].
+    """
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[2] <= SHORT:
+        return _plain(q, k, v, dropout)
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
+    length = q.shape[2]
+    future = torch.full((length, length), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    weights = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3) + future).softmax(-1)
+    return F.dropout(weights, dropout, training=dropout > 0) @ v
+
+
+class SoftmaxAttention(WindowAttention):
+    """Every position attends to itself and those before it."""
+
+    def __init__(self, config: AttentionConfig, settings: SoftmaxSettings) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.out, blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, L, d] -> [B, L, d]."""
+        # Taken apart before it is transposed: so their gradients are put together in place of being copied once more.
+        q, k, v = (part.transpose(1, 2) for part in self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2))
+        y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
+        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return attended

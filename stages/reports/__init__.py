@@ -1,0 +1,1 @@
+"""Reports for people: remarks on figures, tables, pages, comparison. Free of torch."""

@@ -1,0 +1,284 @@
+"""Conditions on the rows of a report: what a gain is against, and what it is worth."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.evaluation.figures.row_names import PLAIN, SHUT, counting, counting_on_new_text
+from stages.methods import METHODS
+from stages.metrics import FEWEST_UNITS, undertrained
+from stages.numbers import joined, number, passes, percent
+from stages.reports.remarks.remark import Figures, Finding, Values
+from stages.reports.remarks.thresholds import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED
+
+HALF = 0.5
+"""Share of the tokens whose searches a remark tells the worth of."""
+
+
+def trained_with_memory(method: str) -> bool:
+    """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
+    return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
+
+
+def repeated_share(report: Figures) -> float:
+    """Share of the scored tokens in paragraphs that were read before."""
+    return float((report.get("outside_repeated_paragraphs") or {}).get("repeated_share") or 0)
+
+
+def notably_repeated(report: Figures) -> bool:
+    """Whether so much was read before that a gain is told on new text, too."""
+    return repeated_share(report) >= NOTABLY_REPEATED
+
+
+# The gate
+
+
+def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
+    """Where the same weights are no worse without a neighbour."""
+    first, *others = report["rows"]
+    for row in others:
+        pair = first["perplexity"], row["perplexity"]
+        if row["row"] == SHUT and None not in pair and pair[1] <= pair[0]:
+            yield "gate-gains-nothing", {"open": number(pair[0]), "shut": number(pair[1])}
+
+
+# Counting
+
+
+def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
+    """Perplexity of a row and of its control, where the row does not beat it; else None.
+
+    Both are on new text where some of the text was read before, since counting knows the other text by heart.
+    """
+    value, limit = row["perplexity"], counting(row)
+    if repeated_share(report) and counting_on_new_text(row) is not None:
+        value, limit = _on_new_text(report).get(row["row"]), counting_on_new_text(row)
+    return None if limit is None or _beats(value, limit) else (value, limit)
+
+
+def against_counting(report: Figures) -> Iterator[Finding]:
+    """A model that is little better than a trigram of its text, and rows that give no more than their control."""
+    rows, found = _fair_rows(report, report["rows"]), _against_trigram(report)
+    if found is not None:
+        first, _, limit, new = found
+        value = first["perplexity"]
+        if not _beats(value, limit):
+            yield "worse-than-trigram", _trigram_values(report, *found)
+            rows = rows[1:]  # the control of the model's own row is that trigram
+        elif not _beats(value, limit * HARDLY_BETTER):
+            yield "hardly-better-than-trigram", _trigram_values(report, *found)
+        on_new_text = f" ({number(limit)} on new text)" if new else ""
+        yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": on_new_text}
+    losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
+    beaten = [f"{name} ({_value(pair[0])}, counting {number(pair[1])})" for name, pair in losses if pair is not None]
+    if beaten:
+        do, they = ("does", "it") if len(beaten) == 1 else ("do", "they")
+        new_text = " on new text" if repeated_share(report) else ""
+        yield "worse-than-counting", {"rows": joined(beaten), "do": do, "they": they, "new": new_text}
+
+
+def row_worse_than_trigram(report: Figures, name: str) -> bool:
+    """Whether a trigram of the training text gives more than a row, on new text where some was read before."""
+    found = _against_trigram(report)
+    rows = [] if found is None else [row for row in _trigram_rows(report)[0] if row["row"] == name]
+    return any(not _beats(row["perplexity"], found[2]) for row in rows if found is not None)
+
+
+def _trigram_rows(report: Figures) -> tuple[Sequence[Figures], float, bool]:
+    """Rows, the trigram's perplexity, and whether both are on new text, where some of the text was read before."""
+    counted = report["trigram"]
+    if repeated_share(report) and counted["perplexity_on_new_text"] is not None:
+        return report["outside_repeated_paragraphs"]["rows"], counted["perplexity_on_new_text"], True
+    return report["rows"], counted["perplexity"], False
+
+
+def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float, bool] | None:
+    """The row that stands for the model, the others, the trigram's perplexity, and whether all are on new text."""
+    counted = report.get("trigram")
+    if not counted or counted["perplexity"] is None:
+        return None
+    rows, limit, new = _trigram_rows(report)
+    first, *others = _fair_rows(report, rows)
+    return first, others, limit, new
+
+
+def _trigram_values(report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool) -> Values:
+    rest = ""
+    if others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
+        slightly = any(_beats(row["perplexity"], limit) for row in others)
+        rest = "; no other row is by more than a little" if slightly else "; nor is any other row"
+    on_new_text = " on new text" if new else ""
+    return {"row": first["row"], "limit": f"{number(limit)}{on_new_text}", "rest": rest, "remedy": _remedy(report)}
+
+
+def _remedy(report: Figures) -> str:
+    """Advice on a weak model: more passes over its text as long as they help, else more text."""
+    training = report.get("training")
+    if training is None or undertrained(training):
+        return "Train longer, or on more text."
+    return f"Train on more text: after {passes(training['passes'])} longer training gains little."
+
+
+def counted_texts(report: Figures) -> Iterator[Finding]:
+    """The text that each control counts in, where rows differ by that."""
+    rows = [row for row in report["rows"] if row.get("control")]
+    counted: dict[str, list[str]] = {}
+    for row in rows:
+        counted.setdefault(_counted(row["control"]), []).append(row["row"])
+    if len(counted) > 1 or any(counting(row) is None for row in rows):
+        yield "counted-texts", {"texts": "; ".join(f"{joined(names)}: {text}" for text, names in counted.items())}
+
+
+def _counted(control: Figures) -> str:
+    """`train of tokens/3f9a1c2b7d4e and what was scored before (weight 0.21, fitted on valid)`."""
+    texts = [f"{text['split']} of {text['corpus']}" for text in control["texts"]]
+    if control["past"] is not None:
+        fitted = "" if control["tune_split"] is None else f", fitted on {control['tune_split']}"
+        weight = "" if control["weight"] is None else f" (weight {control['weight']:.2g}{fitted})"
+        where = "in the same document" if control["past"] == "document" else "before"
+        texts.append(f"what was scored {where}{weight}")
+    tokens = sum(text["tokens"] for text in control["texts"])
+    dropped = f" (not counted: {tokens:,} tokens are too many)" if control["perplexity"] is None else ""
+    return f"{joined(texts)}{dropped}"
+
+
+# What changes are against
+
+
+def compared_with(report: Figures) -> Iterator[Finding]:
+    """The row that every change of the table is against, and whether it is a fair one."""
+    baseline = report.get("baseline")
+    if baseline is not None:
+        first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
+    elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
+        first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
+    else:
+        return
+    if baseline is not None and baseline.get("differs"):
+        yield "unlike-baseline", {"model": baseline["model"], "differs": "; ".join(baseline["differs"])}
+    if first == PLAIN and trained_with_memory(method):
+        yield "no-fair-baseline", {"first": first}
+    how = "without memory" if first == PLAIN else "with what its gate reads"
+    yield "compared-with", {"first": first, "model": model, "how": how}
+
+
+# How sure changes are
+
+
+def intervals(figures: Figures) -> Iterator[Finding]:
+    """How intervals were drawn, of a report or a comparison, and whether of enough units."""
+    drawn = figures.get("change_intervals") or figures.get("bootstrap")
+    if not drawn:
+        return
+    units, confidence = {"units": _units(drawn)}, f"{100 * drawn['confidence']:.4g}%"
+    if drawn["units"] < FEWEST_UNITS:
+        yield "no-intervals", units | {"are": "is" if drawn["units"] == 1 else "are"}
+        return
+    if drawn["units"] < FEW_UNITS:
+        yield "rough-intervals", units
+    code = "intervals" if "change_intervals" in figures else "drawn"
+    yield code, units | {"confidence": confidence, "samples": f"{drawn['samples']:,}"}
+
+
+def _units(drawn: Figures) -> str:
+    """`57 documents`, `12 groups of consecutive documents, 512 tokens or more in each`."""
+    units = f"{drawn['units']:,} {drawn['unit']}{'s' if drawn['units'] != 1 else ''}"
+    if drawn["unit"] == "group":
+        return f"{units} of consecutive documents, {drawn['block_tokens']:,} tokens or more in each"
+    return f"{units} of {drawn['block_tokens']:,} consecutive tokens" if drawn.get("block_tokens") else units
+
+
+def tied(report: Figures) -> tuple[str, list[str]] | None:
+    """The row with the lowest perplexity, and those that may lie above it by chance alone; None without such."""
+    rows = (report.get("change_intervals") or {}).get("rows", ())
+    ties = [row["row"] for row in rows if row.get("above_lowest") and row["above_lowest"][0] <= 0]
+    baseline = [report["baseline"]["row"]] if report.get("baseline") else []
+    everything = [*baseline, *report["rows"]]
+    lowest = min(everything, key=lambda row: math.inf if row["perplexity"] is None else row["perplexity"])
+    of_these = any(row["row"] == lowest["row"] and not row["above_lowest"] for row in rows if "above_lowest" in row)
+    return (lowest["row"], ties) if ties and of_these and lowest not in baseline else None
+
+
+def ties(report: Figures) -> Iterator[Finding]:
+    """A lowest row that is not surely the best."""
+    found = tied(report)
+    if found is not None:
+        yield "ties", {"lowest": found[0], "others": joined(found[1])}
+
+
+def undertrained_model(report: Figures) -> Iterator[Finding]:
+    """A model that was not trained to its end, on which a memory gains more."""
+    training = report.get("training")
+    if training and undertrained(training):
+        falling = ", and validation was still falling" if training["still_falling"] else ""
+        yield (
+            "undertrained",
+            {"model": report["read"]["model"], "passes": passes(training["passes"]), "falling": falling},
+        )
+
+
+# A weight for each context
+
+
+def learned_weight(report: Figures) -> Iterator[Finding]:
+    """The gain of a learned weight where it was not fitted, and the worth of searches."""
+    figures = report.get("learned_weight")
+    if not figures:
+        return
+    gains, memory = figures["held_out_gains"], report["memories"][-1]
+    values = {
+        "name": figures["name"],
+        "one": number(figures["one_for_all"]),
+        "mean": "" if figures["mean"] is None else number(figures["mean"]),
+        "split": memory["tune_split"],
+        "parts": str(len(gains)),
+        "change": f"{math.exp(-sum(gains) / len(gains)) - 1:+.1%}" if gains else "",
+        "tokens": f"{figures['fitted_tokens']:,}",
+        "searches": " Every token is searched for." if "searched" in memory else "",
+    }
+    yield "learned-weight" if figures["used"] else "unsure-learned-weight" if gains else "too-short-to-learn", values
+    points = figures["searches"]
+    if not points or None in (points[0]["perplexity"], points[-1]["perplexity"]):
+        return
+    if points[-1]["asked"] < 1:
+        yield "searches-made", {"share": f"{points[-1]['searched']:.1%}"}
+    else:
+        half = next(point for point in points if point["asked"] == HALF)
+        perplexity, share = number(half["perplexity"]), f"{half['searched']:.0%}"
+        yield "worth-of-searches", {"share": share, "perplexity": perplexity, "searched": str(HALF)}
+
+
+# Several seeds
+
+
+def over_seeds(found: Figures) -> Iterator[Finding]:
+    """Rows whose mean does not beat that of their control, what changes are against, and what intervals are of."""
+    for group in found["groups"]:
+        rows = [row for row in group["rows"] if row.get("counting") is not None]
+        beaten = [row["row"] for row in rows if not _beats(row["perplexity"]["mean"], row["counting"])]
+        if beaten:
+            do = "does" if len(beaten) == 1 else "do"
+            yield "seeds-worse-than-counting", {"label": group["label"], "rows": joined(beaten), "do": do}
+    if any(row["change"] for group in found["groups"] for row in group["rows"]):
+        first = found["groups"][0]
+        yield "seeds-compared-with", {"row": first["rows"][0]["row"], "label": first["label"]}
+    if any(len(group["reports"]) > 1 for group in found["groups"]):
+        yield "seed-intervals", {"confidence": percent(found["confidence"])}
+
+
+def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
+    """Those of a model as it was trained to be read, the first of which stands for it."""
+    return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
+
+
+def _on_new_text(report: Figures) -> Mapping[str, Any]:
+    """Perplexities on new text, by row."""
+    return {row["row"]: row["perplexity"] for row in report["outside_repeated_paragraphs"]["rows"]}
+
+
+def _beats(perplexity: float | None, limit: float) -> bool:
+    return perplexity is not None and perplexity < limit
+
+
+def _value(perplexity: float | None) -> str:
+    return "diverges" if perplexity is None else number(perplexity)

@@ -1,0 +1,152 @@
+"""Conditions on the text that was scored, and on the words of a report."""
+
+from collections.abc import Iterator
+from math import log
+
+from stages.diagnostics.shown import probe_summaries
+from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
+from stages.numbers import joined, number
+from stages.reports.remarks.gains import repeated_share
+from stages.reports.remarks.remark import Figures, Finding
+from stages.reports.remarks.thresholds import MANY_ENDS, MANY_UNKNOWN, UNEVEN
+from stages.retrieval.memory_words import meanings, switched_off
+
+
+def memory_words(report: Figures) -> Iterator[Finding]:
+    """Meanings of the words and numbers of memories, controls, memories that are off, caches that hold all."""
+    memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
+    words = meanings(memories)
+    if words:
+        yield "memory-words", {"words": "; ".join(f"{word}: {means}" for word, means in words.items())}
+    if any("unigram-cache" in row["row"] for row in report["rows"]):
+        yield "unigram-cache", {}
+    if any(map(switched_off, memories)):
+        yield "memory-off", {}
+    sizes = [one["size"] for one in memories if one.get("size") and not switched_off(one)]
+    if sizes and report.get("score") == "all" and max(sizes) >= report["tokens"]:
+        yield "whole-cache", {"size": f"{max(sizes):,}", "tokens": f"{report['tokens']:,}"}
+    yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
+
+
+def word_perplexity(report: Figures) -> Iterator[Finding]:
+    """Tokens that are no words."""
+    row = report["rows"][0]
+    words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
+    if words and words != row["perplexity"]:
+        yield "word-perplexity", {}
+
+
+def no_word_perplexity(report: Figures) -> Iterator[Finding]:
+    """Why rows have no word perplexity: no words are set apart, or it is larger than any vocabulary."""
+    rows = [row for row in report["rows"] if row["perplexity"] is not None and not row.get("diverged")]
+    rows = [row for row in rows if "word_perplexity" in row and row.get("bits_per_character") and "nll" in row]
+    without = [row for row in rows if shown_word_perplexity(row["word_perplexity"], row["bits_per_character"]) is None]
+    if not without or not report.get("words"):
+        return
+    bits = without[0]["bits_per_character"]
+    length = without[0]["nll"] * report["tokens"] / (log(2) * bits * report["words"])
+    names = "no row" if len(without) == len(rows) else joined([row["row"] for row in without])
+    has = "has a" if len(without) == len(rows) else "has no" if len(without) == 1 else "have no"
+    figures = {"limit": f"{LARGEST_WORD_PERPLEXITY:,.0f}", "length": f"{length:,.0f}", "bits": number(bits)}
+    yield "no-words" if length > LONG_WORD else "large-word-perplexity", {"rows": names, "has": has, **figures}
+
+
+def document_ends(report: Figures) -> Iterator[Finding]:
+    """Ends of documents that are many, and easy to predict."""
+    share, ends = report.get("document_ends"), report.get("end_tokens")
+    if share and ends and share > MANY_ENDS:
+        lines = ", or its last line break" if ends["rate"] > share else ""
+        yield "document-ends", {"rate": f"{ends['rate']:.1%}", "lines": lines, "without": _without(ends)}
+
+
+def other_form(report: Figures) -> Iterator[Finding]:
+    """Splits that differ in form."""
+    if report.get("form"):
+        yield "other-form", {"differences": "; ".join(report["form"])}
+
+
+def training_text(report: Figures) -> Iterator[Finding]:
+    """The text that the model learned; not told of models that were trained elsewhere."""
+    read, texts = report.get("read", {}), (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
+    own = {text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]}
+    if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
+        yield "scored-training-text", {"model": read["model"]}
+
+
+def uneven_valid(report: Figures) -> Iterator[Finding]:
+    """A valid split, on which memories are tuned, that is harder or easier than what was scored."""
+    first, valid = report["rows"][0], report.get("valid_perplexity")
+    scored = first["perplexity"]
+    if valid and scored and not 1 / UNEVEN <= scored / valid <= UNEVEN and not any(training_text(report)):
+        harder = "harder" if valid > scored else "easier"
+        perplexities = {"valid": number(valid), "scored": number(scored)}
+        yield "uneven-valid", {"first": first["row"], "split": report["split"], "harder": harder, **perplexities}
+
+
+def repeated_text(report: Figures) -> Iterator[Finding]:
+    """Paragraphs that were read before, and texts of which that could not be found out."""
+    outside = report.get("outside_repeated_paragraphs")
+    if outside is None:
+        return
+    known = [text for text in outside.get("texts", ()) if not text.get("undivided")]
+    if known or not outside.get("texts"):
+        shares = [f" ({text['repeated_share']:.1%})" if len(known) > 1 else "" for text in known]
+        names = " or ".join(f"{_text(text)}{share}" for text, share in zip(known, shares, strict=True))
+        yield "repeated-text", {"share": f"{repeated_share(report):.1%}", "texts": names or "train"}
+    for text in outside.get("texts", ()):
+        if text.get("undivided"):
+            one = report["split"] if text["undivided"] == "scored" else _text(text)
+            yield "not-checked", {"split": report["split"], "text": _text(text), "one": one}
+
+
+def _text(text: Figures) -> str:
+    """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
+    if "model" in text["read_by"]:
+        return str(text["split"])
+    return f"the datastore's text, {text['split']} of {text['corpus']}"
+
+
+def unknown_tokens(report: Figures) -> Iterator[Finding]:
+    """Unknown tokens that are many, and easier to predict than words."""
+    if (report.get("unknown_rate") or 0) > MANY_UNKNOWN:
+        unknown = report["unknown_tokens"]
+        yield "unknown-tokens", {"rate": f"{unknown['rate']:.1%}", "without": _without(unknown)}
+
+
+def unknown_rates(figures: Figures) -> Iterator[Finding]:
+    """The same of a split whose rows are not told without them, or of two tokenizations."""
+    if (figures.get("unknown_rate") or 0) > MANY_UNKNOWN:
+        yield "unknown-rate", {"rate": f"{figures['unknown_rate']:.1%}", "split": figures["split"]}
+    rates = [figures.get(f"unknown_rate_{side}", 0) for side in "ab"]
+    if max(rates) > MANY_UNKNOWN:
+        yield "unknown-rates", {"a": f"{rates[0]:.1%}", "b": f"{rates[1]:.1%}"}
+
+
+def own_text(report: Figures) -> Iterator[Finding]:
+    """A datastore that was made of what is scored."""
+    exclude = report.get("exclude")
+    if not exclude:
+        return
+    made = report["read"]["datastore" if "datastore" in report["read"] else "gate_neighbors"]
+    rows, others = "its own row", "rows of the tokens next to it"
+    if exclude == "document":
+        rows, others = "the rows of its document", "those of other documents"
+    elif exclude.startswith("window:"):
+        near = exclude.removeprefix("window:")
+        rows, others = f"the rows of the {near} tokens before and after it", "those further away"
+    yield "scored-datastore-text", {"made": made, "exclude": exclude, "rows": rows, "others": others}
+
+
+def _without(left_out: Figures) -> str:
+    """`plain 640; knn-lm 384 (-40.0%, 61% of its gain)`: every row without some tokens."""
+    first = left_out["rows"][0]
+    return "; ".join(f"{row['row']} {_without_of(row, first)}" for row in left_out["rows"])
+
+
+def _without_of(row: Figures, first: Figures) -> str:
+    value, before, share = row["perplexity_without"], first["perplexity_without"], row["share_of_gain"]
+    if value is None:
+        return "not known"
+    change = [f"{value / before - 1:+.1%}"] if before and value != before else []
+    parts = [*change, *([] if share is None else [f"{share:.0%} of its gain was theirs"])]
+    return f"{number(value)} ({', '.join(parts)})" if parts else number(value)

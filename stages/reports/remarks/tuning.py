@@ -1,0 +1,198 @@
+"""Conditions on tuned numbers: memories that are hardly needed, and values at an edge, beyond which the best may lie.
+
+`tuning` of `metrics.json` has the figures; see `stages.evaluation.figures.tuned`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.numbers import joined, number
+from stages.reports.remarks.gains import row_worse_than_trigram
+from stages.reports.remarks.remark import Figures, Finding, Values
+from stages.reports.remarks.thresholds import NOTABLE_GAIN
+from stages.retrieval.hyperparameters import amounts, settable
+
+
+def tuned_numbers(report: Figures) -> Iterator[Finding]:
+    """Memories that are hardly needed; else best values at an edge, amounts that still gained, and where to look on."""
+    if not _tuning_rows(report):
+        return
+    wider: dict[int, str] = {}
+    for place, memory in enumerate(report["memories"]):
+        code, beyond = _hardly_needed(report, place), _beyond(report, place)
+        if code is not None:
+            yield code, _named(report, place, memory)
+            continue
+        if beyond:
+            best = " and ".join(f"{name} ({_digits(memory[name])})" for name in beyond)
+            of = f" of {_name_in_row(report, place)}" if len(report["memories"]) > 1 else ""
+            lies = "lies at the edge of its grid" if len(beyond) == 1 else "lie at the edges of their grids"
+            yield "edge-of-grid", {"best": best, "of": of, "lies": lies}
+        grown = _grown(report, place)
+        if grown is not None:
+            yield "more-memory-gains", grown[1]
+        if beyond or grown is not None:
+            wider[place] = spelled({**memory, **beyond, **({} if grown is None else grown[0])})
+    if wider:
+        memories = list(enumerate(report["memories"]))
+        words = [f"--memory {wider.get(place) or spelled(memory, frozen=True)}" for place, memory in memories]
+        stay = [_name_in_row(report, place) for place, _ in memories if place not in wider]
+        yield "look-wider", {"memories": " ".join(words), "kept": f" ({joined(stay)} as tuned before)" if stay else ""}
+
+
+def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
+    """Memories that still gained on the split that is scored, which is none to decide by; nothing was tuned."""
+    tuning, amounts_said = report.get("tuning"), set()
+    if tuning is None or tuning["split"] is not None:
+        return
+    for curve in report["curves"]:
+        over, points = curve["over"], [point for point in curve["points"] if point["perplexity"] is not None]
+        largest = tuning["largest"].get(over)
+        if largest is not None and over not in amounts_said:
+            found = _still_gained(curve["row"], points, over, report["split"], largest)
+            if found is not None:
+                amounts_said.add(over)
+                yield "more-memory-gains-on-scored", found
+
+
+def _tuning_rows(report: Figures) -> Sequence[Figures]:
+    rows: Sequence[Figures] = (report.get("tuning") or {"rows": ()})["rows"]
+    return rows
+
+
+def _hardly_needed(report: Figures, place: int) -> str | None:
+    """The code of a memory that is not worth a wider search; None of others."""
+    row, gain = _tuning_rows(report)[0], _gain(report, place)
+    if row["off"][place]:
+        return "memory-of-no-use"
+    if gain is not None and gain < 0 and (report["memories"][place]["reader"] == "joint" or row["lowest"][place]):
+        return "memory-costs"
+    return "memory-hardly-needed" if row["lowest"][place] and gain is not None and gain < NOTABLE_GAIN else None
+
+
+def _gain(report: Figures, place: int) -> float | None:
+    """The share of perplexity that a memory takes off what the row has without it; None where that is not known."""
+    without, row = _without(report, place), _tuning_rows(report)[0]["perplexity"]
+    return None if without is None or row is None else 1 - row / without
+
+
+def _without(report: Figures, place: int) -> float | None:
+    """Perplexity of what the row has but for a memory; None where that is not known."""
+    rows = _tuning_rows(report)
+    memories = len(rows[0]["lowest"])
+    found = report["tuning"]["plain"] if memories == 1 else rows[2 - place]["perplexity"] if memories == 2 else None
+    return None if found is None else float(found)
+
+
+def _named(report: Figures, place: int, memory: Figures) -> Values:
+    """Words about a memory: its weight, and perplexity on the tuning split with and without it."""
+    row, without = _tuning_rows(report)[0], _without(report, place)
+    weight, gain = row["weights"][place], _gain(report, place)
+    others = "the model alone" if len(report["memories"]) == 1 else "the others alone"
+    pair = {"with": row["perplexity"], "without": without, "value": memory.get(weight)}
+    return {
+        **{"name": _name_in_row(report, place), "split": report["tuning"]["split"], "weight": weight},
+        **{"others": others, "above": " above 0" if weight == "lambda" else ""},
+        **{"gain": "" if gain is None else f"{gain:.1%}"},
+        **{name: "" if value is None else number(value) for name, value in pair.items()},
+    }
+
+
+def _beyond(report: Figures, place: int) -> dict[str, str]:
+    """Values around each number at the edge of its grid, as they are typed.
+
+    Not of `k` where the memory alone is worse than a trigram: that it gains is smoothing.
+    """
+    memory, largest, row = report["memories"][place], report["tuning"]["largest"], _row_alone(report, place)
+    smoothing = row_worse_than_trigram(report, _name_alone(report, place))
+    tried = [amount for amount, _ in row["curve"]]
+    names = [name for name, inside in (memory.get("interior") or {}).items() if not inside]
+    return {
+        name: "/".join(map(_digits, _around(name, memory[name], largest.get(name), tried)))
+        for name in names
+        if memory[name] < largest.get(name, memory[name] + 1) and not (name == "k" and smoothing)
+    }
+
+
+def _grown(report: Figures, place: int) -> tuple[dict[str, str], Values] | None:
+    """The double of an amount whose last doubling gained, and words about that; None where it is not to be looked at.
+
+    Not of an amount that lies at an edge already.
+    """
+    row, name, largest = _row_alone(report, place), _name_alone(report, place), report["tuning"]["largest"]
+    over = row["over"]
+    points = [{over: amount, "perplexity": value} for amount, value in row["curve"] if value is not None]
+    found = _still_gained(name, points, over, report["tuning"]["split"], largest.get(over, 0))
+    if found is None or over in _beyond(report, place) or (over == "k" and row_worse_than_trigram(report, name)):
+        return None
+    return {over: str(min(2 * points[-1][over], largest[over]))}, found
+
+
+def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, largest: int) -> Values | None:
+    """Words where the last doubling of an amount gained notably, and there is more to read."""
+    if len(points) < 3 or points[-1][over] >= largest:
+        return None
+    gained = _last_doubling(points, over)
+    if gained <= NOTABLE_GAIN:
+        return None
+    return {"row": row, "gain": f"{gained:.1%}", "split": split, "over": over, "amount": number(points[-1][over])}
+
+
+def _last_doubling(points: Sequence[Figures], over: str) -> float:
+    """The share of perplexity that the last point is below the one with half as much."""
+    last = points[-1]
+    half = [point for point in points if point[over] <= last[over] / 2] or points[:1]
+    return float(1 - last["perplexity"] / half[-1]["perplexity"])
+
+
+def _row_alone(report: Figures, place: int) -> Figures:
+    """Figures of the row that reads the memory of a place and no other."""
+    return _tuning_rows(report)[place + 1 if len(report["memories"]) > 1 else 0]
+
+
+def _name_alone(report: Figures, place: int) -> str:
+    """Name of that row."""
+    return str(report["rows"][1 + (place + 1 if len(report["memories"]) > 1 else 0)]["row"])
+
+
+def _name_in_row(report: Figures, place: int) -> str:
+    """A memory of the row that was asked for, told from the row that reads it alone, whose numbers are others."""
+    names = [_name_alone(report, at) for at in range(len(report["memories"]))]
+    if place:
+        return f"{names[place]} after {joined(names[:place])}"
+    return f"{names[0]} before {joined(names[1:])}" if len(names) > 1 else names[0]
+
+
+def spelled(memory: Mapping[str, Any], frozen: bool = False) -> str:
+    """A reading of a report as `--memory` takes it: numbers that were tuned are so again, unless `frozen`.
+
+    Numbers given as text, and amounts, stay as they are.
+    """
+    said = {name: memory.get(name) for name in ("similarity", "key", "scope", "searched")}
+    said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
+    for name in settable():
+        tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()
+        anew = "learned" if name == memory.get("learned") else "tune"
+        value = memory.get(name)
+        said[name] = value if value is None or isinstance(value, str) else anew if tuned else _digits(value)
+    settings = ",".join(f"{name}={value}" for name, value in said.items() if value is not None)
+    return f"{'+'.join(memory['sources'])}:{settings}"
+
+
+def _around(name: str, value: float, largest: int | None, tried: Sequence[int]) -> list[float]:
+    """Values on both sides of one, whose edge is not known; of an amount fewer if it is the least that was tried."""
+    if name in amounts():
+        smallest = len(tried) > 1 and value == min(tried)
+        around = [int(factor * value) for factor in ((0.25, 0.5, 1) if smallest else (1, 2, 4))]
+        return sorted({min(max(n, 1), largest or n) for n in around})
+    if name == "alpha":
+        return [value + step for step in (-4, -2, 0, 2, 4)]
+    factors = (0.25, 0.5, 1, 2, 4)
+    if name == "lambda":  # a share, so its odds are multiplied
+        return [factor * value / (1 - value + factor * value) for factor in factors]
+    return [factor * value for factor in factors]
+
+
+def _digits(value: float) -> str:
+    """At most three digits: a grid is no finer."""
+    return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,14 @@
+"""Texts that are compared whole with a file, which holds the wording in one place."""
+
+import os
+from pathlib import Path
+
+UPDATE = "MEMLM_UPDATE_SNAPSHOTS"
+"""An environment variable: set, files are written instead of compared."""
+
+
+def same_as(path: Path, text: str) -> bool:
+    """Whether a text is that of a file."""
+    if os.environ.get(UPDATE):
+        path.write_text(text, encoding="utf-8")
+    return path.read_text(encoding="utf-8") == text

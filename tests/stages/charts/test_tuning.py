@@ -1,0 +1,54 @@
+"""What a report tells of its tuning."""
+
+import math
+from typing import Any
+
+import pytest
+
+from stages.charts.tuning import TuningResult, tuning_result
+
+
+def told(nll: list[list[float | None]], plain: float = 90.0, **report: Any) -> TuningResult | None:
+    grid = {
+        **{"row": "neural-cache", "over": "size", "at": 2000, "split": "valid"},
+        **{"scale_name": "theta", "scales": [0.0, 0.3], "weight_name": "lambda", "weights": [0.1, 0.2]},
+        **{"nll": nll, "plain_nll": math.log(plain)},
+    }
+    return tuning_result({"grid": grid, "rows": [{"row": "plain"}], **report})
+
+
+def test_the_best_place_and_the_limit_of_colours() -> None:
+    found = told([[math.log(95), math.log(75)], [None, math.log(75)]])
+    assert found is not None
+    assert found.best == (0, 1)
+    assert found.perplexity[1, 0] == math.inf
+    assert found.helps and found.limit == pytest.approx(90)
+    assert found.what == "Perplexity on valid: neural-cache, cache size 2,000"
+    assert found.outcome == "Plain 90, best 75 at θ 0, λ 0.2"
+
+
+def test_what_it_is_without_memory_is_called_as_the_first_row() -> None:
+    found = told([[math.log(95), math.log(75)], [None, math.log(75)]], rows=[{"row": "plain (model/1)"}])
+    assert found is not None and found.outcome.startswith("Plain (model/1) 90, best 75 at ")
+
+
+def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> None:
+    found = told([[math.log(95), math.log(97)], [None, math.log(96)]])
+    assert found is not None
+    assert not found.helps and found.limit == pytest.approx(97)
+
+
+def test_memory_that_is_switched_off_is_not_better_however_its_sums_are_rounded() -> None:
+    found = told([[math.log(90) * (1 - 1e-15), math.log(97)], [math.log(90), math.log(96)]])
+    assert found is not None
+    assert not found.helps and found.outcome == "Plain 90, and no setting is better"
+
+
+def test_without_a_tuning_or_a_finite_number_there_is_nothing_to_tell() -> None:
+    assert tuning_result({"grid": None}) is None
+    assert told([[None, None], [None, None]]) is None
+
+
+def test_last_words_are_called_so() -> None:
+    found = told([[1.0, 2.0], [1.0, 2.0]], score="last-word")
+    assert found is not None and found.what.startswith("Perplexity of last words on valid")

@@ -1,0 +1,155 @@
+"""Remarks on tuned numbers, where the best of what was tried is the last of it."""
+
+import pytest
+
+from stages.evaluation.figures.tuned import Tuned, TunedRow, tuning_figures
+from stages.reports.remarks.remark import Values
+from stages.reports.remarks.tuning import more_gains_on_scored, spelled, tuned_numbers
+from stages.retrieval.reading import parse_reading
+from tests.stages.reports.remarks.figures import METRICS, trigram
+
+CACHE = {"sources": ["long"], "reader": "interpolate", "size": 100, "theta": 0.3, "lambda": 0.1, "tuned": ["theta"]}
+KNN = {
+    **{"sources": ["external"], "reader": "interpolate", "similarity": "l2", "key": "ffn-input", "k": 1024},
+    **{"temperature": 12.5, "lambda": 0.25, "tuned": ["temperature", "lambda"]},
+}
+AT_EDGE = {"lambda": False, "temperature": True}
+
+
+def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,), off=None):
+    points = [(2**place, value) for place, value in enumerate(curve)]
+    off = [False] * len(lowest) if off is None else off
+    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))
+
+
+def found(rows, memories=(KNN,), plain=9.0, counted=None, **largest) -> dict[str, Values]:
+    """The remarks by their codes, where each is made once."""
+    alone = [{"row": "knn-lm", "memories": [KNN]}, {"row": "neural-cache", "memories": [CACHE]}]
+    named = alone[:1] if len(memories) == 1 else [{"row": "both", "memories": memories}, *alone]
+    report = {
+        **METRICS,
+        **{"memories": memories, "trigram": None if counted is None else trigram(counted, counted)},
+        "rows": [{**row, "perplexity": 8.0} for row in ({"row": "plain", "memories": []}, *named)],
+        "tuning": tuning_figures(Tuned("valid", plain, rows), largest),
+    }
+    made = list(tuned_numbers(report))
+    assert len(dict(made)) == len(made)
+    return dict(made)
+
+
+def test_numbers_at_the_edge_come_with_the_memory_that_looks_beyond():
+    made = found([tuned_row()], [{**KNN, "interior": AT_EDGE}])
+    assert list(made) == ["edge-of-grid", "look-wider"] and made["edge-of-grid"]["best"] == "lambda (0.25)"
+    assert made["look-wider"]["memories"].endswith("k=1024,temperature=tune,lambda=0.0769/0.143/0.25/0.4/0.571")
+
+
+@pytest.mark.parametrize(
+    ("largest", "curve", "sizes"),
+    [(100, (), None), (900, ((100, 6.0), (200, 7.0)), "25/50/100"), (300, (), "100/200/300")],
+)
+def test_the_largest_there_can_be_is_no_edge(largest, curve, sizes):
+    row = tuned_row(over="size")._replace(curve=curve)
+    made = found([row], [{**CACHE, "interior": {"size": False}}], size=largest)
+    assert f"size={sizes}," in made["look-wider"]["memories"] if sizes else not made
+
+
+def test_edges_of_several_memories_are_one_call_and_memory_inside_its_grid_stays_as_it_is():
+    memories = [{**KNN, "interior": {"temperature": False, "lambda": False}}, CACHE]
+    both = [tuned_row(5.0, lowest=(False, False)), tuned_row(curve=[9, 8, 7]), tuned_row(curve=[9, 8, 7], over="size")]
+    made = found(both, memories, k=9)
+    assert list(made) == ["edge-of-grid", "more-memory-gains", "look-wider"]
+    assert made["edge-of-grid"]["best"] == "temperature (12.5) and lambda (0.25)"
+    assert made["edge-of-grid"]["of"] == " of knn-lm before neural-cache"
+    assert made["more-memory-gains"] == {"row": "knn-lm", "gain": "12.5%", "split": "valid", "over": "k", "amount": "4"}
+    first, second = made["look-wider"]["memories"].removeprefix("--memory ").split(" --memory ")
+    assert first.endswith("k=8,temperature=3.12/6.25/12.5/25/50,lambda=0.0769/0.143/0.25/0.4/0.571")
+    assert second == "long:size=100,theta=0.3,lambda=0.1"
+    assert "neural-cache after knn-lm" in made["look-wider"]["kept"]
+
+
+def test_memory_that_is_hardly_needed_gets_no_wider_grid():
+    memories = [{**KNN, "lambda": 0.02, "interior": {"lambda": False, "temperature": False}}]
+    made = found([tuned_row(8.99, curve=[9, 8, 7], lowest=[True])], memories, k=9)
+    assert list(made) == ["memory-hardly-needed"]
+    assert (made["memory-hardly-needed"]["value"], made["memory-hardly-needed"]["gain"]) == ("0.02", "0.1%")
+    for row in (tuned_row(8.0, lowest=[True]), tuned_row(8.99), tuned_row(None, lowest=[True])):
+        assert "look-wider" in found([row], memories), "it gains, lies at the other edge, or is not known"
+    chain = [KNN, {**CACHE, "interior": {"lambda": False}}]
+    made = found([tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)], chain)
+    assert made["memory-hardly-needed"]["name"] == "neural-cache after knn-lm", "what it gains on top counts"
+
+
+def test_of_memory_that_is_switched_off_nothing_else_is_told():
+    off = {**KNN, "lambda": 0.0, "temperature": None, "interior": {}}
+    made = found([tuned_row(9.0, curve=[9, 8, 7], lowest=[True], off=[True])], [off], k=9)
+    assert list(made) == ["memory-of-no-use"]
+    assert (made["memory-of-no-use"]["others"], made["memory-of-no-use"]["value"]) == ("the model alone", "0")
+    chain = [off, {**CACHE, "interior": {"theta": False}}]
+    rows = [tuned_row(None, lowest=(True, False), off=(True, False)), tuned_row(9.0), tuned_row(8.0, over="size")]
+    made = found(rows, chain)
+    assert made["memory-of-no-use"]["name"] == "knn-lm before neural-cache"
+    assert made["memory-of-no-use"]["others"] == "the others alone"
+    assert (
+        "--memory external:similarity=l2,key=ffn-input,k=1024,lambda=0 --memory long" in made["look-wider"]["memories"]
+    )
+
+
+def test_memory_without_which_it_is_better_gets_no_wider_grid():
+    joint = {**CACHE, "reader": "joint", "alpha": 0.0, "lambda": None, "interior": {"size": False}}
+    made = found([tuned_row(9.1, curve=[9.3, 9.2, 9.1], over="size")], [joint], size=900)
+    assert list(made) == ["memory-costs"]
+    assert (made["memory-costs"]["with"], made["memory-costs"]["without"]) == ("9.1", "9")
+    assert "look-wider" in found([tuned_row(8.9)], [joint], size=900), "it helps"
+    lists = {**KNN, "interior": {"lambda": False}}
+    assert list(found([tuned_row(9.1, lowest=[True])], [lists])) == ["memory-costs"], "nor with the smallest weight"
+    assert "look-wider" in found([tuned_row(9.1)], [lists]), "the other edge"
+    rows = [tuned_row(6.1, lowest=(False, False)), tuned_row(6.0), tuned_row(8.0)]
+    assert found(rows, [KNN, {**joint, "interior": {}}])["memory-costs"]["name"] == "neural-cache after knn-lm"
+
+
+def test_no_more_neighbours_are_advised_where_a_trigram_is_better():
+    def made(counted, interior=None):
+        return found([tuned_row(curve=[9, 8, 7])], [{**KNN, "interior": interior or {}}], counted=counted, k=9999)
+
+    assert ",k=8," in made(8.5)["look-wider"]["memories"]
+    assert not made(7.5) and not made(7.5, {"k": False})
+    assert ",k=1024," in made(7.5, {"k": False, "lambda": False})["look-wider"]["memories"]
+
+
+@pytest.mark.parametrize("memory", [KNN, CACHE, {**CACHE, "reader": "joint", "lambda": None, "alpha": -2.0}])
+def test_a_reading_is_spelled_so_that_it_can_be_typed(memory):
+    reading = parse_reading(spelled(memory))
+    assert reading.choices == [name for name in ("temperature", "theta", "lambda") if name in memory["tuned"]]
+    assert not parse_reading(spelled(memory, frozen=True)).choices
+
+
+@pytest.mark.parametrize(
+    ("curve", "largest", "k"),
+    [
+        ([9, 8, 7], {"k": 9}, 8),
+        ([9, 8, 7], {"k": 5}, 5),
+        ([9, 8, 7], {"k": 4}, None),
+        ([9, 6, 7], {"k": 5}, None),
+        ([9, 8, 7.97], {"k": 5}, None),
+        ([9, 7], {"k": 5}, None),
+        ([], {"k": 5}, None),
+        ([9, 8, 7], {"size": 5}, None),
+    ],
+)
+def test_more_memory_is_advised_where_the_tuning_split_still_gained_notably(curve, largest, k):
+    made = found([tuned_row(curve=curve)], **largest)
+    assert f",k={k},temperature=tune,lambda=tune" in made["look-wider"]["memories"] if k else not made
+
+
+def test_a_curve_of_the_scored_split_is_no_reason_for_advice():
+    points = [{"k": 2**place, "perplexity": value} for place, value in enumerate([9, 8, 7])]
+    curve = {"row": "knn-lm", "over": "k", "points": points}
+
+    def made(curve, tuned=None):
+        report = {**METRICS, "curves": [curve, curve], "tuning": tuning_figures(tuned, {"k": 9})}
+        return list(more_gains_on_scored(report))
+
+    ((code, values),) = made(curve)
+    assert code == "more-memory-gains-on-scored" and values["gain"] == "12.5%" and values["split"] == "test"
+    assert not made(curve, Tuned("valid", 9.0, [tuned_row()]))
+    assert not made({**curve, "over": "neighbors"})
